@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engrain.config import _TABLES, from_toml
 from engrain.core.model.retention import Policies
-from engrain.health import POINTS
+from engrain.health import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 NUMBERED = re.compile(r"\b(\d+) `([a-z -]+)`")
@@ -34,6 +34,6 @@ def test_the_settings_of_the_lifecycle_are_all_on_its_page() -> None:
 
 def test_a_point_of_the_doctor_is_called_by_its_number() -> None:
     named = NUMBERED.findall((DOCS / "deploy.md").read_text())
-    numbers = {point.name: str(number) for number, point in enumerate(POINTS, 1)}
+    numbers = {point.name: str(number) for number, point in enumerate(CHECKS, 1)}
     assert len(named) > 10
     assert [(number, name) for number, name in named if numbers.get(name) != number] == []

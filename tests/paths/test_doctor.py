@@ -22,7 +22,7 @@ from engrain.cli.commands.doctor import POINTS as SHOWN
 from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
 from engrain.core.model.results import GROUPS, Checked, summarize_checks
-from engrain.health import POINTS, unopened
+from engrain.health import CHECKS, explain_unopened
 
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
 # What warns on a new store on any machine: whether the disk is encrypted is for its owner to say.
@@ -52,10 +52,10 @@ def test_the_page_has_every_point_under_its_group() -> None:
         for section in sections
         for number, name in re.findall(r"^\*\*(\d+) ([^*]+)\.\*\*", section, re.MULTILINE)
     ]
-    assert page == [(one.group, one.number, one.name) for one in POINTS]
-    assert [one.number for one in POINTS] == list(range(1, 36))
-    assert len({one.name for one in POINTS}) == SHOWN == 35
-    assert all(one.question.endswith("?") for one in POINTS)
+    assert page == [(one.group, one.number, one.name) for one in CHECKS]
+    assert [one.number for one in CHECKS] == list(range(1, 36))
+    assert len({one.name for one in CHECKS}) == SHOWN == 35
+    assert all(one.question.endswith("?") for one in CHECKS)
 
 
 def test_a_new_store_has_nothing_that_fails_and_little_to_look_at(store: Path) -> None:
@@ -117,7 +117,7 @@ def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
     ],
 )
 def test_a_store_that_does_not_open_fails_at_the_point_that_says_why(error: Any, point: str) -> None:
-    found = unopened(error)
+    found = explain_unopened(error)
     assert [one.number for one in found] == list(range(1, 36))
     (why,) = [one for one in found if one.state == "fail"]
     assert (why.name, why.why) == (point, str(error).rstrip("."))

@@ -31,7 +31,7 @@ from engrain.core.model.queries import Finding, Summary
 from engrain.core.model.results import Checked
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
-from engrain.health import POINTS, Look, checkup, privacy
+from engrain.health import CHECKS, CheckContext, privacy, run_checks
 from engrain.maintenance.scheduler import CARE, PLACE
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
@@ -98,7 +98,7 @@ def run(memory: Memory, statement: str, *values: object) -> None:
 
 def test_every_point_has_its_test() -> None:
     told = {int(number) for name in globals() for number in re.findall(r"^test_(\d\d)_", name)}
-    assert told == {one.number for one in POINTS} == set(range(1, 36))
+    assert told == {one.number for one in CHECKS} == set(range(1, 36))
 
 
 def test_a_memory_in_good_order_passes_every_point(memory: Memory) -> None:
@@ -401,12 +401,12 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
 
     away = Away()
     kit = replace(memory._open.kit, vectors=away, feed=away, servers=(away,))  # type: ignore[arg-type]
-    found = {one.name: one for one in checkup(Look(kit, memory.scope))}
+    found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope))}
     assert (found["vector server"].state, "start the server" in found["vector server"].mend) == ("fail", True)
     assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
     assert away.asked == 1
     told = {"vectors": {"error": "qdrant://away did not answer", "behind": None}}
-    found = {one.name: one for one in checkup(Look(kit, memory.scope, told))}
+    found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope, told))}
     assert found["vector server"].state == "fail"
     assert away.asked == 1, "who looked how work beside stands has asked it"
 
@@ -662,10 +662,10 @@ def test_32_a_store_that_was_written_ahead_fails_for_every_memory_and_though_it_
 
 
 def test_32_what_others_write_while_the_doctor_looks_is_not_ahead_of_the_clock(memory: Memory, clock: SetClock) -> None:
-    look = Look(memory._open.kit, memory.scope)
+    look = CheckContext(memory._open.kit, memory.scope)
     clock.advance(60)
     memory.remember("Written during a long look.")
-    assert {one.name: one.state for one in checkup(look)}["clock"] == "pass"
+    assert {one.name: one.state for one in run_checks(look)}["clock"] == "pass"
 
 
 def test_33_a_task_that_waits_for_a_person_warns(memory: Memory) -> None:

@@ -20,7 +20,7 @@ from servers import postgres, start_postgres
 from engrain import Memory
 from engrain.core.model.queries import Finding
 from engrain.core.model.results import Checked
-from engrain.health import POINTS, Look
+from engrain.health import CHECKS, CheckContext
 from engrain.stores.postgres import care, deployment
 
 
@@ -48,7 +48,7 @@ def test_every_point_is_looked_at_on_postgres(url: str) -> None:
         with memory.task("order") as run:
             run.step("one", lambda: 1)
         found = memory.check()
-    assert [(one.number, one.name) for one in found] == [(one.number, one.name) for one in POINTS]
+    assert [(one.number, one.name) for one in found] == [(one.number, one.name) for one in CHECKS]
     # The servers of tests run without fsync.
     assert [one.name for one in found if one.state != "pass"] == ["power cut"]
 
@@ -200,5 +200,5 @@ def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
     both = Barrier(2)
     with opened(str(tmp_path / "agent.db")) as memory:
         kit = replace(memory._open.kit, servers=(Slow("one", both), Slow("two", both)))
-        look = Look(kit, memory.scope)
+        look = CheckContext(kit, memory.scope)
         assert [found.why for found in look.beside("stores")] == ["one answers", "two answers"]

@@ -132,12 +132,12 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
 
     def check(self, progress: Callable[[int], None], everyone: bool, store: str | None) -> list[Checked]:
         # Here, because nothing else needs it, and to open a memory is to be quick.
-        from engrain.health import Look, checkup
+        from engrain.health import CheckContext, run_checks
 
         # By the present embedder, even while the one before still answers.
         kit = replace(self.kit, embedder=self.upkeep.target)
         others = memories(kit) if everyone else None
-        return checkup(Look(kit, self.scope, self._beside(), others=others, store=store), progress)
+        return run_checks(CheckContext(kit, self.scope, self._beside(), others=others, store=store), progress)
 
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""

@@ -1,4 +1,4 @@
-"""Whether what was acknowledged is still there after the worst day."""
+"""Check that acknowledged writes survive power cuts, damage and loss."""
 
 from __future__ import annotations
 
@@ -13,115 +13,117 @@ from engrain.core.formats.manifests import MANIFEST, TOOLS, BackupManifest, take
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, failed, passed, several, warned
-from engrain.health.context import KNOWN, Look, Point, ago, worst
+from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
 from engrain.ports.storage import Backed
 
-READ_AGAIN = 256 << 20  # bytes; a larger backup is known by its size alone
-NEW = timedelta(days=1)
-BY_HAND = timedelta(days=7)  # the age at which a backup that somebody thought of is an old one
-SLACK = timedelta(minutes=5)
+MAX_HASHED_BYTES = 256 << 20  # of a larger backup only the size is checked
+NEW_STORE_AGE = timedelta(days=1)
+MAX_MANUAL_BACKUP_AGE = timedelta(days=7)
+BACKUP_SLACK = timedelta(minutes=5)
 
 
-def engine(look: Look) -> Verdict:
-    return look.found("engine") or passed(f"{look.store.backend}, in this process alone")
+def check_engine(context: CheckContext) -> Verdict:
+    return context.find_own("engine") or passed(f"{context.store.backend}, in this process alone")
 
 
-def sync(look: Look) -> Verdict:
-    own = look.found("sync") or warned(
+def check_power_cut(context: CheckContext) -> Verdict:
+    own = context.find_own("sync") or warned(
         "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
     )
-    found = worst([own, *look.beside("redis durability")])
+    found = find_worst([own, *context.find_on_servers("redis durability")])
     return found or own
 
 
-def integrity(look: Look) -> Verdict:
-    return look.found("integrity") or passed("nothing of it is in files that could be damaged")
+def check_integrity(context: CheckContext) -> Verdict:
+    return context.find_own("integrity") or passed("nothing of it is in files that could be damaged")
 
 
-def schema(look: Look) -> Verdict:
-    found = look.found("schema")
+def check_schema(context: CheckContext) -> Verdict:
+    found = context.find_own("schema")
     if found is None:
         return passed("the store is in memory, and of this version of engrain")
     if found.state == "pass":
         return passed(f"{found.why}, the one that this engrain writes")
-    return failed(f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open")
+    return failed(f"the schema is of {found.why}, not {context.store.schema}", "restart every program that has it open")
 
 
-def file_system(look: Look) -> Verdict:
-    return look.found("file system") or passed(f"no file of its own: {look.store.backend}")
+def check_file_system(context: CheckContext) -> Verdict:
+    return context.find_own("file system") or passed(f"no file of its own: {context.store.backend}")
 
 
-def backup(look: Look) -> Verdict:
-    store, policies = look.store, look.kit.policies
-    if not isinstance(look.kit.items, Backed):
+def check_backup(context: CheckContext) -> Verdict:
+    store, policies = context.store, context.kit.policies
+    if not isinstance(context.kit.items, Backed):
         return passed(f"a {store.backend} store is {TOOLS.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
         return passed("there is nothing to back up yet")
     if not policies.backup_folder:
-        return _by_hand(look)
+        return _check_manual_backup(context)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(context.kit, folder) if (at := taken_at(stem, name))}
     if not taken:
-        return failed(f"there is no backup in {folder}", look.run("maintain"))
+        return failed(f"there is no backup in {folder}", context.build_command("maintain"))
     newest = max(taken)
-    told = f"the newest backup, {taken[newest].name}, was taken {ago(newest, look.now)}"
-    if wrong := _damaged(taken[newest]):
-        # As long as it has that name, no other is due.
+    newest_text = f"the newest backup, {taken[newest].name}, was taken {describe_age(newest, context.now)}"
+    if wrong := _find_damage(taken[newest]):
+        # Maintenance takes no new backup while a file of that name exists.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
-        mend = f"{aside}, {look.run('maintain')}; look at that disk, and delete the damaged file"
-        return failed(f"{told} and {wrong}", mend)
-    if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
-        return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
-    return passed(f"{told} and is whole")
+        mend = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
+        return failed(f"{newest_text} and {wrong}", mend)
+    if context.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
+        return warned(
+            f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")
+        )
+    return passed(f"{newest_text} and is whole")
 
 
-def _by_hand(look: Look) -> Verdict:
-    """Where it went nobody knows but who asked for it; the audit log has when."""
-    last = look.last("backup")
-    if last is not None and look.now - last <= BY_HAND:
-        return passed(f"the last backup was taken by hand, {ago(last, look.now)}")
-    if last is None and _new(look):
-        return passed(f"nothing is older than a day ({several(look.store.items, 'item')}); a backup is due tomorrow")
-    old = f"the last was taken by hand {ago(last, look.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {several(look.store.items, 'item')} by itself, and {old}"
-    once = look.run("backup", "FILE")
+def _check_manual_backup(context: CheckContext) -> Verdict:
+    """Check the age of the last manual backup. The audit log has its time, but not its place."""
+    last = context.find_last_recorded("backup")
+    if last is not None and context.now - last <= MAX_MANUAL_BACKUP_AGE:
+        return passed(f"the last backup was taken by hand, {describe_age(last, context.now)}")
+    if last is None and _is_new(context):
+        return passed(f"nothing is older than a day ({several(context.store.items, 'item')}); a backup is due tomorrow")
+    old = f"the last was taken by hand {describe_age(last, context.now)}" if last else "none was ever taken"
+    why = f"nothing takes backups of {several(context.store.items, 'item')} by itself, and {old}"
+    once = context.build_command("backup", "FILE")
     return warned(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
-def _new(look: Look) -> bool:
-    """Whoever's memory is looked at: it is the whole store that is backed up."""
-    every, old = memories(look.kit), parse_filter({"recorded_at": {"<=": look.now - NEW}})
-    if len(every) > KNOWN:
-        return False  # so many are worth a backup on the first day
-    return not any(look.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+def _is_new(context: CheckContext) -> bool:
+    """Check the age of the whole store, because a backup has all of it."""
+    every, old = memories(context.kit), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
+    if len(every) > MAX_SORTED_MEMORIES:
+        return False  # a store with so many memories needs a backup on its first day
+    return not any(context.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
-def _damaged(path: Path) -> str:
+def _find_damage(path: Path) -> str:
     try:
         manifest = manifests.read(path.with_name(path.name + MANIFEST).read_bytes(), path.name + MANIFEST)
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"
-        return _changed(path, manifest)
+        return _find_change(path, manifest)
     except (OSError, EngrainError) as exc:
         return f"cannot be read: {str(exc).rstrip('.')}"
 
 
-def _changed(path: Path, manifest: BackupManifest) -> str:
-    if manifest.bytes > READ_AGAIN:
+def _find_change(path: Path, manifest: BackupManifest) -> str:
+    if manifest.bytes > MAX_HASHED_BYTES:
         return ""
     with path.open("rb") as file:
         same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
     return "" if same else "is no longer what was written"
 
 
-POINTS = (
-    Point(7, "durability", "engine", "Is the engine free of faults that lose writes?", engine),
-    Point(8, "durability", "power cut", "Does an acknowledged write survive a power cut?", sync),
-    Point(9, "durability", "integrity", "Is every page and every reference sound?", integrity),
-    Point(10, "durability", "schema", "Is the schema the one that this version knows?", schema),
-    Point(11, "durability", "file system", "Is the file where locks and logs work?", file_system),
-    Point(12, "durability", "backup", "Is there a recent backup that is whole?", backup),
+CHECKS = (
+    Check(7, "durability", "engine", "Is the engine free of faults that lose writes?", check_engine),
+    Check(8, "durability", "power cut", "Does an acknowledged write survive a power cut?", check_power_cut),
+    Check(9, "durability", "integrity", "Is every page and every reference sound?", check_integrity),
+    Check(10, "durability", "schema", "Is the schema the one that this version knows?", check_schema),
+    Check(11, "durability", "file system", "Is the file where locks and logs work?", check_file_system),
+    Check(12, "durability", "backup", "Is there a recent backup that is whole?", check_backup),
 )  # fmt: skip

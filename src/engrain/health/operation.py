@@ -1,4 +1,4 @@
-"""Whether there is room and time, nothing waits for a person, and somebody looks after the memory."""
+"""Check disk, clock, waiting tasks and maintenance."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.results import Verdict, failed, named, passed, several, warned
 from engrain.core.model.tasks import CHECKPOINT, TaskQuery, TaskRecord
-from engrain.health.context import Look, Point, ago
+from engrain.health.context import Check, CheckContext, describe_age
 from engrain.maintenance.scheduler import CARE, PLACE
 
-MISSED = 3  # rounds
-MOST = 1_000  # tasks
-SKEW, FAR = timedelta(seconds=5), timedelta(hours=1)
+MAX_MISSED_ROUNDS = 3  # rounds
+MAX_TASKS = 1_000  # tasks
+MAX_CLOCK_SKEW, FAILING_CLOCK_SKEW = timedelta(seconds=5), timedelta(hours=1)
 
 
-def disk(look: Look) -> Verdict:
-    return look.found("disk") or passed(f"its disk is not seen from here: {look.store.backend} {look.store.location}")
+def check_disk(context: CheckContext) -> Verdict:
+    return context.find_own("disk") or passed(
+        f"its disk is not seen from here: {context.store.backend} {context.store.location}"
+    )
 
 
-def clock(look: Look) -> Verdict:
-    newest = look.kit.items.moment()
-    # Read afterwards: others may write while the points before take their time.
-    behind = timedelta(microseconds=newest - to_micros(look.kit.clock()))
-    if behind <= SKEW:
+def check_clock(context: CheckContext) -> Verdict:
+    newest = context.kit.items.moment()
+    # Read after the store's moment: others may write while the earlier checks run.
+    behind = timedelta(microseconds=newest - to_micros(context.kit.clock()))
+    if behind <= MAX_CLOCK_SKEW:
         return passed("the clock is not behind what was recorded")
-    told = f"{_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
+    told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
     why = f"the clock is {told}, so that times stand still and nothing expires"
     mend = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
-    return failed(why, mend) if behind > FAR else warned(why, mend)
+    return failed(why, mend) if behind > FAILING_CLOCK_SKEW else warned(why, mend)
 
 
-def _span(length: timedelta) -> str:
+def _format_span(length: timedelta) -> str:
     seconds = length.total_seconds()
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
@@ -41,83 +43,93 @@ def _span(length: timedelta) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def waiting_tasks(look: Look) -> Verdict:
-    journal = look.kit.journal
+def check_waiting_tasks(context: CheckContext) -> Verdict:
+    journal = context.kit.journal
     if journal is None:
         return passed("this store keeps no tasks")
-    tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MOST))
+    tasks = journal.tasks(
+        TaskQuery(context.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MAX_TASKS)
+    )
     waiting: list[tuple[str, str]] = [
         (one.task, one.status) for one in tasks if one.status in ("parked", "expired", "failed")
     ]
     waiting += [
-        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _ambiguous(look, one)
+        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _is_ambiguous(context, one)
     ]
     if waiting:
-        told, shown = [f"{task} ({how})" for task, how in waiting], look.run("tasks", "show", about=waiting[0][0])
+        told, shown = (
+            [f"{task} ({how})" for task, how in waiting],
+            context.build_command("tasks", "show", about=waiting[0][0]),
+        )
         why = f"{several(len(told), 'task waits', 'tasks wait')} for a person: {named(told)}"
         return warned(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
     return passed("no task waits for a person")
 
 
-def _ambiguous(look: Look, task: TaskRecord) -> bool:
-    assert look.kit.journal is not None
-    return any(step.status == "ambiguous" for step in look.kit.journal.unsettled(look.scope, task.task))
+def _is_ambiguous(context: CheckContext, task: TaskRecord) -> bool:
+    assert context.kit.journal is not None
+    return any(step.status == "ambiguous" for step in context.kit.journal.unsettled(context.scope, task.task))
 
 
-def leases(look: Look) -> Verdict:
-    if look.kit.journal is None:
+def check_leases(context: CheckContext) -> Verdict:
+    if context.kit.journal is None:
         return passed("this store keeps no tasks")
-    stale = look.kit.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MOST))
+    stale = context.kit.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
     left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
     if not left:
         return passed("every task that runs has a worker that gives signs of life")
-    told = named([f"{one.task} (last sign {ago(one.until, look.now)})" for one in left if one.until])
-    cancel = look.run("tasks", "cancel", about=left[0].task)
+    told = named([f"{one.task} (last sign {describe_age(one.until, context.now)})" for one in left if one.until])
+    cancel = context.build_command("tasks", "cancel", about=left[0].task)
     why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
     return warned(why, f"start its program again, which recovers it; or {cancel}")
 
 
-def upkeep(look: Look) -> Verdict:
-    if trouble := _troubles(look.background):
+def check_maintenance(context: CheckContext) -> Verdict:
+    if trouble := _list_errors(context.background):
         return warned(
-            f"work beside is failing: {named(trouble)}", f"{look.run('status', '--json')} shows it; mend what it names"
+            f"work beside is failing: {named(trouble)}",
+            f"{context.build_command('status', '--json')} shows it; mend what it names",
         )
-    every = timedelta(minutes=look.kit.policies.every_minutes)
-    record = look.kit.journal.task(PLACE, CARE) if look.kit.journal else None
+    every = timedelta(minutes=context.kit.policies.every_minutes)
+    record = context.kit.journal.task(PLACE, CARE) if context.kit.journal else None
     if not every:
-        return _by_hand(look)
+        return _check_manual_maintenance(context)
     if record is None:
-        return passed(f"care is due every {_minutes(every)}, and has not been yet in a program that stays open")
-    return _kept(look, every, record)
+        return passed(f"care is due every {_format_minutes(every)}, and has not been yet in a program that stays open")
+    return _check_last_round(context, every, record)
 
 
-def _kept(look: Look, every: timedelta, record: TaskRecord) -> Verdict:
-    if record.status == "running" and record.until and record.until > look.now:
+def _check_last_round(context: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
+    if record.status == "running" and record.until and record.until > context.now:
         return passed("a round of care is under way")
-    last = _time(record.outcome)
+    last = _parse_time(record.outcome)
     if last is None:
         why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
-        return warned(why, f"{look.run('maintain')} shows what is wrong")
-    if look.now - last > MISSED * every:
-        why = f"the last round of care was {ago(last, look.now)}, though one is due every {_minutes(every)}"
-        return warned(why, f"{look.run('maintain')}; and start the program that stays open")
-    return passed(f"the last round of care was {ago(last, look.now)}, and nothing beside fails")
+        return warned(why, f"{context.build_command('maintain')} shows what is wrong")
+    if context.now - last > MAX_MISSED_ROUNDS * every:
+        due = f"though one is due every {_format_minutes(every)}"
+        why = f"the last round of care was {describe_age(last, context.now)}, {due}"
+        return warned(why, f"{context.build_command('maintain')}; and start the program that stays open")
+    return passed(f"the last round of care was {describe_age(last, context.now)}, and nothing beside fails")
 
 
-def _by_hand(look: Look) -> Verdict:
-    """Without a program that cares, what is due piles up: that shows whether somebody else does."""
-    found = look.verdicts.get("past its time")
+def _check_manual_maintenance(context: CheckContext) -> Verdict:
+    """Check manual maintenance: overdue data shows that nobody runs it."""
+    found = context.verdicts.get("past its time")
     if found is None or found.state != "warn":
         return passed("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
-    last = look.last("maintain")
-    since = f"the last care that did something was {ago(last, look.now)}" if last else "no care ever did something"
-    why = f"nobody seems to look after this store: things are overdue, and {since}"
-    return warned(
-        why, f"{look.run('maintain')} daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
+    last = context.find_last_recorded("maintain")
+    since = (
+        f"the last care that did something was {describe_age(last, context.now)}"
+        if last
+        else "no care ever did something"
     )
+    why = f"nobody seems to look after this store: things are overdue, and {since}"
+    daily = f"{context.build_command('maintain')} daily, as deploy/engrain-upkeep.timer does"
+    return warned(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
 
-def _troubles(background: Mapping[str, Any]) -> list[str]:
+def _list_errors(background: Mapping[str, Any]) -> list[str]:
     parts = {
         "embedding": background.get("error"),
         "the model": (background.get("enrichment") or {}).get("error"),
@@ -128,24 +140,24 @@ def _troubles(background: Mapping[str, Any]) -> list[str]:
     return [f"{name}: {str(error).rstrip('.')}" for name, error in parts.items() if error]
 
 
-def _minutes(span: timedelta) -> str:
+def _format_minutes(span: timedelta) -> str:
     count = span / timedelta(minutes=1)
     return "minute" if count == 1 else f"{count:g} minutes"
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
 
 
-POINTS = (
-    Point(31, "operation", "disk", "Is there room for more, and for a copy?", disk),
-    Point(32, "operation", "clock", "Is the clock right, as far as the store can tell?", clock),
-    Point(33, "operation", "waiting tasks", "Does a task wait for a person?", waiting_tasks,
+CHECKS = (
+    Check(31, "operation", "disk", "Is there room for more, and for a copy?", check_disk),
+    Check(32, "operation", "clock", "Is the clock right, as far as the store can tell?", check_clock),
+    Check(33, "operation", "waiting tasks", "Does a task wait for a person?", check_waiting_tasks,
           "no task waits for a person"),
-    Point(34, "operation", "leases", "Was a task left by a worker that died?", leases,
+    Check(34, "operation", "leases", "Was a task left by a worker that died?", check_leases,
           "every task that runs has a worker that gives signs of life"),
-    Point(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", upkeep),
+    Check(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", check_maintenance),
 )  # fmt: skip

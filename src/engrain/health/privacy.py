@@ -1,4 +1,4 @@
-"""Whether what was to go is gone, and what is private stays so."""
+"""Check that removed data is gone, and that private data is protected."""
 
 from __future__ import annotations
 
@@ -14,172 +14,186 @@ from engrain.core.model.items import Item
 from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
 from engrain.core.model.tasks import ENDED, TaskQuery
 from engrain.core.secrets.redact import Private, finds
-from engrain.health.context import READ, Look, Point, ago
+from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import ALL, Round
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
-SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
-SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
-VERIFIED = 20  # erasures, the newest
-STUCK = timedelta(hours=1)
-GRACE = timedelta(days=1)  # a daily round of care is enough
-LONG = timedelta(days=365)
-OVERDUE = {
+SECRET_KINDS: tuple[Private, ...] = ("keys", "cards", "iban")
+SECRET_NAMES = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
+MAX_VERIFIED_ERASURES = 20  # the newest
+MAX_ERASURE_TIME = timedelta(hours=1)
+OVERDUE_GRACE = timedelta(days=1)  # daily maintenance is enough
+MAX_HOLD_AGE = timedelta(days=365)
+OVERDUE_NAMES = {
     "episodes": ("expired episode",),
     "tasks": ("old task",),
     "holds": ("hold older than a year", "holds older than a year"),
 }
 
 
-def forgotten(look: Look) -> Verdict:
-    found = look.found("forgotten")
+def check_forgotten(context: CheckContext) -> Verdict:
+    found = context.find_own("forgotten")
     if found and found.state != "pass":
         return found
-    if look.store.purge_pending:
+    if context.store.purge_pending:
         return warned(
-            "forgotten bytes are still to be removed", f"{look.run('maintain')}, once no other program reads the store"
+            "forgotten bytes are still to be removed",
+            f"{context.build_command('maintain')}, once no other program reads the store",
         )
     return passed("nothing that was forgotten is left in the files")
 
 
-def erasures(look: Look) -> Verdict:
-    erasing = look.kit.erasing
+def check_erasures(context: CheckContext) -> Verdict:
+    erasing = context.kit.erasing
     if erasing is None:
         return passed("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
         many = several(len(running), "erasure is", "erasures are")
-        why = f"{many} not complete, the oldest begun {ago(begun, look.now)}"
-        return (failed if look.now - begun > STUCK else warned)(why, look.run("erase", "--resume"))
-    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-VERIFIED:]
+        why = f"{many} not complete, the oldest begun {describe_age(begun, context.now)}"
+        return (failed if context.now - begun > MAX_ERASURE_TIME else warned)(
+            why, context.build_command("erase", "--resume")
+        )
+    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
-            why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {ago(one.at, look.now)}"
+            erased = f"receipt {one.receipt} says was erased {describe_age(one.at, context.now)}"
+            why = f"{rows:,} rows are there again of what {erased}"
             return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
-    for user, at in _put_off(look, erasing).items():
-        why = f"an erasure that was asked for {ago(at, look.now)} was refused under a legal hold, which has ended since"
-        line = command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
+    for user, at in _find_refused_erasures(context, erasing).items():
+        asked = f"an erasure that was asked for {describe_age(at, context.now)}"
+        why = f"{asked} was refused under a legal hold, which has ended since"
+        line = command("erase", "--yes", "--receipt", "receipt.json", store=context.store_name, owner=user)
         return warned(why, f"`{line}`")
     if not done:
         return passed("no erasure was asked for")
     return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back")
 
 
-def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
-    """Whose erasure a hold refused, and nobody asked for again."""
+def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
+    """Return the users whose erasure a hold refused and nobody requested again."""
     asked: dict[str, datetime] = {}
-    for entry in look.recorded:
+    for entry in context.audit_entries:
         if entry.what == "erase_refused" and entry.details.get("by") == "user":
             asked[str(entry.subject)] = entry.at
         elif entry.what == "erase":
             asked.pop(str(entry.subject), None)
     for hold in erasing.holds():
-        asked.pop(hold.mark, None)  # nobody sees it meanwhile
+        asked.pop(hold.mark, None)  # the hold hides the data
     known = {erasing.mark(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()} if asked else {}
     return {known[mark]: at for mark, at in asked.items() if mark in known}
 
 
-def audit_log(look: Look) -> Verdict:
-    found = look.audited
+def check_audit_log(context: CheckContext) -> Verdict:
+    found = context.audit_result
     if found is None:
         return passed("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return failed(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
+        return failed(why, f"{context.build_command('audit', 'verify')} shows all; restore the log from a backup")
     return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
 
 
-def secrets(look: Look) -> Verdict:
+def check_secrets(context: CheckContext) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
-    for item in look.newest:
-        if found := {one.kind for text in _texts(item) for one in finds(text[:READ], SECRET)}:
+    for item in context.newest_items:
+        if found := {
+            one.kind for text in _iterate_texts(item) for one in finds(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
+        }:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
-        how = "and texts are redacted before they are kept" if look.kit.redact else "and nothing is redacted"
-        return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
-    told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
-    mend = look.run("forget", ids[0])
-    return warned(why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
+        how = "and texts are redacted before they are kept" if context.kit.redact else "and nothing is redacted"
+        return passed(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
+    told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
+    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {named(ids)}"
+    mend = context.build_command("forget", ids[0])
+    return warned(why, mend if context.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
 
 
-def _texts(item: Item) -> Iterator[str]:
+def _iterate_texts(item: Item) -> Iterator[str]:
     yield item.text
     if item.metadata:
         yield json.dumps(dict(item.metadata), ensure_ascii=False, default=str)
 
 
-def encryption(look: Look) -> Verdict:
-    found = look.found("encryption") or passed("nothing of it is on a disk")
-    if found.state != "pass" or not (clear := _in_the_clear(look)):
+def check_encryption(context: CheckContext) -> Verdict:
+    found = context.find_own("encryption") or passed("nothing of it is on a disk")
+    if found.state != "pass" or not (clear := _list_unencrypted_folders(context)):
         return found
     why = f"{found.why}; but {named(clear)} holds the same words in the clear, as far as can be seen"
     return warned(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
-def _in_the_clear(look: Look) -> list[str]:
-    """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
-    folder, sealed = look.kit.folder, look.store.details.get("encrypted") or not isinstance(look.kit.items, Backed)
-    files = [folder(one.scope).path for one in look.memories] if folder else []
-    backups = None if sealed else look.kit.policies.backup_folder
+def _list_unencrypted_folders(context: CheckContext) -> list[str]:
+    """List unencrypted folders of the mirror and of backups. Backups of an encrypted store are encrypted."""
+    folder, sealed = (
+        context.kit.folder,
+        context.store.details.get("encrypted") or not isinstance(context.kit.items, Backed),
+    )
+    files = [folder(one.scope).path for one in context.memories] if folder else []
+    backups = None if sealed else context.kit.policies.backup_folder
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
 
-def past_its_time(look: Look) -> Verdict:
-    over = _overdue(look)
+def check_retention(context: CheckContext) -> Verdict:
+    over = _count_overdue(context)
     if any(over.values()):
-        told = [several(count, *OVERDUE[what]) for what, count in over.items() if count]
-        mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
+        told = [several(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
+        mend = (
+            context.build_command("maintain")
+            if over["episodes"] or over["tasks"]
+            else f"{context.build_command('hold')} lists the holds"
+        )
         return warned(f"kept past their time: {', '.join(told)}", mend)
-    days = look.kit.policies.task_days
+    days = context.kit.policies.task_days
     return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
-def _overdue(look: Look) -> dict[str, int]:
-    kit, before = look.kit, look.now - timedelta(days=look.kit.policies.task_days) - GRACE
-    late = Round(kit, look.scope, look.now - GRACE)
+def _count_overdue(context: CheckContext) -> dict[str, int]:
+    kit, before = context.kit, context.now - timedelta(days=context.kit.policies.task_days) - OVERDUE_GRACE
+    late = Round(kit, context.scope, context.now - OVERDUE_GRACE)
     expired = episodes.passes(late)[1].each if kit.episodes else ()
-    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
+    ended = kit.journal.tasks(TaskQuery(context.scope, ENDED, limit=ALL)) if kit.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
-        "holds": 0 if look.among else len(_old_holds(look)),
+        "holds": 0 if context.is_one_of_several else len(_list_old_holds(context)),
     }
 
 
-def held_too_long(look: Look) -> Verdict:
-    """Of all memories together: what a hold hides is among none of them."""
-    if not (holds := _old_holds(look)):
+def check_old_holds(context: CheckContext) -> Verdict:
+    """Check the holds of the whole store, because no memory shows what a hold hides."""
+    if not (holds := _list_old_holds(context)):
         return passed("no hold is a year old")
-    told = several(len(holds), *OVERDUE["holds"])
-    return warned(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
+    told = several(len(holds), *OVERDUE_NAMES["holds"])
+    return warned(f"kept past their time: {told}", f"{context.build_command('hold')} lists the holds")
 
 
-def _old_holds(look: Look) -> list[Hold]:
-    """In the whole store, or on the user whose memory is looked at."""
-    erasing, user = look.kit.erasing, owner(look.scope)
+def _list_old_holds(context: CheckContext) -> list[Hold]:
+    """List the old holds in the whole store, or on the checked memory's user."""
+    erasing, user = context.kit.erasing, owner(context.scope)
     if erasing is None:
         return []
-    old = [one for one in erasing.holds() if look.now - one.at > LONG]
-    if look.all is not None:
+    old = [one for one in erasing.holds() if context.now - one.at > MAX_HOLD_AGE]
+    if context.memory_count is not None:
         return old
     return [one for one in old if user and one.mark == erasing.mark(user)]
 
 
-POINTS = (
-    Point(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
-    Point(26, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
-    Point(27, "privacy", "audit log", "Is the record of removals whole?", audit_log),
-    Point(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets,
+CHECKS = (
+    Check(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", check_forgotten),
+    Check(26, "privacy", "erasures", "Is every erasure complete, and still true?", check_erasures),
+    Check(27, "privacy", "audit log", "Is the record of removals whole?", check_audit_log),
+    Check(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", check_secrets,
           "no secret is in the newest items"),
-    Point(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
-    Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time,
-          "no episode, no task and no hold is past its time", whole=held_too_long),
+    Check(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", check_encryption),
+    Check(30, "privacy", "past its time", "Is anything kept longer than it may be?", check_retention,
+          "no episode, no task and no hold is past its time", whole=check_old_holds),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether one memory can be read, steered or overtaken by what is not its own."""
+"""Check that no other user and no untrusted text can read or steer a memory."""
 
 from __future__ import annotations
 
@@ -17,62 +17,68 @@ from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
 from engrain.core.rules.cascade import addresses
 from engrain.core.rules.message_filters import reads_like_an_order
-from engrain.health.context import READ, Look, Point, worst
+from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
-ABOUT_THE_USER = "user."
-OWN = TRUST["agent"]  # below it is what a page, a file or a tool says
-OTHERS = TRUST["agent"]  # at most this trust has what is not the user's or the program's own word
-PINNED = 1_000
+USER_SLOT_PREFIX = "user."
+MIN_OWN_TRUST = TRUST["agent"]  # texts of pages, files and tools are below it
+MAX_OTHERS_TRUST = TRUST["agent"]  # texts of the user and the program are above it
+MAX_PINNED_ITEMS = 1_000
 
 
-def walls(look: Look) -> Verdict:
-    owners = look.found("owners")
+def check_walls(context: CheckContext) -> Verdict:
+    owners = context.find_own("owners")
     if owners and owners.state != "pass":
-        nobodys = command("list", store=look.named)
+        nobodys = command("list", store=context.store_name)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return worst([one for one in (look.found("walls"), owners) if one]) or passed(
+    return find_worst([one for one in (context.find_own("walls"), owners) if one]) or passed(
         "every memory is a space of its own in this process"
     )
 
 
-def trust(look: Look) -> Verdict:
-    items = look.kit.items
-    soul = items.slot(look.scope, SOUL_SLOT, None)
-    pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": OWN}}), limit=PINNED))
-    speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
-    low = {one.id: one for one in (*speaks, *pinned) if one.trust < OWN}
+def check_trust(context: CheckContext) -> Verdict:
+    items = context.kit.items
+    soul = items.slot(context.scope, SOUL_SLOT, None)
+    pinned = items.page(
+        ListQuery(context.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
+    )
+    speaks = [*items.slots(context.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
+    low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
         return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
     told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
     many = several(len(low), "item speaks", "items speak")
     why = f"{many} for the user on the word of a page, a file or a tool: {told}"
-    shown = look.run("why", next(iter(low)))
+    shown = context.build_command("why", next(iter(low)))
     return warned(why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE")
 
 
-def instructions(look: Look) -> Verdict:
-    where = parse_filter({"trust": {"<=": OTHERS}})
-    read = look.kit.items.page(ListQuery(look.scope, where, limit=look.limit))
-    found = [one for one in read if reads_like_an_order(one.text[:READ])]
+def check_instructions(context: CheckContext) -> Verdict:
+    where = parse_filter({"trust": {"<=": MAX_OTHERS_TRUST}})
+    read = context.kit.items.page(ListQuery(context.scope, where, limit=context.limit))
+    found = [one for one in read if reads_like_an_order(one.text[:MAX_CHARACTERS_READ])]
     if not read:
         return passed("there is no text that is not the user's own word")
     if not found:
         return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
-    told = named([_known_by(one) for one in found])
+    told = named([_describe_item(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
-    source = next((source for one in found if (source := _came_from(look, one))), None)
+    source = next((source for one in found if (source := _find_origin(context, one))), None)
     if source is None:
-        return warned(why, f"{look.run('get', found[0].id)}, then engrain forget")
-    return warned(why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back")
+        return warned(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
+    return warned(
+        why, f"{context.build_command('undo', about=source)} shows what came from there; with --yes it is taken back"
+    )
 
 
-def _came_from(look: Look, item: Item) -> str | None:
-    """Of a tool's answer the address that the tool was called with: by the tool's name all that it ever brought would
-    be taken back."""
+def _find_origin(context: CheckContext, item: Item) -> str | None:
+    """Return an item's source. For a tool's answer, return the address that the tool was called with.
+
+    Undoing by the tool's name would remove all that it ever returned.
+    """
     if item.role != "tool" or item.place is None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
-    said = look.kit.items.page(ListQuery(look.scope, asked, limit=look.limit))
+    said = context.kit.items.page(ListQuery(context.scope, asked, limit=context.limit))
     before = sorted(
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
@@ -80,25 +86,25 @@ def _came_from(look: Look, item: Item) -> str | None:
     return min(addresses(made[-1]), default=None) if made else None
 
 
-def _known_by(item: Item) -> str:
+def _describe_item(item: Item) -> str:
     return f"{item.id} from {item.source}" if item.source else item.id
 
 
-def rights(look: Look) -> Verdict:
-    own = look.found("rights") or passed(f"no file of its own: {look.store.backend}")
-    found = [one for one in (own, *_folders(look)) if one.state != "pass"]
+def check_rights(context: CheckContext) -> Verdict:
+    own = context.find_own("rights") or passed(f"no file of its own: {context.store.backend}")
+    found = [one for one in (own, *_check_folders(context)) if one.state != "pass"]
     if not found:
         return own
-    first = worst(found) or own
+    first = find_worst(found) or own
     return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
 
 
-def _folders(look: Look) -> list[Verdict]:
-    """Of the mirror and of the backups, which hold the same words."""
-    folder = look.kit.folder
-    files = [folder(one.scope).path for one in look.memories] if folder else []
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.kit.policies.backup_folder) if one)
-    open_ones = [str(path) for path in paths if _enterable(path)]
+def _check_folders(context: CheckContext) -> list[Verdict]:
+    """Check the folders of the mirror and of the backups, which have the same texts."""
+    folder = context.kit.folder
+    files = [folder(one.scope).path for one in context.memories] if folder else []
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, context.kit.policies.backup_folder) if one)
+    open_ones = [str(path) for path in paths if _is_open_to_all(path)]
     if not open_ones:
         return []
     return [
@@ -106,7 +112,7 @@ def _folders(look: Look) -> list[Verdict]:
     ]
 
 
-def _enterable(folder: Path) -> bool:
+def _is_open_to_all(folder: Path) -> bool:
     try:
         there = (folder.resolve(), *folder.resolve().parents)
         return sys.platform != "win32" and all(one.stat().st_mode & stat.S_IXOTH for one in there)
@@ -114,15 +120,16 @@ def _enterable(folder: Path) -> bool:
         return False
 
 
-def file_conflicts(look: Look) -> Verdict:
-    if look.kit.folder is None:
+def check_file_conflicts(context: CheckContext) -> Verdict:
+    if context.kit.folder is None:
         return passed("no folder of files is kept in step (mirror in [lifecycle])")
-    folder = look.kit.folder(look.scope)
+    folder = context.kit.folder(context.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:
         return failed(
-            f"{folder.path} cannot be read: {str(exc).rstrip('.')}", look.run("files", "status", str(folder.path))
+            f"{folder.path} cannot be read: {str(exc).rstrip('.')}",
+            context.build_command("files", "status", str(folder.path)),
         )
     waiting = unsettled(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:
@@ -133,13 +140,13 @@ def file_conflicts(look: Look) -> Verdict:
     )
 
 
-POINTS = (
-    Point(20, "safety", "walls", "Is every item behind its owner's wall?", walls),
-    Point(21, "safety", "trust", "Does only the user's word speak for the user?", trust,
+CHECKS = (
+    Check(20, "safety", "walls", "Is every item behind its owner's wall?", check_walls),
+    Check(21, "safety", "trust", "Does only the user's word speak for the user?", check_trust,
           "what speaks for the user is the user's word"),
-    Point(22, "safety", "instructions", "Does a stored text give orders to the model?", instructions,
+    Check(22, "safety", "instructions", "Does a stored text give orders to the model?", check_instructions,
           "no text that is not the user's word gives orders to the model, of the newest"),
-    Point(23, "safety", "rights", "Can other users of this machine read the files?", rights),
-    Point(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts,
+    Check(23, "safety", "rights", "Can other users of this machine read the files?", check_rights),
+    Check(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", check_file_conflicts,
           "no conflict in the files waits for a decision"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whether every kind of memory is there and keeps within its limits."""
+"""Check that every kind of memory answers and keeps within its limits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from engrain.core.model.results import Verdict, failed, named, passed, several, 
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import SLOT as SESSION
 from engrain.core.model.tasks import TaskQuery
-from engrain.health.context import Look, Point, worst
+from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import Round
 
-RECENT = 50  # sessions, the newest
-LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way
-TRIED = 3  # times, before a procedure's record says something
+MAX_SESSIONS = 50  # the newest
+ABANDONED_AFTER = timedelta(days=1)  # without a message
+MIN_TRIALS = 3  # before a procedure's success rate counts
 
 
-def stores(look: Look) -> Verdict:
-    kit = look.kit
+def check_stores(context: CheckContext) -> Verdict:
+    kit = context.kit
     asked: dict[str, Callable[[], object] | None] = {
-        "conversation": lambda: kit.log.sessions(look.scope, 1),
-        "semantic": lambda: look.store,
-        "episodic": (lambda: kit.episodes and kit.episodes.recent(look.scope, None, 1, look.now)),
-        "procedural": (lambda: kit.outcomes and kit.outcomes.tallies(look.scope, [])),
-        "tasks": (lambda: kit.journal and kit.journal.tasks(TaskQuery(look.scope, limit=1))),
+        "conversation": lambda: kit.log.sessions(context.scope, 1),
+        "semantic": lambda: context.store,
+        "episodic": (lambda: kit.episodes and kit.episodes.recent(context.scope, None, 1, context.now)),
+        "procedural": (lambda: kit.outcomes and kit.outcomes.tallies(context.scope, [])),
+        "tasks": (lambda: kit.journal and kit.journal.tasks(TaskQuery(context.scope, limit=1))),
     }
     parts = {"episodic": kit.episodes, "procedural": kit.outcomes, "tasks": kit.journal}
     missing = [name for name, part in parts.items() if part is None]
@@ -45,24 +45,24 @@ def stores(look: Look) -> Verdict:
                 f"{name} memory does not answer: {str(exc).rstrip('.')}",
                 "start its server, or name another in [stores]",
             )
-    away = worst(look.beside("redis"))
+    away = find_worst(context.find_on_servers("redis"))
     if away and away.state != "pass":
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
-    if shut := look.found("writable"):
+    if shut := context.find_own("writable"):
         return shut
     beside = f", with {named([one.where for one in kit.servers])} beside it" if kit.servers else ""
-    return passed(f"all kinds of memory answer, in {look.store.backend}{beside}")
+    return passed(f"all kinds of memory answer, in {context.store.backend}{beside}")
 
 
-def windows(look: Look) -> Verdict:
+def check_windows(context: CheckContext) -> Verdict:
     most = TIERS["conversation"].window.max_items
-    log = look.kit.log
-    names = log.sessions(look.scope, RECENT)
+    log = context.kit.log
+    names = log.sessions(context.scope, MAX_SESSIONS)
     behind = []
     for name in names:
-        summary = log.summary(look.scope, name)
-        tail = log.length(look.scope, name) - (summary.upto if summary else 0)
-        if tail > most and len(log.last(look.scope, name, most + 1)) > most:
+        summary = log.summary(context.scope, name)
+        tail = log.length(context.scope, name) - (summary.upto if summary else 0)
+        if tail > most and len(log.last(context.scope, name, most + 1)) > most:
             behind.append(f"{name} ({tail:,})")
     if not names:
         return passed("there is no session yet")
@@ -73,9 +73,9 @@ def windows(look: Look) -> Verdict:
     return warned(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
 
 
-def left_sessions(look: Look) -> Verdict:
-    names = look.kit.log.sessions(look.scope, RECENT)
-    left = [name for name in names if _left(look, name)]
+def check_sessions(context: CheckContext) -> Verdict:
+    names = context.kit.log.sessions(context.scope, MAX_SESSIONS)
+    left = [name for name in names if _was_abandoned(context, name)]
     if not names:
         return passed("there is no session yet")
     if not left:
@@ -85,18 +85,20 @@ def left_sessions(look: Look) -> Verdict:
     return warned(why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three")
 
 
-def _left(look: Look, session: str) -> bool:
-    last = look.kit.log.last(look.scope, session, 1)
-    if not last or look.now - last[0].recorded_at < LEFT:
+def _was_abandoned(context: CheckContext, session: str) -> bool:
+    last = context.kit.log.last(context.scope, session, 1)
+    if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = look.kit.items.slot(look.scope, SESSION + session, None)
-    return held is None or held.metadata.get("upto") != look.kit.log.length(look.scope, session)
+    held = context.kit.items.slot(context.scope, SESSION + session, None)
+    return held is None or held.metadata.get("upto") != context.kit.log.length(context.scope, session)
 
 
-def episodes(look: Look) -> Verdict:
-    if look.kit.episodes is None:
+def check_episodes(context: CheckContext) -> Verdict:
+    if context.kit.episodes is None:
         return passed("this store keeps no episodes")
-    promoted, _, trimmed, tidied = (len(one.each) for one in lapsing.passes(Round(look.kit, look.scope, look.now)))
+    promoted, _, trimmed, tidied = (
+        len(one.each) for one in lapsing.passes(Round(context.kit, context.scope, context.now))
+    )
     most = TIERS["episodic"].max_items
     wrong = (
         (promoted, "of importance 0.7 or more would be lost when their time is over"),
@@ -105,48 +107,49 @@ def episodes(look: Look) -> Verdict:
     )
     told = [f"{count:,} {what}" for count, what in wrong if count]
     if told:
-        return warned(f"of the episodes {', '.join(told)}", look.run("maintain"))
+        return warned(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
     return passed(f"episodes keep within {most:,} a session, and the important ones last")
 
 
-def slots(look: Look) -> Verdict:
-    found = look.found("slots") or passed("this store can hold one value of a slot at a time, and no other")
-    mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
+def check_slots(context: CheckContext) -> Verdict:
+    found = context.find_own("slots") or passed("this store can hold one value of a slot at a time, and no other")
+    mend = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
     return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
-def procedures(look: Look) -> Verdict:
-    if look.kit.outcomes is None:
+def check_procedures(context: CheckContext) -> Verdict:
+    if context.kit.outcomes is None:
         return passed("this store counts no trials of procedures")
     known = {
-        item.id: (item.slot or "").removeprefix(PROCEDURE) for item in look.kit.items.slots(look.scope, PROCEDURE, None)
+        item.id: (item.slot or "").removeprefix(PROCEDURE)
+        for item in context.kit.items.slots(context.scope, PROCEDURE, None)
     }
     if not known:
         return passed("there is no procedure yet")
-    tallies = look.kit.outcomes.tallies(look.scope, list(known))
+    tallies = context.kit.outcomes.tallies(context.scope, list(known))
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()
-        if one.successes + one.failures >= TRIED and at_least(one.successes, one.failures) < at_least(0, 0)
+        if one.successes + one.failures >= MIN_TRIALS and at_least(one.successes, one.failures) < at_least(0, 0)
     ]
     if bad:
         why = (
             f"{several(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {named(bad)}"
         )
-        shown = look.run("procedures", about=bad[0].rpartition(" (")[0])
+        shown = context.build_command("procedures", about=bad[0].rpartition(" (")[0])
         return warned(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
     return passed(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 
 
-POINTS = (
-    Point(1, "tiers", "stores", "Does the store of every kind of memory answer?", stores),
-    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows,
+CHECKS = (
+    Check(1, "tiers", "stores", "Does the store of every kind of memory answer?", check_stores),
+    Check(2, "tiers", "windows", "Do the summaries keep up with what is said?", check_windows,
           "no session has more messages without a summary than a window holds"),
-    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions,
+    Check(3, "tiers", "sessions", "Was every session ended?", check_sessions,
           "no session was left for a day without its summary"),
-    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes,
+    Check(4, "tiers", "episodes", "Do episodes keep within their limits?", check_episodes,
           "episodes keep within their limits, and the important ones last"),
-    Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
-    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures,
+    Check(5, "tiers", "slots", "Does every slot have one value that holds now?", check_slots),
+    Check(6, "tiers", "procedures", "Do the ways of doing things work?", check_procedures,
           "no procedure does worse than one that nobody has tried"),
 )  # fmt: skip

@@ -69,9 +69,9 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checke
     except EmptyText:  # a name on the command line
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
-        from engrain.health import unopened
+        from engrain.health import explain_unopened
 
-        return unopened(error, cli.store)
+        return explain_unopened(error, cli.store)
 
 
 def _empty(memory: Memory, everyone: bool) -> bool:
