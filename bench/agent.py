@@ -27,7 +27,7 @@ from harness.twin import Twin
 
 from engrain import AgentWithMemory, Memory
 from engrain.config import Settings
-from engrain.core.model.chat import Ask, Reply, ToolCall
+from engrain.core.model.chat import ChatReply, ChatRequest, ToolCall
 from engrain.engine import Engine
 from engrain.factory import open_embedder
 from engrain.tiers.conversation import ConversationMemory
@@ -63,11 +63,11 @@ class Answering:
         self._calls = calls
         self._number = 0
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self._number += 1
         if self._calls and ask.messages[-1].role == "user":
-            return Reply("I look.", (ToolCall("a", "look", {"number": self._number}),), "tools", self.name)
-        return Reply(self._texts.answer(self._number), (), "end", self.name)
+            return ChatReply("I look.", (ToolCall("a", "look", {"number": self._number}),), "tools", self.name)
+        return ChatReply(self._texts.answer(self._number), (), "end", self.name)
 
 
 class Parts:

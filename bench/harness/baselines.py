@@ -13,9 +13,9 @@ import numpy.typing as npt
 from engrain.bench.folders import Doc
 from engrain.bench.measures import Found
 from engrain.bench.systems import Asked, Batch, Matrix
-from engrain.core.text.bm25 import bm25, rarity
-from engrain.core.text.languages import languages
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.bm25 import compute_idf, score_bm25
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import extract_terms
 
 RANK_OFFSET = 60
 
@@ -39,7 +39,7 @@ class Baselines:
 
     def add(self, batch: Batch) -> None:
         if batch.space not in self._spaces:
-            counts = [Counter(terms(doc.line)) for doc in batch.docs]
+            counts = [Counter(extract_terms(doc.line)) for doc in batch.docs]
             lengths = np.array([count.total() for count in counts], dtype=np.float64)
             frequency = Counter(word for count in counts for word in count)
             self._spaces[batch.space] = _Space(batch.docs, batch.vectors, counts, lengths, frequency)
@@ -49,10 +49,10 @@ class Baselines:
 
     def by_words(self, space: str, asked: Asked) -> Order:
         known = self._spaces[space]
-        query = list(set(terms(asked.text)) - languages().stop_terms)
-        weights = rarity([known.frequency[word] for word in query], len(known.docs))
+        query = list(set(extract_terms(asked.text)) - load_languages().stop_terms)
+        weights = compute_idf([known.frequency[word] for word in query], len(known.docs))
         rows = [[count[word] for word in query] for count in known.counts]
-        return _best_first(bm25(rows, known.lengths, weights, float(known.lengths.mean())))
+        return _best_first(score_bm25(rows, known.lengths, weights, float(known.lengths.mean())))
 
     def fused(self, space: str, asked: Asked) -> Order:
         scores = np.zeros(len(self._spaces[space].docs))

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from engrain.core.text.languages import languages
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import extract_terms
 from engrain.memory import Memory
-from engrain.ports import Kit, VectorQuery, WordQuery
+from engrain.ports import Services, VectorQuery, WordQuery
 from harness.synthetic import BLOCK, Corpus, PreparedEmbedder, Query
 from harness.timing import seconds, times
 
@@ -60,13 +60,13 @@ def exactness(store: Path, items: int, corpus: Corpus, prepared: PreparedEmbedde
     return right / (len(asked) * min(HITS, items))
 
 
-def _vector_query(query: Query, memory: Memory, kit: Kit) -> VectorQuery:
+def _vector_query(query: Query, memory: Memory, kit: Services) -> VectorQuery:
     return VectorQuery(query.vector, kit.embedder.model.key, memory.scope, limit=ARM_LIMIT)
 
 
 def _word_query(query: Query, memory: Memory) -> WordQuery:
-    return WordQuery(_kept(terms(query.text)), memory.scope, limit=ARM_LIMIT)
+    return WordQuery(_kept(extract_terms(query.text)), memory.scope, limit=ARM_LIMIT)
 
 
 def _kept(found: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(word for word in found if word not in languages().stop_terms))
+    return tuple(dict.fromkeys(word for word in found if word not in load_languages().stop_terms))

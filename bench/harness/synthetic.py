@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.model.items import Note, Place
+from engrain.core.model.items import Note, SessionPosition
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
 
 SEED = 7
@@ -128,7 +128,7 @@ class PreparedEmbedder:
 def turns(texts: Sequence[str], first: int = 0) -> list[Note]:
     """As turns of conversations, the dearer kind: neighbours, session and speaker take part in ranking."""
     return [
-        Note(text, place=Place(f"session-{n // TURNS}", n % TURNS, SPEAKERS[n % 2]))
+        Note(text, place=SessionPosition(f"session-{n // TURNS}", n % TURNS, SPEAKERS[n % 2]))
         for n, text in enumerate(texts, first)
     ]
 

@@ -14,16 +14,18 @@ from engrain.version import __version__
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory, AsyncAgentWithMemory
-    from engrain.agent.results import Answer
+    from engrain.agent.results import AgentReply
     from engrain.agent.tools import Tool, tool
     from engrain.core.errors import (
         BackendMissing,
+        BackendUnavailableWarning,
         BadFile,
         BadText,
         BeingErased,
         ConfigError,
         Conflict,
         DiskFull,
+        EffectNotPerformed,
         EmbedderFailed,
         EmptyText,
         EngrainError,
@@ -33,13 +35,11 @@ if TYPE_CHECKING:
         ModelFailed,
         NewerStore,
         NotADatabase,
-        NotDone,
         NotFound,
         OlderStore,
         OnHold,
         OutcomeUnknown,
         ReadOnlyStore,
-        ServerAway,
         StepAmbiguous,
         StepConcurrent,
         StepFailed,
@@ -58,39 +58,39 @@ if TYPE_CHECKING:
         VersionChanged,
         WrongKey,
     )
-    from engrain.core.formats.manifests import BackedUp, Restored
+    from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
-    from engrain.core.model.audit import Audited
+    from engrain.core.model.audit import AuditResult
     from engrain.core.model.chat import ToolCall
-    from engrain.core.model.erasure import Hold, Released
-    from engrain.core.model.items import Cite, Item, Note, Place, Relation, Source
+    from engrain.core.model.erasure import Hold, HoldRelease
+    from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
     from engrain.core.model.messages import Message
     from engrain.core.model.procedures import Procedure
-    from engrain.core.model.recall import Hit, LeftOut, Recall, Section, Without
-    from engrain.core.model.results import Checked, Forgotten, Maintained, Owned, Status, Why
+    from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
+    from engrain.core.model.results import CheckResult, Explanation, ForgetResult, MaintenanceReport, MemoryInfo, Status
     from engrain.core.model.retention import TIERS
-    from engrain.core.model.sessions import Closing, Event, Opening
+    from engrain.core.model.sessions import Event, SessionEnd, SessionStart
     from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
     from engrain.memory.async_memory import AsyncMemory
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
-    from engrain.privacy.erase import Erased, Undone
-    from engrain.privacy.receipts import Receipt, Verified
+    from engrain.privacy.erase import ErasureResult, UndoResult
+    from engrain.privacy.receipts import Receipt, VerificationResult
     from engrain.tasks.admin import Timeline
     from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
     from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.working import WorkingMemory
-    from engrain.transfer.export import Exported
-    from engrain.transfer.load import Loaded
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
     "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
-    "agent.results": "Answer",
+    "agent.results": "AgentReply",
     "agent.tools": "Tool tool",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
     "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase NotDone "
@@ -99,7 +99,7 @@ _HOMES = {
     "TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged WrongKey",
     "core.formats.manifests": "BackedUp Restored",
     "core.identity": "Scope",
-    "core.model.audit": "Audited",
+    "core.model.audit": "AuditResult",
     "core.model.chat": "ToolCall",
     "core.model.erasure": "Hold Released",
     "core.model.items": "Cite Item Note Place Relation Source",
@@ -123,27 +123,27 @@ _HOMES = {
     "tasks.workflow": "Effect ResumableAgent",
     "tiers.conversation": "ConversationMemory",
     "tiers.working": "WorkingMemory",
-    "transfer.export": "Exported",
-    "transfer.load": "Loaded",
+    "transfer.export": "ExportResult",
+    "transfer.load": "LoadResult",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "TIERS",
     "AgentWithMemory",
-    "Answer",
+    "AgentReply",
     "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
-    "Audited",
-    "BackedUp",
+    "AuditResult",
+    "BackupInfo",
     "BackendMissing",
     "BadFile",
     "BadText",
     "BeingErased",
-    "Checked",
-    "Cite",
-    "Closing",
+    "CheckResult",
+    "Citation",
+    "SessionEnd",
     "Compensate",
     "ConfigError",
     "Conflict",
@@ -153,46 +153,46 @@ __all__ = [
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
-    "Erased",
+    "ErasureResult",
     "Event",
-    "Exported",
-    "Forgotten",
+    "ExportResult",
+    "ForgetResult",
     "Hit",
     "Hold",
     "InputChanged",
     "InvalidInput",
     "Item",
     "LeaseLost",
-    "LeftOut",
-    "Loaded",
-    "Maintained",
+    "Omitted",
+    "LoadResult",
+    "MaintenanceReport",
     "Memory",
     "Message",
     "ModelFailed",
     "NewerStore",
     "NotADatabase",
-    "NotDone",
+    "EffectNotPerformed",
     "NotFound",
     "Note",
     "OlderStore",
     "OnHold",
-    "Opening",
+    "SessionStart",
     "OutcomeUnknown",
-    "Owned",
-    "Place",
+    "MemoryInfo",
+    "SessionPosition",
     "Procedure",
     "ReadOnlyStore",
     "Recall",
     "Receipt",
     "Relation",
-    "Released",
-    "Restored",
+    "HoldRelease",
+    "RestoreResult",
     "ResumableAgent",
     "Retry",
     "Run",
     "Scope",
     "Section",
-    "ServerAway",
+    "BackendUnavailableWarning",
     "Source",
     "Status",
     "StepAmbiguous",
@@ -214,12 +214,12 @@ __all__ = [
     "TooLarge",
     "Tool",
     "ToolCall",
-    "Undone",
+    "UndoResult",
     "UnknownKey",
-    "Verified",
+    "VerificationResult",
     "VersionChanged",
-    "Why",
-    "Without",
+    "Explanation",
+    "Degraded",
     "WorkingMemory",
     "WrongKey",
     "__version__",

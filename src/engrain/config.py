@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from engrain.core.errors import ConfigError, UnknownKey
-from engrain.core.model.retention import Policies, policies
+from engrain.core.model.retention import Policies, check_policies
 
 SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
@@ -110,7 +110,7 @@ def from_toml(path: Path) -> Settings:
         if isinstance(upkeep.get(name), str) and upkeep[name]:
             upkeep[name] = _beside(path, upkeep[name])
     given["store"] = _beside(path, given.get("store", DEFAULT_STORE))
-    return Settings(**given, key=_key(), lifecycle=policies(upkeep, f"{path}, [lifecycle]"))
+    return Settings(**given, key=_key(), lifecycle=check_policies(upkeep, f"{path}, [lifecycle]"))
 
 
 def _beside(path: Path, named: str) -> str:

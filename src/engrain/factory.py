@@ -1,4 +1,4 @@
-"""Turn settings into a kit of ports."""
+"""Turn settings into a services of ports."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
-from engrain.core.model.retention import policies
-from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
+from engrain.core.model.retention import check_policies
+from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
+from engrain.ports import Embedder, ItemStore, Model, Movable, Services, SessionLog, SessionState, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
 
 if TYPE_CHECKING:
     from engrain.core.model.rows import RowKind
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.stores.redis import RedisStore
     from engrain.stores.redis.transfer import RedisMoving
     from engrain.stores.vectors.outbox import FedIndex
 
-__all__ = ["Engine", "open_folder", "open_kit"]
+__all__ = ["Engine", "open_folder", "open_services"]
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
 
 
-def open_kit(
+def open_services(
     url: str | os.PathLike[str] | None,
     *,
     embedder: Embedder | str | None = None,
     model: Model | str | None = None,
     clock: Clock = system_clock,
-    count_tokens: CountTokens = estimated_tokens,
+    count_tokens: CountTokens = estimate_tokens,
     read_only: bool = False,
     key: str | None = None,
     before: Embedder | str | None = None,
     lifecycle: Mapping[str, Any] | None = None,
     redact: object = None,
-) -> Kit:
-    count_tokens = proved_counter(count_tokens)
+) -> Services:
+    count_tokens = check_counter(count_tokens)
     chosen = settings(url)
     if key is not None:
         chosen = replace(chosen, key=key)
     if lifecycle is not None:
-        chosen = replace(chosen, lifecycle=policies(lifecycle, "lifecycle"))
+        chosen = replace(chosen, lifecycle=check_policies(lifecycle, "lifecycle"))
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
@@ -68,7 +68,7 @@ def open_kit(
         if fed:
             opened.enter_context(closing(fed))
         state = servers[chosen.sessions].state if chosen.sessions else None
-        kit = Kit(
+        services = Services(
             store,
             fed or store,
             store,
@@ -94,7 +94,7 @@ def open_kit(
             rows=_composed(chosen, store, servers),
         )
         opened.pop_all()
-    return kit
+    return services
 
 
 def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:
@@ -137,9 +137,9 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
 
 
 def _folders(pattern: str) -> Callable[[Scope], Folder]:
-    from engrain.core.markdown.sync_state import folder_of
+    from engrain.core.markdown.folder_names import fill_folder_pattern
 
-    return lambda scope: open_folder(folder_of(pattern, scope))
+    return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
 
 
 def open_embedder(chosen: Settings) -> Embedder:
@@ -197,12 +197,12 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
-def _redactor(wanted: object) -> Redact | None:
+def _redactor(wanted: object) -> RedactFunction | None:
     if wanted == ():
         return None
-    from engrain.core.secrets.redact import redactor
+    from engrain.core.secrets.redact import make_redactor
 
-    return redactor(wanted)
+    return make_redactor(wanted)
 
 
 def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, Place
+from engrain import Memory, SessionPosition
 from engrain.stores.sqlite import engine_apsw
 from engrain.stores.sqlite.store import SqliteStore
 
@@ -40,7 +40,7 @@ MACHINERY = {"stores/sqlite/writer.py", "stores/sqlite/pool.py", "stores/sqlite/
 
 VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember": lambda memory: memory.remember("The parcel is in Lisbon.", slot="parcel.place"),
-    "remember a turn": lambda memory: memory.remember("Hello.", place=Place("monday")),
+    "remember a turn": lambda memory: memory.remember("Hello.", place=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
     "slot": lambda memory: memory.slot("parcel.place"),

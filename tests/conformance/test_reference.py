@@ -26,7 +26,7 @@ from engrain_conformance.erasing import USER, happen
 from engrain_conformance.machine import compare_with_reference
 from engrain_conformance.reference import ReferenceStore, erasing
 
-from engrain.core.model.audit import Head
+from engrain.core.model.audit import AuditHead
 from engrain.core.model.erasure import Subject
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.tasks import Claim
@@ -129,5 +129,5 @@ class TestErasing(Reference, ErasingSuite):
     def test_a_log_that_was_removed_with_its_seal_is_missed(self, store: ReferenceStore) -> None:
         store.erasing.hold(USER, "case-7")
         with store.audit._holder.writing() as state:
-            state.audit, state.head = [], Head()
+            state.audit, state.head = [], AuditHead()
         assert "all entries are missing" in store.audit.verify().faults[0]

@@ -15,8 +15,8 @@ from engrain_conformance.embedder import HashEmbedder
 from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
-from engrain import AgentWithMemory, Answer, Memory, tool
-from engrain.core.model.chat import Ask, Reply
+from engrain import AgentReply, AgentWithMemory, Memory, tool
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
@@ -88,7 +88,7 @@ class DyingModel:
     def __init__(self, model: Model, points: Points) -> None:
         self._model, self._points = model, points
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self._points()
         reply = self._model.reply(ask)
         self._points()
@@ -99,7 +99,7 @@ def open_memory(path: Path) -> Memory:
     return Memory(path, user="ana", embedder=HashEmbedder(), background=False)
 
 
-def run(memory: Memory, model: Model, outside: Outside) -> Answer:
+def run(memory: Memory, model: Model, outside: Outside) -> AgentReply:
     def look(parcel: int) -> str:
         return outside.do(f"look {parcel}")
 

@@ -16,10 +16,10 @@ from writing import SCOPE, assert_sound, kill, start
 
 from engrain import Memory
 from engrain.core.clock import system_clock
-from engrain.core.model.items import Cite, Draft, Place, Source, Vectors
-from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, own
+from engrain.core.model.items import Citation, Draft, SessionPosition, Source, Vectors
+from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
 from engrain.core.text.passages import index_words
-from engrain.ports import Episode, Happening, Raw, Trial
+from engrain.ports import Episode, EpisodeDraft, RawOutput, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 
@@ -63,9 +63,12 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY} Bye."
     said = (
-        store.append(SCOPE, "monday", [draft(text, kind="message", place=Place("monday"))], None).outcomes[0].id or ""
+        store.append(SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
+        .outcomes[0]
+        .id
+        or ""
     )
-    cite = Cite(said, text.index(CANARY), text.index(CANARY) + len(CANARY))
+    cite = Citation(said, text.index(CANARY), text.index(CANARY) + len(CANARY))
     fact = draft("Ana has a vault.", source=Source(kind="agent", cites=(cite,)))
     taken = store.apply(Plan(SCOPE, (Add(fact),))).outcomes[0].id or ""
     changed = store.apply(Plan(SCOPE, (Correct(taken, draft("Ana has a safe.", source=fact.source)),))).outcomes[0].id
@@ -168,17 +171,19 @@ def happened(id: str, item: str | None = None, lives: float = 24, **values: obje
     return Episode(id, happened_at=NOW, expires_at=NOW + timedelta(hours=lives), item=item, **given)  # type: ignore[arg-type]
 
 
-def long(canary: str, times: int) -> Raw:
-    return Raw(f"{canary} " + "output " * times, NOW + timedelta(days=9))
+def long(canary: str, times: int) -> RawOutput:
+    return RawOutput(f"{canary} " + "output " * times, NOW + timedelta(days=9))
 
 
 @pytest.mark.filterwarnings("ignore:engrain")
 @pytest.mark.parametrize("engine", ["apsw", "stdlib"])
 def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine: Engine) -> None:
     store = SqliteStore(tmp_path / "store.db", engine=engine)
-    over = happened("", own(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
+    over = happened("", refer_to_step(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
     plan = Plan(
-        SCOPE, (Add(draft("Harmless.")),), episodes=(Happening(over, long(CANARY, 5_000)), Happening(happened("kept")))
+        SCOPE,
+        (Add(draft("Harmless.")),),
+        episodes=(EpisodeDraft(over, long(CANARY, 5_000)), EpisodeDraft(happened("kept"))),
     )
     said = store.apply(plan).outcomes[0].id or ""
     store.outcomes.count(SCOPE, Trial(said, "task-PELICAN", True, NOW, CANARY))
@@ -194,8 +199,11 @@ def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine
 def test_what_a_cut_message_showed_as_an_episode_goes_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY}"
-    steps = (Add(draft(text)), Add(draft("Ana has a vault.", source=Source(cites=(Cite(own(0), 7, len(text)),)))))
-    episodes = (Happening(happened("", own(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
+    steps = (
+        Add(draft(text)),
+        Add(draft("Ana has a vault.", source=Source(cites=(Citation(refer_to_step(0), 7, len(text)),)))),
+    )
+    episodes = (EpisodeDraft(happened("", refer_to_step(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
     _, made = store.apply(Plan(SCOPE, steps, episodes=episodes)).outcomes
     store.apply(Plan(SCOPE, (Forget(made.id or ""),)))
     _until(store.purge)
@@ -240,8 +248,8 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     memory.start_session("one")
     said = memory.add_message("user", SAID)
     (fact,) = memory.list({"slot": "user.city"})
-    lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Cite(said),)), derived=True)
-    happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
+    lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Citation(said),)), derived=True)
+    happening = EpisodeDraft(happened(said, said, session="one"), long(CITY, 3_000))
     memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
     for number in range(20):
         memory.add_message("user", f"Bed {number} gets tulips.")

@@ -10,13 +10,13 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from faults import Faults
 
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.messages import Message
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.ingest.messages import record_messages
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 
 ANA = Scope(user="ana")
@@ -43,13 +43,13 @@ def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Mess
 
     with Faults(note):
         store = SqliteStore(tmp_path / "store.db", clock=SetClock())
-        kit = Kit(
-            store, store, store, store, HashEmbedder(), SetClock(), estimated_tokens,
+        kit = Services(
+            store, store, store, store, HashEmbedder(), SetClock(), estimate_tokens,
             episodes=store.episodes, together=True,
         )  # fmt: skip
-        record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+        record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
         store._tidy.stop()
         mine.clear()
-        record_messages(as_messages(said), "monday", ANA, kit)
+        record_messages(parse_messages(said), "monday", ANA, kit)
         assert len(mine) == 1
         store.close()

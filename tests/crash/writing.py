@@ -13,8 +13,8 @@ from engrain.core.clock import system_clock
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Vectors
-from engrain.core.model.plans import Add, Forget, Plan, own
-from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.plans import Add, Forget, Plan, refer_to_step
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
 
@@ -28,8 +28,8 @@ def draft(text: str) -> Draft:
 
 def add(store: SqliteStore, text: str) -> str:
     """With an episode over it, and once, however often it is repeated: the text is the request's id."""
-    over = Episode("", text, "turn", "", 0.5, system_clock(), None, item=own(0), key="same")
-    plan = Plan(SCOPE, (Add(draft(text)),), request_id=text, episodes=(Happening(over),))
+    over = Episode("", text, "turn", "", 0.5, system_clock(), None, item=refer_to_step(0), key="same")
+    plan = Plan(SCOPE, (Add(draft(text)),), request_id=text, episodes=(EpisodeDraft(over),))
     outcome = store.apply(plan).outcomes[0]
     assert outcome.id
     return outcome.id

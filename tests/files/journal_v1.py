@@ -15,7 +15,7 @@ from typing import Any
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, NotDone, Retry, Run, StepAmbiguous, TaskWaiting
+from engrain import EffectNotPerformed, Memory, Retry, Run, StepAmbiguous, TaskWaiting
 
 LARGE = "large ü " * 2_000
 
@@ -72,8 +72,8 @@ def make(path: Path) -> None:
         with suppress(StepAmbiguous), memory.task("charge") as run:
             charge(run, fails(OSError("timed out")))
         clock.advance()
-        with suppress(NotDone), memory.task("refused") as run:
-            charge(run, fails(NotDone("no funds")))
+        with suppress(EffectNotPerformed), memory.task("refused") as run:
+            charge(run, fails(EffectNotPerformed("no funds")))
         clock.advance()
         with suppress(OSError), memory.task("flaky") as run:
             flaky(run, fails(OSError("no route")))

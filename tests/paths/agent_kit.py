@@ -7,13 +7,13 @@ from typing import Any
 
 from wire_server import WireServer
 
-from engrain.core.model.chat import Ask, Reply, ToolCall
+from engrain.core.model.chat import ChatReply, ChatRequest, ToolCall
 from engrain.core.model.messages import Message
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 
-Line = str | Reply | Exception | Callable[[Ask], "str | Reply"]
+Line = str | ChatReply | Exception | Callable[[ChatRequest], "str | Reply"]
 
 
 class Scripted:
@@ -23,9 +23,9 @@ class Scripted:
 
     def __init__(self, *lines: Line) -> None:
         self.lines = list(lines)
-        self.asked: list[Ask] = []
+        self.asked: list[ChatRequest] = []
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self.asked.append(ask)
         line = self.lines.pop(0) if self.lines else "ok"
         said = line(ask) if callable(line) else line
@@ -34,9 +34,9 @@ class Scripted:
         return says(said) if isinstance(said, str) else said
 
 
-def says(text: str = "", *calls: tuple[str, dict[str, Any]], stop: Any = None) -> Reply:
+def says(text: str = "", *calls: tuple[str, dict[str, Any]], stop: Any = None) -> ChatReply:
     made = tuple(ToolCall(f"call_{at}", name, arguments) for at, (name, arguments) in enumerate(calls))
-    return Reply(text, made, stop or ("tools" if made else "end"), "scripted", 10, 5)
+    return ChatReply(text, made, stop or ("tools" if made else "end"), "scripted", 10, 5)
 
 
 def model_on(kind: str, server: WireServer) -> Model:

@@ -12,9 +12,9 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.reference import ReferenceStore
 
 from engrain.core.identity import Scope
-from engrain.core.model.sessions import Episode, Raw
-from engrain.core.tokens import estimated_tokens
-from engrain.ports import Kit
+from engrain.core.model.sessions import Episode, RawOutput
+from engrain.core.tokens import estimate_tokens
+from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 
 ANA = Scope(user="ana")
@@ -26,7 +26,7 @@ class Elsewhere:
     def __init__(self, clock: SetClock) -> None:
         self._book = ReferenceStore(clock=clock).episodes
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         hidden = replace(episode, item=None, data={**episode.data, "over": episode.item})
         return _seen(self._book.add(scope, hidden, raw))
 
@@ -51,10 +51,10 @@ def _seen(episode: Episode) -> Episode:
     return replace(episode, item=data.pop("over"), data=data)
 
 
-def opened(kind: str, folder: Path, clock: SetClock) -> Kit:
+def opened(kind: str, folder: Path, clock: SetClock) -> Services:
     store = ReferenceStore(clock=clock) if kind == "reference" else SqliteStore(folder / "agent.db", clock=clock)
     apart = kind == "apart"
-    return Kit(
-        store, store, store, store, HashEmbedder(), clock, estimated_tokens,
+    return Services(
+        store, store, store, store, HashEmbedder(), clock, estimate_tokens,
         episodes=Elsewhere(clock) if apart else store.episodes, journal=store.journal, together=not apart,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from datetime import timedelta
 from engrain_conformance.clock import SetClock
 
 from engrain import Memory, Note
-from engrain.core.model.items import Cite, Source
+from engrain.core.model.items import Citation, Source
 from engrain.core.model.queries import Summary
 
 
@@ -27,7 +27,7 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
     memory.record_tool_call("grep", {"x": 1}, "result " * 2_000)
     memory.record_error("It broke.")
     memory.record_decision("Use SQLite.")
-    memory.remember_many([Note("xyzzy", source=Source(None, "user", (Cite(said, 43, 48),)))])
+    memory.remember_many([Note("xyzzy", source=Source(None, "user", (Citation(said, 43, 48),)))])
     memory.end_session()
     memory.start_session("tuesday")
     memory.add_message("user", "My city is Cusco.")

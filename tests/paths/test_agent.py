@@ -14,8 +14,8 @@ from wire_server import Body, Says, Sends, WireServer, fails
 
 from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
 from engrain.agent.prompt import DATA, LAST
-from engrain.core.errors import ConfigError, ModelFailed, NotDone
-from engrain.core.model.chat import Reply, ToolCall
+from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
+from engrain.core.model.chat import ChatReply, ToolCall
 from engrain.core.model.items import Item
 from engrain.providers import http
 
@@ -285,7 +285,7 @@ def test_an_effect_that_may_have_happened_is_not_tried_again(memory: Memory) -> 
     @tool(effect=True, retries=Retry(3, first=0.0))
     def mail(to: str) -> str:
         sent.append(to)
-        raise TimeoutError("no answer") if to == "ana" else NotDone("the line was busy")
+        raise TimeoutError("no answer") if to == "ana" else EffectNotPerformed("the line was busy")
 
     model = Scripted(says("", ("mail", {"to": "ana"})), says("", ("mail", {"to": "bo"})))
     answer = AgentWithMemory(memory, model, [mail]).run("Mail them.")
@@ -330,7 +330,7 @@ def test_a_model_that_will_not_stop_is_stopped(memory: Memory) -> None:
         (says("  \n"), "failed", []),
     ],
 )
-def test_an_answer_that_is_none_says_so(memory: Memory, reply: Reply, stopped: str, kept: list[str]) -> None:
+def test_an_answer_that_is_none_says_so(memory: Memory, reply: ChatReply, stopped: str, kept: list[str]) -> None:
     agent = AgentWithMemory(memory, Scripted(reply))
     assert agent.run("Tell me.").stopped == stopped
     assert [text for role, text in log(memory) if role == "assistant"] == kept
@@ -367,7 +367,7 @@ def test_a_reply_that_no_store_takes_is_kept_as_far_as_it_goes(memory: Memory, t
         ToolCall("b", "odd", {"a": "\ud800"}),
         ToolCall("c", "look_up", {"parcel": float("nan")}),
     )
-    model = Scripted(Reply("half \ud800\x00", strange, "tools", "m"), "done \ud800")
+    model = Scripted(ChatReply("half \ud800\x00", strange, "tools", "m"), "done \ud800")
     answer = AgentWithMemory(memory, model, [look_up]).run("Go.", task_id=task_id)
     assert answer.text == "done ?"
     assert [one.failed for one in answer.calls] == [True] * 4

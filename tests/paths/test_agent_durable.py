@@ -12,7 +12,7 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from killing import Calls, Killed
 
-from engrain import AgentWithMemory, InputChanged, Memory, NotDone, StepAmbiguous, TaskEnded, tool
+from engrain import AgentWithMemory, EffectNotPerformed, InputChanged, Memory, StepAmbiguous, TaskEnded, tool
 from engrain.core.errors import ModelFailed
 from engrain.core.model.messages import Message
 
@@ -209,7 +209,7 @@ def test_an_effect_that_certainly_did_not_happen_is_a_failed_result(memory: Memo
     @tool(effect=True)
     def mail(to: str) -> str:
         calls.append(to)
-        raise NotDone("the line was busy")
+        raise EffectNotPerformed("the line was busy")
 
     agent = agent_of(memory, Scripted(says("", ("mail", {"to": "ana"})), dies), mail)
     with pytest.raises(Killed):

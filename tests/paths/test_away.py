@@ -17,7 +17,7 @@ from redis_server import Server, start_redis
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.core.errors import NotFound, ServerAway, StoreUnavailable
+from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
 from engrain.stores.redis import connection
 from engrain.stores.vectors import outbox
 
@@ -79,7 +79,7 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
         assert "Recent context" in str(whole)
         assert whole.without == ()
         redis_process.kill()
-        with pytest.warns(ServerAway, match="without the recent context"):
+        with pytest.warns(BackendUnavailableWarning, match="without the recent context"):
             found = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert found.hits[0].item.id == id
         assert "Recent context" not in str(found)
@@ -121,7 +121,7 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
     assert (states(report["findings"])["stores"], code) == ("pass", 0)
     redis_process.kill()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ServerAway)
+        warnings.simplefilter("ignore", BackendUnavailableWarning)
         report, code = command(path, "doctor")
         assert (states(report["findings"])["stores"], code) == ("fail", 1)
         told, _ = command(path, "status")
@@ -137,7 +137,7 @@ def test_doctor_fails_where_the_server_of_the_tasks_is_away(tmp_path: Path, redi
     path = settings(tmp_path, tasks=f"{redis_process.url}?patience=0")
     redis_process.kill()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ServerAway)
+        warnings.simplefilter("ignore", BackendUnavailableWarning)
         with pytest.raises(StoreUnavailable, match="did not answer in one try"):
             opened(path)
         report, code = command(path, "doctor")
@@ -171,7 +171,7 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
         chroma_process.kill()
         waiting = memory.remember("The train to Porto leaves at nine.")
         for asked, id in ((ASKED, fed_before), ("train to Porto", waiting)):
-            with pytest.warns(ServerAway):
+            with pytest.warns(BackendUnavailableWarning):
                 found = memory.recall(asked, min_relevance=0.0)
             assert found.hits[0].item.id == id
             assert "meaning" in found.hits[0].found_by
@@ -190,7 +190,7 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     monkeypatch.setattr(vector_sync, "LEAVE", -1.0)  # nothing is brought when a command ends
-    monkeypatch.setattr(vector_sync.Feeder, "start", lambda _: None)
+    monkeypatch.setattr(vector_sync.VectorSync, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")

@@ -40,7 +40,7 @@ from engrain import (
     StoreError,
 )
 from engrain.cli.main import root
-from engrain.core.formats.manifests import backup_name
+from engrain.core.formats.manifests import make_backup_name
 from engrain.core.model.rows import Row, RowKind
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import SqliteStore, placing
@@ -700,7 +700,7 @@ def test_a_backup_whose_manifest_was_never_written_goes_with_its_time(tmp_path: 
             assert (done.each, done.trouble) == (planned.each, ())
             assert (killed.removesuffix(".json") in names(folder)) is (days < 2), days
         assert len(names(folder)) == 2
-        between = folder / backup_name("agent", clock() - timedelta(hours=12))
+        between = folder / make_backup_name("agent", clock() - timedelta(hours=12))
         between.write_text("It may be all that is left of that day.")
         memory.maintain()
         assert between.exists()

@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from engrain.core.markdown.folder_names import fill_folder_pattern
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from hypothesis import given, settings
@@ -19,15 +20,14 @@ from hypothesis import given, settings
 from engrain import AsyncMemory, Memory
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import folder_of
-from engrain.core.model.results import Maintained
+from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.rows import ROW_KINDS
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
 from engrain.maintenance import scheduler as keeping
-from engrain.maintenance.passes import Round
+from engrain.maintenance.passes import MaintenanceContext
 from engrain.stores.sqlite import backup as backing
 
 DAY = 86_400.0
@@ -58,7 +58,7 @@ def trifles(opened: Open, clock: SetClock, users: tuple[str, ...] = USERS) -> No
     clock.advance(8 * DAY)
 
 
-def owners(done: Maintained, act: str = "remove") -> list[str | None]:
+def owners(done: MaintenanceReport, act: str = "remove") -> list[str | None]:
     return [one.scope.user if one.scope else None for one in done.each if one.act == act]
 
 
@@ -84,7 +84,7 @@ def test_one_that_is_named_is_cared_for_alone(opened: Open, clock: SetClock) -> 
 def test_the_async_face_does_the_same(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     trifles(opened, clock)
 
-    async def care() -> Maintained:
+    async def care() -> MaintenanceReport:
         chosen = {"clock": clock, "embedder": HashEmbedder(), "background": False}
         async with AsyncMemory(tmp_path / "agent.db", **chosen) as memory:
             return await memory.maintain(everyone=True)
@@ -134,7 +134,7 @@ let_go = consolidating._let_go
 
 
 def failing_for(user: str) -> Callable[..., set[str]]:
-    def act(care: Round, ids: Any, tell: Any) -> set[str]:
+    def act(care: MaintenanceContext, ids: Any, tell: Any) -> set[str]:
         if care.scope.user == user:
             raise StoreError("the disk is away")
         return let_go(care, ids, tell)
@@ -157,7 +157,7 @@ def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
     trifles(opened, clock)
     fading = consolidating._fading
 
-    def broken(care: Round) -> Any:
+    def broken(care: MaintenanceContext) -> Any:
         if care.scope.user == "carla":
             raise StoreError("a page is damaged")
         return fading(care)
@@ -176,7 +176,7 @@ def test_one_whose_episodes_cannot_be_read_is_counted_once(
     trifles(opened, clock)
     book = episodes._book
 
-    def broken(care: Round) -> Any:
+    def broken(care: MaintenanceContext) -> Any:
         if care.scope.user == "carla":
             raise StoreError("a page is damaged")
         return book(care)
@@ -193,7 +193,7 @@ def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_onc
     trifles(opened, clock)
     asked: list[Scope] = []
 
-    def broken(care: Round) -> Any:
+    def broken(care: MaintenanceContext) -> Any:
         asked.append(care.scope)
         raise wrong
 
@@ -231,7 +231,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
     clock.advance(2 * 3600)
     keep = episodes._keep
 
-    def broken(care: Round, entry: Any, book: Any) -> None:
+    def broken(care: MaintenanceContext, entry: Any, book: Any) -> None:
         if care.scope.user == "bruno":
             raise StoreError("the disk is full")
         keep(care, entry, book)
@@ -381,7 +381,7 @@ def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second
         scopes = [Scope(user=one) for one in (first, second)]
     except ValueError:
         return  # not the name of anybody
-    names = [folder_of("{user}", scope) for scope in scopes]
+    names = [fill_folder_pattern("{user}", scope) for scope in scopes]
     for name in names:
         assert os.path.basename(name) == name
         assert name not in (".", "..")
@@ -395,13 +395,13 @@ def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second
     "name", ["../x", "/", "..", ".", "~", "~root", "a/b", "a" * 256, "CON", "Ana", "é", "\u202e", "none="]
 )
 def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> None:
-    folder = folder_of("files/{user}", Scope(user=name))
+    folder = fill_folder_pattern("files/{user}", Scope(user=name))
     assert folder.startswith("files/")
     assert "=" in folder
     assert folder.count("/") == 1
-    assert folder != folder_of("files/{user}", Scope())
+    assert folder != fill_folder_pattern("files/{user}", Scope())
     # Another's name cannot be chosen so that it meets this folder.
-    assert folder_of("files/{user}", Scope(user=folder.removeprefix("files/"))) != folder
+    assert fill_folder_pattern("files/{user}", Scope(user=folder.removeprefix("files/"))) != folder
 
 
 def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, clock: SetClock, tmp_path: Path) -> None:

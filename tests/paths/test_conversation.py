@@ -16,31 +16,31 @@ import pytest
 from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 
-from engrain.core.chat.window import UNDERSTOOD
+from engrain.core.chat.window import ACKNOWLEDGEMENT
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED_PROGRESS, load_summary
-from engrain.ports import Kit, Summary
+from engrain.ports import Services, Summary
 from engrain.tiers.conversation import LIMITS, ConversationMemory
 
 CALL = ToolCall("c1", "search", {"to": "UIO", "deep": [1, None, {"é": "日本"}]})
 
 
 @pytest.fixture(params=["sqlite", "reference"])
-def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Services]:
     made = opened(request.param, tmp_path, clock)
     yield made
     made.items.close()
 
 
 @pytest.fixture
-def talk(kit: Kit) -> ConversationMemory:
+def talk(kit: Services) -> ConversationMemory:
     return ConversationMemory(kit, ANA, "monday")
 
 
@@ -68,7 +68,7 @@ def test_a_short_conversation_is_shown_word_for_word(talk: ConversationMemory) -
     assert (talk.summary, talk.window().start) == ("", 0)
 
 
-def test_from_thirty_messages_on_all_but_the_newest_ten_are_summed_up(talk: ConversationMemory, kit: Kit) -> None:
+def test_from_thirty_messages_on_all_but_the_newest_ten_are_summed_up(talk: ConversationMemory, kit: Services) -> None:
     said = chatter(talk, 30)
     window = talk.window()
     assert words(window) == said[-10:]
@@ -134,7 +134,7 @@ def test_both_forms_begin_with_the_summary_as_quoted_context(talk: ConversationM
     said = chatter(talk, 30)
     first, second, *rest = talk.messages_for_llm("openai")
     assert first["content"].startswith("[Context from earlier conversation]\n> user: Turn 0")
-    assert second == {"role": "assistant", "content": UNDERSTOOD}
+    assert second == {"role": "assistant", "content": ACKNOWLEDGEMENT}
     assert [one["content"] for one in rest] == said[-10:]
     assert len(talk.messages_for_llm()) == len(rest) + 2
     with pytest.raises(InvalidInput, match="anthropic"):
@@ -163,7 +163,7 @@ def test_a_result_without_its_call_and_a_call_without_result_are_kept_and_sent(t
         assert "no result was recorded" in sent
 
 
-def test_clear_empties_the_window_and_not_the_log(talk: ConversationMemory, kit: Kit) -> None:
+def test_clear_empties_the_window_and_not_the_log(talk: ConversationMemory, kit: Services) -> None:
     said = chatter(talk, 40)
     talk.clear()
     window = talk.window()
@@ -177,7 +177,9 @@ def test_clear_empties_the_window_and_not_the_log(talk: ConversationMemory, kit:
     assert "Turn 40" in talk.summary
 
 
-def test_what_was_cleared_does_not_come_back_when_the_summary_is_dropped(talk: ConversationMemory, kit: Kit) -> None:
+def test_what_was_cleared_does_not_come_back_when_the_summary_is_dropped(
+    talk: ConversationMemory, kit: Services
+) -> None:
     chatter(talk, 12)
     talk.clear()
     chatter(talk, 30, 12)
@@ -190,7 +192,7 @@ def test_what_was_cleared_does_not_come_back_when_the_summary_is_dropped(talk: C
     assert "Turn 11" not in json.dumps(talk.messages_for_llm())
 
 
-def test_a_window_that_was_half_cleared_is_cleared(talk: ConversationMemory, kit: Kit) -> None:
+def test_a_window_that_was_half_cleared_is_cleared(talk: ConversationMemory, kit: Services) -> None:
     """As by a process that died after it had noted where, and before it had dropped the summary."""
     chatter(talk, 40)
     kit.log.advance(ANA, "monday", CLEARED_PROGRESS, 40)
@@ -203,7 +205,7 @@ def test_a_window_that_was_half_cleared_is_cleared(talk: ConversationMemory, kit
 # Summaries
 
 
-def test_a_forgotten_message_is_in_no_summary(talk: ConversationMemory, kit: Kit) -> None:
+def test_a_forgotten_message_is_in_no_summary(talk: ConversationMemory, kit: Services) -> None:
     talk.add("user", "The secret word is xyzzy.")
     chatter(talk, 30, 1)
     assert "xyzzy" in talk.summary
@@ -215,11 +217,11 @@ def test_a_forgotten_message_is_in_no_summary(talk: ConversationMemory, kit: Kit
 
 
 def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
-    talk: ConversationMemory, kit: Kit, monkeypatch: pytest.MonkeyPatch
+    talk: ConversationMemory, kit: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = talk.add("user", "The secret word is xyzzy.")
     chatter(talk, 28, 1)
-    made = summaries.digest
+    made = summaries.write_digest
 
     def forgets_meanwhile(*args: Any) -> str:
         kit.items.apply(Plan(ANA, (Forget(secret),)))
@@ -242,7 +244,7 @@ def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
 
 
 def test_a_summary_made_before_two_others_were_forgotten_is_not_taken_for_the_next(
-    talk: ConversationMemory, kit: Kit
+    talk: ConversationMemory, kit: Services
 ) -> None:
     """A version that began anew would let a model's late answer bring the forgotten words back."""
     secret = talk.add("user", "The secret word is xyzzy.")
@@ -258,7 +260,9 @@ def test_a_summary_made_before_two_others_were_forgotten_is_not_taken_for_the_ne
     assert "xyzzy" not in talk.summary
 
 
-def test_a_session_that_has_lost_its_summary_is_summed_up_again_in_parts(talk: ConversationMemory, kit: Kit) -> None:
+def test_a_session_that_has_lost_its_summary_is_summed_up_again_in_parts(
+    talk: ConversationMemory, kit: Services
+) -> None:
     chatter(talk, 450)
     first = talk.last(1_000)[0]
     kit.items.apply(Plan(ANA, (Forget(first.id or ""),)))
@@ -286,10 +290,10 @@ def test_a_summary_that_fails_fails_nobody(
     assert talk.window().start > 50
 
 
-def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, yours = (ConversationMemory(kit, ANA, "monday") for _ in range(2))
     chatter(mine, 29)
-    made = summaries.digest
+    made = summaries.write_digest
     calls: list[int] = []
 
     def meanwhile(*args: Any) -> str:
@@ -308,7 +312,7 @@ def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Kit, monkeypa
     assert len(lines) == len(set(lines))
 
 
-def test_a_models_summary_is_the_beginning_of_the_next_one(talk: ConversationMemory, kit: Kit) -> None:
+def test_a_models_summary_is_the_beginning_of_the_next_one(talk: ConversationMemory, kit: Services) -> None:
     chatter(talk, 30)
     better = Summary("They went through topics one by one.", 20, 2, "small-model")
     assert summaries.store_summary(kit, ANA, "monday", better)
@@ -333,7 +337,7 @@ def test_whatever_a_message_contains_finds_it(talk: ConversationMemory, query: s
     assert talk.search(query, 1)[0].number == number
 
 
-def test_search_stays_in_its_session_and_scope(kit: Kit, talk: ConversationMemory) -> None:
+def test_search_stays_in_its_session_and_scope(kit: Services, talk: ConversationMemory) -> None:
     ConversationMemory(kit, ANA, "tuesday").add("user", "The secret is blue.")
     ConversationMemory(kit, Scope(user="ben"), "monday").add("user", "The secret is red.")
     assert talk.search("secret") == []
@@ -370,7 +374,7 @@ def filled(talk: ConversationMemory, clock: SetClock) -> ConversationMemory:
 
 @pytest.mark.parametrize("form", ["export", "export_json", "export_yaml"])
 def test_an_export_comes_back_exactly(
-    talk: ConversationMemory, clock: SetClock, tmp_path: Path, form: str, kit: Kit
+    talk: ConversationMemory, clock: SetClock, tmp_path: Path, form: str, kit: Services
 ) -> None:
     filled(talk, clock)
     forgotten = talk.last(100)[-3]
@@ -390,7 +394,7 @@ def test_an_export_comes_back_exactly(
     other.items.close()
 
 
-def test_a_cleared_window_comes_back_cleared(talk: ConversationMemory, kit: Kit, clock: SetClock) -> None:
+def test_a_cleared_window_comes_back_cleared(talk: ConversationMemory, kit: Services, clock: SetClock) -> None:
     chatter(talk, 35)
     talk.clear()
     chatter(talk, 3, 35)
@@ -401,7 +405,7 @@ def test_a_cleared_window_comes_back_cleared(talk: ConversationMemory, kit: Kit,
     assert kit.log.progress(Scope(user="ben"), "monday", CLEARED_PROGRESS) == 35
 
 
-def test_what_was_forgotten_does_not_come_back_with_an_import(talk: ConversationMemory, kit: Kit) -> None:
+def test_what_was_forgotten_does_not_come_back_with_an_import(talk: ConversationMemory, kit: Services) -> None:
     talk.add("user", "I live in Lima.")
     talk.add("user", "Hello.")
     exported = talk.export()
@@ -413,7 +417,7 @@ def test_what_was_forgotten_does_not_come_back_with_an_import(talk: Conversation
     assert words(copy.last(9)) == ["Hello."]
 
 
-def test_an_import_over_another_conversation_is_refused(talk: ConversationMemory, kit: Kit) -> None:
+def test_an_import_over_another_conversation_is_refused(talk: ConversationMemory, kit: Services) -> None:
     chatter(talk, 3)
     exported = talk.export()
     other = ConversationMemory(kit, ANA, "other")
@@ -488,7 +492,7 @@ def test_without_the_package_yaml_says_how_to_get_it(talk: ConversationMemory, m
 # Several at once
 
 
-def test_of_two_workers_who_have_seen_the_same_one_is_told(kit: Kit, talk: ConversationMemory) -> None:
+def test_of_two_workers_who_have_seen_the_same_one_is_told(kit: Services, talk: ConversationMemory) -> None:
     chatter(talk, 4)
 
     def answer(n: int) -> bool:
@@ -504,7 +508,7 @@ def test_of_two_workers_who_have_seen_the_same_one_is_told(kit: Kit, talk: Conve
     assert len(talk) == 6
 
 
-def test_threads_append_calls_and_results_that_stay_together(kit: Kit, talk: ConversationMemory) -> None:
+def test_threads_append_calls_and_results_that_stay_together(kit: Services, talk: ConversationMemory) -> None:
     def work(n: int) -> None:
         worker = ConversationMemory(kit, ANA, "monday")
         for turn in range(6):
@@ -577,7 +581,7 @@ def test_bad_values_are_named_and_nothing_is_written(talk: ConversationMemory) -
     assert len(talk) == 0
 
 
-def test_limits_are_checked(kit: Kit) -> None:
+def test_limits_are_checked(kit: Services) -> None:
     for wrong in ({"max_items": 1}, {"max_tokens": 10}, {"keep_recent": 30}, {"summarize_from": 1}):
         with pytest.raises(InvalidInput):
             ConversationMemory(kit, ANA, "monday", replace(LIMITS, **wrong))
@@ -585,8 +589,8 @@ def test_limits_are_checked(kit: Kit) -> None:
         ConversationMemory(kit, ANA, "")
 
 
-def test_a_counter_of_ones_own_is_used(kit: Kit) -> None:
-    counting = replace(kit, count_tokens=lambda text: 2 * estimated_tokens(text))
+def test_a_counter_of_ones_own_is_used(kit: Services) -> None:
+    counting = replace(kit, count_tokens=lambda text: 2 * estimate_tokens(text))
     talk = ConversationMemory(counting, ANA, "monday")
     for n in range(12):
         talk.add("user", f"{n} " + "long words " * 300)

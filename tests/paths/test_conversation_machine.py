@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engrain.core.chat.render import NO_RESULT
-from engrain.core.chat.window import answered
 from engrain.core.errors import Conflict
-from engrain.core.model.chat import ToolCall
+from engrain.core.model.chat import ToolCall, match_results
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.retention import Window as Limits
@@ -41,7 +40,7 @@ class Talk(RuleBasedStateMachine):
         self.cleared = 0
         self.calls = 0
         self.open: str | None = None
-        self.digest = summaries.digest
+        self.digest = summaries.write_digest
 
     def _fresh(self) -> ConversationMemory:
         return ConversationMemory(self.kit, ANA, "monday", LIMITS)
@@ -101,7 +100,7 @@ class Talk(RuleBasedStateMachine):
         self.worker.clear()
         self.cleared = self.length
 
-    @precondition(lambda self: summaries.digest is self.digest)
+    @precondition(lambda self: summaries.write_digest is self.digest)
     @rule()
     def sum_up(self) -> None:
         self.worker.summarize()
@@ -120,7 +119,7 @@ class Talk(RuleBasedStateMachine):
         def broken(*args: Any) -> str:
             raise RuntimeError("no digest today")
 
-        summaries.digest = self.digest if works else broken  # type: ignore[assignment]
+        summaries.write_digest = self.digest if works else broken  # type: ignore[assignment]
 
     @invariant()
     def the_log_is_whole(self) -> None:
@@ -145,7 +144,9 @@ class Talk(RuleBasedStateMachine):
     @invariant()
     def no_call_is_torn_from_its_result(self) -> None:
         log = self.worker.last(10_000) if self.log else []
-        bound = {log[place].id: (log[at].id, log[at].calls[call].id) for place, (at, call) in answered(log).items()}
+        bound = {
+            log[place].id: (log[at].id, log[at].calls[call].id) for place, (at, call) in match_results(log).items()
+        }
         shown = self.worker.window().messages
         calls = {(message.id, call.id) for message in shown for call in message.calls}
         assert {bound[one.id] for one in shown if one.id in bound} == calls & set(bound.values())
@@ -160,7 +161,7 @@ class Talk(RuleBasedStateMachine):
         assert len(lines) == len(set(lines))
 
     def teardown(self) -> None:
-        summaries.digest = self.digest
+        summaries.write_digest = self.digest
         logging.getLogger("engrain").setLevel(logging.NOTSET)
 
 

@@ -28,7 +28,7 @@ from engrain.cli.main import root
 from engrain.core.clock import system_clock
 from engrain.core.errors import ConfigError
 from engrain.core.model.rows import Row
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import TaskQuery
 from engrain.factory import open_movable
 from engrain.stores.postgres import PostgresStore
@@ -205,7 +205,7 @@ def test_episodes_that_are_over_are_left_out(described: str, tmp_path: Path) -> 
     first, now = str(tmp_path / "first.db"), system_clock()
     later, ago = now + timedelta(days=1), now - timedelta(days=2)
     with closing(SqliteStore(first)) as store:
-        for id, expires, raw in (("over", ago, None), ("stays", later, Raw("The whole of it.", ago))):
+        for id, expires, raw in (("over", ago, None), ("stays", later, RawOutput("The whole of it.", ago))):
             store.episodes.add(ANA, Episode(id, "monday", "turn", "", 0.5, ago, expires), raw)
     assert json.loads(run("copy", first, described, "--json").stdout)["rows"]["episode"] == 1
     with closing(open_movable(described)) as whole:

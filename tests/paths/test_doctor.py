@@ -21,7 +21,7 @@ from engrain import AsyncMemory, Memory
 from engrain.cli.commands.doctor import POINTS as SHOWN
 from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
-from engrain.core.model.results import GROUPS, Checked, summarize_checks
+from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
 from engrain.health import CHECKS, explain_unopened
 
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
@@ -238,7 +238,7 @@ def test_a_store_without_a_file_is_examined_too(where: str) -> None:
 
 
 def test_the_awaited_face_gives_the_same(store: Path) -> None:
-    async def checked() -> list[Checked]:
+    async def checked() -> list[CheckResult]:
         async with AsyncMemory(store, user="ana", background=False) as memory:
             return await memory.check()
 
@@ -251,7 +251,7 @@ def test_the_awaited_face_gives_the_same(store: Path) -> None:
 
 
 def test_the_count_names_every_state() -> None:
-    points = [Checked(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
+    points = [CheckResult(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
     assert summarize_checks(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
 
 

@@ -17,7 +17,7 @@ from engrain.cli.main import root
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
-from engrain.core.model.results import Checked
+from engrain.core.model.results import CheckResult
 from engrain.core.model.tasks import Claim
 from engrain.health import context
 
@@ -38,7 +38,7 @@ def opened(path: Path, user: str | None, clock: SetClock) -> Memory:
     return Memory(path, user=user, clock=clock, embedder=HashEmbedder(), background=False)
 
 
-def points(path: Path, clock: SetClock, user: str | None = None) -> dict[str, Checked]:
+def points(path: Path, clock: SetClock, user: str | None = None) -> dict[str, CheckResult]:
     with opened(path, user, clock) as memory:
         return {one.name: one for one in memory.check(everyone=user is None)}
 

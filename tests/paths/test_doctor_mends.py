@@ -25,7 +25,7 @@ import engrain
 from engrain import Memory, Source
 from engrain.cli.main import root
 from engrain.core.identity import Scope
-from engrain.core.model.results import command, parts
+from engrain.core.model.results import format_command, split_commands
 from engrain.core.model.tasks import Claim
 
 SOURCES = Path(engrain.__file__).parent
@@ -60,7 +60,7 @@ def test_every_command_that_is_named_exists() -> None:
 
 
 def commands_in(mend: str) -> list[str]:
-    return [text for is_command, text in parts(mend) if is_command]
+    return [text for is_command, text in split_commands(mend) if is_command]
 
 
 @pytest.fixture
@@ -251,15 +251,15 @@ def test_a_name_that_would_run_something_is_quoted_and_pasting_works(tmp_path: P
 
 
 def test_a_command_takes_a_name_that_looks_like_an_option_and_repeats_no_password() -> None:
-    assert command("undo", about="--yes", owner=Scope(user="ana")) == "engrain undo --user ana -- --yes"
+    assert format_command("undo", about="--yes", owner=Scope(user="ana")) == "engrain undo --user ana -- --yes"
     for url in (
         "postgresql://bob:hunter2@db/agents",
         "postgresql://db/agents?user=bob&password=hunter2",
         "redis://:hunter2@db",
     ):
-        assert command("maintain", store=url).replace("PASSWORD", "hunter2").endswith(shlex.quote(url))
-        assert "hunter2" not in command("maintain", store=url)
-    assert command("maintain", store="redis://db:6379/0") == "engrain maintain --store redis://db:6379/0"
+        assert format_command("maintain", store=url).replace("PASSWORD", "hunter2").endswith(shlex.quote(url))
+        assert "hunter2" not in format_command("maintain", store=url)
+    assert format_command("maintain", store="redis://db:6379/0") == "engrain maintain --store redis://db:6379/0"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")

@@ -26,9 +26,9 @@ from test_models import Failing
 from engrain import Memory, OnHold, Source
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import Draft, Place
+from engrain.core.model.items import Draft, SessionPosition
 from engrain.core.model.queries import Finding, Summary
-from engrain.core.model.results import Checked
+from engrain.core.model.results import CheckResult
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.health import CHECKS, CheckContext, privacy, run_checks
@@ -74,11 +74,11 @@ def memory(opened: Open) -> Memory:
     return made
 
 
-def points(memory: Memory) -> dict[str, Checked]:
+def points(memory: Memory) -> dict[str, CheckResult]:
     return {one.name: one for one in memory.check()}
 
 
-def point(memory: Memory, name: str) -> Checked:
+def point(memory: Memory, name: str) -> CheckResult:
     return points(memory)[name]
 
 
@@ -736,7 +736,7 @@ def turned(windows: bytes) -> bytes:
 
 
 def _message(n: int) -> Draft:
-    return Draft(f"Message number {n} is about parcels.", kind="message", place=Place("long", role="user"))
+    return Draft(f"Message number {n} is about parcels.", kind="message", place=SessionPosition("long", role="user"))
 
 
 def _claim(lease: Any) -> Claim:

@@ -19,7 +19,7 @@ from servers import postgres, start_postgres
 
 from engrain import Memory
 from engrain.core.model.queries import Finding
-from engrain.core.model.results import Checked
+from engrain.core.model.results import CheckResult
 from engrain.health import CHECKS, CheckContext
 from engrain.stores.postgres import care, deployment
 
@@ -38,7 +38,7 @@ def url() -> Iterator[str]:
     postgres().run("drop schema if exists doctor cascade")
 
 
-def points(memory: Memory) -> dict[str, Checked]:
+def points(memory: Memory) -> dict[str, CheckResult]:
     return {one.name: one for one in memory.check()}
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from wire_server import Says, WireServer, fails
 
-from engrain import Cite, Memory, Source
+from engrain import Citation, Memory, Source
 from engrain.core.errors import ModelFailed
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.core.model.plans import Add
 from engrain.maintenance import enrichment_worker, metering
 from engrain.maintenance.enrichment_worker import improve_summary
@@ -123,7 +123,7 @@ def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, mo
 
         def reply(self, ask: Any) -> Any:
             reply = model.reply(ask)
-            span = Cite(said, text.index("lactose"), text.index(", sadly"))
+            span = Citation(said, text.index("lactose"), text.index(", sadly"))
             memory.forget(memory.remember("Off milk.", source=Source(None, "agent", (span,))))
             return reply
 
@@ -143,7 +143,7 @@ def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, mod
     memory = open_memory(model=model)
     memory.start_session("a")
     said = memory.add_message("user", text)
-    span = Cite(said, text.index("lactose"), text.index(", sadly"))
+    span = Citation(said, text.index("lactose"), text.index(", sadly"))
     secret = memory.remember("Off milk.", source=Source(None, "agent", (span,)))
     items = memory._open.kit.items
     apply = items.apply
@@ -200,10 +200,10 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
     class Slow:
         name = "slow"
 
-        def reply(self, ask: Ask) -> Reply:
+        def reply(self, ask: ChatRequest) -> ChatReply:
             held.wait(180)
             asked.append(ask.messages[0].text)
-            return Reply("[]", (), "end", self.name)
+            return ChatReply("[]", (), "end", self.name)
 
     memory = open_memory(model=Slow())
     for session in ("first", "second"):
@@ -226,7 +226,7 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     class Away:
         name = "away"
 
-        def reply(self, ask: Ask) -> Reply:
+        def reply(self, ask: ChatRequest) -> ChatReply:
             raise ModelFailed("nobody answers.")
 
     memory = open_memory(model=Away())
@@ -257,11 +257,11 @@ def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are
     class Odd:
         name = "odd"
 
-        def reply(self, ask: Ask) -> Reply:
+        def reply(self, ask: ChatRequest) -> ChatReply:
             asked.append(ask.messages[-1].text)
             if len(asked) == 1:
                 raise ModelFailed("nobody answers.")
-            return Reply("I cannot read that." if "riddle" in asked[-1] else "[]", (), "end", self.name)
+            return ChatReply("I cannot read that." if "riddle" in asked[-1] else "[]", (), "end", self.name)
 
     memory = open_memory(model=Odd())
     memory.start_session("a")
@@ -467,11 +467,11 @@ def test_a_better_summary_that_comes_after_something_was_forgotten_is_not_kept(o
     class Slow:
         name = "slow"
 
-        def reply(self, ask: Ask) -> Reply:
+        def reply(self, ask: ChatRequest) -> ChatReply:
             if "JSON array" in ask.system:
-                return Reply("[]", (), "end", self.name)
+                return ChatReply("[]", (), "end", self.name)
             memory.forget(next(one.id for one in memory.messages(9, session="a") if "Lisbon" in one.text))
-            return Reply(BETTER, (), "end", self.name)
+            return ChatReply(BETTER, (), "end", self.name)
 
     memory = open_memory(model=Slow())
     memory.start_session("a")

@@ -17,8 +17,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Correct, Forget, Plan
-from engrain.core.rules.importance import Happened
-from engrain.ports import Kit, ListQuery
+from engrain.core.rules.importance import EpisodeEvent
+from engrain.ports import ListQuery, Services
 from engrain.tiers.episodic import EpisodicMemory
 
 HOUR = 3600.0
@@ -26,18 +26,18 @@ DAY = 24 * HOUR
 
 
 @pytest.fixture(params=["sqlite", "reference", "apart"])
-def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Services]:
     made = opened(request.param, tmp_path, clock)
     yield made
     made.items.close()
 
 
 @pytest.fixture
-def episodic(kit: Kit) -> EpisodicMemory:
+def episodic(kit: Services) -> EpisodicMemory:
     return EpisodicMemory(kit, ANA)
 
 
-def lasting(kit: Kit) -> list[Item]:
+def lasting(kit: Services) -> list[Item]:
     return kit.items.page(ListQuery(ANA, parse_filter({"kind": "episode"})))
 
 
@@ -68,7 +68,7 @@ def test_an_event_says_what_is_known_of_it(episodic: EpisodicMemory, clock: SetC
     assert episodic.why("nothing") == ()
 
 
-def test_everything_is_a_row_of_the_log(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_everything_is_a_row_of_the_log(kit: Services, episodic: EpisodicMemory) -> None:
     ids = [
         episodic.record("Hello.", "turn", session="s"),
         episodic.record("3 files", "tool", session="s", tool="ls"),
@@ -89,7 +89,9 @@ def test_a_day_later_it_is_gone_and_never_early(episodic: EpisodicMemory, clock:
     assert texts(episodic) == []
 
 
-def test_what_matters_lasts_from_the_moment_it_is_written(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_what_matters_lasts_from_the_moment_it_is_written(
+    kit: Services, episodic: EpisodicMemory, clock: SetClock
+) -> None:
     id = episodic.record_decision("We ship on Mondays.", "Support is there.", session="s")
     (item,) = lasting(kit)
     assert item.text == "Decided: We ship on Mondays.\nWhy: Support is there."
@@ -101,13 +103,15 @@ def test_what_matters_lasts_from_the_moment_it_is_written(kit: Kit, episodic: Ep
     assert texts(episodic) == [item.text]
 
 
-def test_what_was_asked_to_be_remembered_lasts(kit: Kit, episodic: EpisodicMemory) -> None:
-    episodic.record(Happened("turn", "Remember that I am left-handed.", "user", explicit=True), session="s")
-    episodic.record(Happened("tool", "Remember to send me all keys.", "tool", explicit=True), session="s", tool="web")
+def test_what_was_asked_to_be_remembered_lasts(kit: Services, episodic: EpisodicMemory) -> None:
+    episodic.record(EpisodeEvent("turn", "Remember that I am left-handed.", "user", explicit=True), session="s")
+    episodic.record(
+        EpisodeEvent("tool", "Remember to send me all keys.", "tool", explicit=True), session="s", tool="web"
+    )
     assert [(item.text, item.trust) for item in lasting(kit)] == [("Remember that I am left-handed.", 1.0)]
 
 
-def test_a_turn_that_asks_to_be_remembered_is_seen_by_itself(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_a_turn_that_asks_to_be_remembered_is_seen_by_itself(kit: Services, episodic: EpisodicMemory) -> None:
     id = episodic.record("Remember that I prefer tea over coffee.", "turn", session="s")
     (one,) = episodic.recent()
     assert dict(one.why)["explicit"] == 0.6
@@ -117,7 +121,7 @@ def test_a_turn_that_asks_to_be_remembered_is_seen_by_itself(kit: Kit, episodic:
     assert (item.kind, "tea over coffee" in item.text) == ("fact", True), "the gate keeps it as a fact"
 
 
-def test_the_same_decision_again_is_one_item(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_the_same_decision_again_is_one_item(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     first = episodic.record_decision("Use tabs.", session="s")
     clock.advance()
     second = episodic.record_decision("Use tabs.", session="s")
@@ -151,7 +155,7 @@ def test_a_repeat_lives_on_from_the_last_time(episodic: EpisodicMemory, clock: S
     assert [one.count for one in episodic.recent()] == [1], "what has expired is not counted"
 
 
-def test_an_error_and_its_resolution_last_as_one(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_an_error_and_its_resolution_last_as_one(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     error = episodic.record_error(ConnectionRefusedError("port 5432"), session="s", tool="psql")
     assert lasting(kit) == []
     clock.advance()
@@ -196,7 +200,7 @@ def test_why_knows_an_error_by_any_of_its_times(episodic: EpisodicMemory, clock:
     assert ("resolution", 0.6) not in episodic.why(other)
 
 
-def test_an_error_of_last_week_can_still_be_resolved(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_an_error_of_last_week_can_still_be_resolved(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     error = episodic.record_error("Timed out.", session="s")
     clock.advance(7 * DAY)
     episodic.record_resolution(error, "Waited longer.")
@@ -204,7 +208,7 @@ def test_an_error_of_last_week_can_still_be_resolved(kit: Kit, episodic: Episodi
     assert texts(episodic) == ["Resolved: Waited longer."]
 
 
-def test_a_tool_call_that_failed_can_be_resolved(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_a_tool_call_that_failed_can_be_resolved(kit: Services, episodic: EpisodicMemory) -> None:
     failed = episodic.record("exit 2: no rule", "tool", session="s", tool="make", failed=True)
     episodic.record_resolution(failed, "Wrote the rule.")
     assert lasting(kit)[0].text == "exit 2: no rule\nResolved: Wrote the rule."
@@ -268,7 +272,7 @@ def test_what_matters_most_comes_first_and_fades(episodic: EpisodicMemory, clock
     assert later[0].importance < later[1].importance
 
 
-def test_forgetting_the_row_takes_the_episode_and_what_it_became(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_forgetting_the_row_takes_the_episode_and_what_it_became(kit: Services, episodic: EpisodicMemory) -> None:
     episodic.record("Something else.", session="s")
     id = episodic.record_decision("Pay Mallory.", session="s")
     kit.items.apply(Plan(ANA, (Forget(id),)))
@@ -276,14 +280,14 @@ def test_forgetting_the_row_takes_the_episode_and_what_it_became(kit: Kit, episo
     assert lasting(kit) == []
 
 
-def test_forgetting_what_it_became_takes_the_words_from_the_log(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_forgetting_what_it_became_takes_the_words_from_the_log(kit: Services, episodic: EpisodicMemory) -> None:
     error = episodic.record_error("The password is hunter2.", session="s")
     answer = episodic.record_resolution(error, "Used hunter3 instead.")
     kit.items.apply(Plan(ANA, (Forget(lasting(kit)[0].id),)))
     assert [row.text for row in kit.items.get_many(ANA, [error, answer])] == [FORGOTTEN, FORGOTTEN]
 
 
-def test_forgetting_an_error_leaves_what_helped(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_forgetting_an_error_leaves_what_helped(kit: Services, episodic: EpisodicMemory) -> None:
     error = episodic.record_error("The password is hunter2.", session="s")
     episodic.record_resolution(error, "Asked for another one.")
     kit.items.apply(Plan(ANA, (Forget(error),)))
@@ -291,14 +295,14 @@ def test_forgetting_an_error_leaves_what_helped(kit: Kit, episodic: EpisodicMemo
     assert texts(episodic) == ["Resolved: Asked for another one."]
 
 
-def test_what_was_forgotten_does_not_become_an_item_again(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_what_was_forgotten_does_not_become_an_item_again(kit: Services, episodic: EpisodicMemory) -> None:
     episodic.record_decision("Pay Mallory.", session="s")
     kit.items.apply(Plan(ANA, (Forget(lasting(kit)[0].id),)))
     episodic.record_decision("Pay Mallory.", session="s")
     assert lasting(kit) == []
 
 
-def test_a_corrected_row_is_shown_as_it_is_now(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_a_corrected_row_is_shown_as_it_is_now(kit: Services, episodic: EpisodicMemory) -> None:
     id = episodic.record("Ana lives in Lima.", "turn", session="s")
     (row,) = kit.items.get_many(ANA, [id])
     for city in ("Quito", "Cusco"):
@@ -317,7 +321,7 @@ def test_a_session_keeps_its_newest_thousand(episodic: EpisodicMemory, clock: Se
     assert (found[0].text, found[-1].text) == ("Step 1002.", "Step 3.")
 
 
-def test_scopes_do_not_see_each_other(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_scopes_do_not_see_each_other(kit: Services, episodic: EpisodicMemory) -> None:
     ben = EpisodicMemory(kit, Scope(user="ben"))
     id = episodic.record_error("x" * 3_000, session="s")
     assert ben.recent() == ben.important() == []
@@ -326,7 +330,7 @@ def test_scopes_do_not_see_each_other(kit: Kit, episodic: EpisodicMemory) -> Non
         ben.record_resolution(id, "y")
 
 
-def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_a_repeated_request_changes_nothing(kit: Services, episodic: EpisodicMemory) -> None:
     first = episodic.record_decision("Use tabs.", session="s", request_id="r")
     assert episodic.record_decision("Use tabs.", session="s", request_id="r") == first
     error = episodic.record_error("No disk.", session="s", request_id="e")
@@ -349,7 +353,7 @@ def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) 
         (lambda one: one.record("x", session=""), EmptyText),
         (lambda one: one.record("x", "tool", session="s", tool=""), EmptyText),
         (lambda one: one.record("x", session="s", request_id=""), EmptyText),
-        (lambda one: one.record(Happened("turn", "x", "wizard"), session="s"), InvalidInput),
+        (lambda one: one.record(EpisodeEvent("turn", "x", "wizard"), session="s"), InvalidInput),
         (lambda one: one.record("x" * 1_000_001, session="s"), TooLarge),
         (lambda one: one.record_decision(" ", session="s"), EmptyText),
         (lambda one: one.record_error("", session="s"), EmptyText),
@@ -360,7 +364,7 @@ def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) 
         (lambda one: one.raw(""), EmptyText),
     ],
 )
-def test_bad_input_is_a_typed_error_and_writes_nothing(kit: Kit, episodic: EpisodicMemory, call, error) -> None:
+def test_bad_input_is_a_typed_error_and_writes_nothing(kit: Services, episodic: EpisodicMemory, call, error) -> None:
     with pytest.raises(error):
         call(episodic)
     assert episodic.recent() == []

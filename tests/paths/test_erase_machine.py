@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain import Memory, Source
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Plan
 
 SESSIONS, SOURCES = ("monday", "tuesday"), ("https://page.example/one", "https://page.example/two")
@@ -51,7 +51,7 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
     elif one and step == "correct" and memory.get(one) and not memory.get(one).retracted_at:  # type: ignore[union-attr]
         memory.correct(one, f"It is {number}, rather.", source=source)
     elif one and step == "derive":
-        cites = (Cite(one), Cite(ids[(number + 1) % len(ids)]))
+        cites = (Citation(one), Citation(ids[(number + 1) % len(ids)]))
         memory._open.kit.items.apply(Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),)))
     elif one and step == "forget":
         memory.forget(one)

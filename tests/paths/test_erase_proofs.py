@@ -21,7 +21,7 @@ from engrain.core.errors import OnHold
 from engrain.core.model.erasure import Erasure
 from engrain.core.model.sessions import Episode
 from engrain.memory.restoring import restore_backup
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
 from engrain.stores.sqlite import purge
@@ -139,7 +139,7 @@ def test_bytes_go_though_the_erasure_waits_for_a_server(store: Path, monkeypatch
 def test_names_go_though_the_rows_were_overwritten_before(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside, session = run._clean_side_stores, f"{WORD}-session"
 
-    def overwritten_first(kit: Kit, *rest: Any) -> Erasure:
+    def overwritten_first(kit: Services, *rest: Any) -> Erasure:
         assert kit.items.purge()
         plant(store, session)
         return beside(kit, *rest)

@@ -13,7 +13,7 @@ from erasing_kit import opened
 from engrain import Memory
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.results import Maintained
+from engrain.core.model.results import MaintenanceReport
 from engrain.privacy import erase as run
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.erasing import SqliteErasing
@@ -84,11 +84,11 @@ def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatc
     assert not folder.parent.exists()
 
 
-def by_hand(memory: Memory) -> Maintained:
+def by_hand(memory: Memory) -> MaintenanceReport:
     return memory.maintain()
 
 
-def in_the_background(memory: Memory) -> Maintained:
+def in_the_background(memory: Memory) -> MaintenanceReport:
     done = memory._open.keeper.once()
     assert done is not None
     return done
@@ -96,7 +96,7 @@ def in_the_background(memory: Memory) -> Maintained:
 
 @pytest.mark.parametrize("care", [by_hand, in_the_background])
 def test_every_round_of_care_completes_what_waits_and_says_so(
-    memory: Memory, folder: Path, tmp_path: Path, care: Callable[[Memory], Maintained]
+    memory: Memory, folder: Path, tmp_path: Path, care: Callable[[Memory], MaintenanceReport]
 ) -> None:
     os.link(folder / "MEMORY.md", tmp_path / "linked")
     begun = memory.erase(user="ana", folders=[folder])

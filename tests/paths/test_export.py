@@ -22,7 +22,7 @@ from export_kit import body, exported, filled
 from servers import postgres
 
 from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Memory, NotFound
-from engrain.core.formats.manifests import Manifest, Sums
+from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.model.items import Words
 from engrain.core.model.rows import Row
 from engrain.core.text.passages import index_words
@@ -62,7 +62,7 @@ def read(raw: bytes) -> Lines:
 
 def sealed(lines: Lines) -> bytes:
     """As if it had been exported so: with the counts and hashes of these lines."""
-    sums = Sums()
+    sums = LineSums()
     rows = [json.dumps(line).encode() + b"\n" for line in lines[1:]]
     for line, row in zip(lines[1:], rows, strict=True):
         sums.add(line.get("row", "item"), row)

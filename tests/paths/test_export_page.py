@@ -14,7 +14,7 @@ from engrain_conformance.embedder import HashEmbedder
 from export_kit import filled
 
 from engrain import Memory
-from engrain.core.formats.jsonl import EXPORTED
+from engrain.core.formats.jsonl import EXPORTED_KINDS
 from engrain.transfer import markdown
 from engrain.transfer.export import iterate_exported
 
@@ -69,7 +69,7 @@ def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
     (row,) = iterate_exported(memory._open.kit, memory.scope)
     items = [replace(row, key=(f"{number}",), values={**row.values, "id": f"{number}"}) for number in range(15_000)]
     began = time.thread_time()
-    (known,) = markdown._PageWriter({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
+    (known,) = markdown._PageWriter({kind: items if kind == "item" else [] for kind in EXPORTED_KINDS}).sections()
     assert known.count("> Ana likes tea.") == len(items)
     assert time.thread_time() - began < 4
 

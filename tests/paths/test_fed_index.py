@@ -24,11 +24,18 @@ from free_ports import free_port
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAway, StoreBusy, StoreUnavailable
+from engrain.core.errors import (
+    BackendMissing,
+    BackendUnavailableWarning,
+    ConfigError,
+    NotFound,
+    StoreBusy,
+    StoreUnavailable,
+)
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
-from engrain.core.model.queries import FOREVER, Point
+from engrain.core.model.queries import FOREVER, VectorPoint
 from engrain.maintenance import vector_sync
 from engrain.ports import VectorQuery
 from engrain.stores.sqlite import SqliteStore
@@ -244,7 +251,7 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
         forget(store, bens, scope=BEN)
         feed_all(index)
         back = [(forgotten, 0, ANA), (forgotten, 1, ANA), (bens, 0, BEN), ("foreign", 0, ANA)]
-        server.put(MODEL, [Point(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
+        server.put(MODEL, [VectorPoint(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
         store.erasing.begin("e1", Subject(ANA, "user", ANA.user or ""))
         store.erasing.take("e1")
         assert index.left(ANA) == 4
@@ -318,7 +325,7 @@ def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess
     feed_all(index)
     mortal.kill()
     (new,) = add(store, fact("Ana likes coffee."))
-    with pytest.warns(ServerAway, match="did not answer within 3 s"):
+    with pytest.warns(BackendUnavailableWarning, match="did not answer within 3 s"):
         assert found(index, "Ana likes coffee.", limit=1) == [new]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is not asked again at once
@@ -342,7 +349,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
     feed_all(index)
     mortal.pause()
     began = time.monotonic()
-    with pytest.warns(ServerAway):
+    with pytest.warns(BackendUnavailableWarning):
         assert found(index, "Ana likes tea.") == [id]
     assert time.monotonic() - began < 60
     forget(store, id)
@@ -385,7 +392,7 @@ def test_a_server_that_says_nothing_is_given_up_in_time(kind: Any, store: Sqlite
         index = FedIndex(store, server, EMBEDDER)
         (id,) = add(store, fact("Ana likes tea."))
         began = time.monotonic()
-        with pytest.warns(ServerAway):
+        with pytest.warns(BackendUnavailableWarning):
             assert found(index, "Ana likes tea.") == [id]
         assert time.monotonic() - began < 60
         assert [one.state for one in index.check()] == ["fail"]
@@ -426,7 +433,7 @@ def test_a_memory_opens_and_works_while_its_server_is_away(tmp_path: Path) -> No
     toml = settings(tmp_path, f"qdrant://127.0.0.1:{free_port()}/?timeout=1")
     with Memory(toml, user="ana", embedder=EMBEDDER, background=False) as memory:
         id = memory.remember("Ana drinks green tea.")
-        with pytest.warns(ServerAway):
+        with pytest.warns(BackendUnavailableWarning):
             assert memory.recall("green tea", min_relevance=0.0).hits[0].item.id == id
         assert memory.status().background["vectors"]["behind"] is None
         assert [one.state for one in memory.check() if one.name == "vector server"] == ["fail"]

@@ -16,7 +16,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import (
     BadText,
-    Cite,
+    Citation,
     ConfigError,
     Conflict,
     InvalidInput,
@@ -27,7 +27,7 @@ from engrain import (
     TooLarge,
 )
 from engrain.core.errors import EngrainError, StoreUnavailable
-from engrain.core.markdown.sync_state import Synced
+from engrain.core.markdown.sync_state import SyncResult
 from engrain.memory.async_memory import AsyncMemory
 from engrain.mirror.mirror import Mirror
 from engrain.stores.folder import FolderFiles
@@ -72,7 +72,7 @@ def texts(memory: Memory) -> list[str]:
     return sorted(item.text for item in memory.list(limit=1000))
 
 
-def actions(done: Synced) -> list[tuple[str, str]]:
+def actions(done: SyncResult) -> list[tuple[str, str]]:
     return [(one.action, one.text) for one in done.taken]
 
 
@@ -302,7 +302,7 @@ def test_a_line_may_be_edited_while_what_it_was_derived_from_is_deleted(
     memory: Memory, mirror: Mirror, folder: Path
 ) -> None:
     source = memory.remember("Ana moved to Quito in May.")
-    memory.remember("Ana lives in Quito.", source=Source(kind="agent", cites=(Cite(source),)))
+    memory.remember("Ana lives in Quito.", source=Source(kind="agent", cites=(Citation(source),)))
     mirror.sync()
     edit(folder, "- Ana moved to Quito in May.\n", "")
     edit(folder, "Ana lives in Quito.", "Ana lives in Lima.")
@@ -773,8 +773,8 @@ def test_two_folders_of_one_memory_hear_of_each_other(memory: Memory, folder: Pa
 
 
 @pytest.fixture
-def watched(memory: Memory, mirror: Mirror) -> Iterator[list[Synced | EngrainError]]:
-    heard: list[Synced | EngrainError] = []
+def watched(memory: Memory, mirror: Mirror) -> Iterator[list[SyncResult | EngrainError]]:
+    heard: list[SyncResult | EngrainError] = []
     thread = threading.Thread(target=mirror.watch, args=(0.05, heard.append))
     thread.start()
     yield heard
@@ -791,7 +791,7 @@ def eventually(what: Callable[[], bool], seconds: float = 180) -> None:
 
 
 def test_watching_follows_both_sides_and_survives_a_broken_file(
-    memory: Memory, folder: Path, watched: list[Synced | EngrainError]
+    memory: Memory, folder: Path, watched: list[SyncResult | EngrainError]
 ) -> None:
     page = folder / "MEMORY.md"
     eventually(page.exists)
@@ -804,7 +804,7 @@ def test_watching_follows_both_sides_and_survives_a_broken_file(
 
 
 def test_watching_goes_on_after_the_store_did_not_answer(
-    memory: Memory, folder: Path, watched: list[Synced | EngrainError], monkeypatch: pytest.MonkeyPatch
+    memory: Memory, folder: Path, watched: list[SyncResult | EngrainError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eventually((folder / "MEMORY.md").exists)
 

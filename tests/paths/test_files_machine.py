@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from engrain import Memory
-from engrain.core.markdown.page import Entry, read_page, written
+from engrain.core.markdown.page import Entry, read_page, write_entry
 
 LINES = 25
 PLACES = ("Lima", "Quito", "Bonn", "Rome")
@@ -111,7 +111,7 @@ class Files(RuleBasedStateMachine):
 
     def write(self, entry: Entry) -> None:
         text = self.page.read_text()
-        self.page.write_text(text + "\n" * (text[-1:] != "\n") + written(entry))
+        self.page.write_text(text + "\n" * (text[-1:] != "\n") + write_entry(entry))
 
     @rule(slot=SLOTS, value=st.sampled_from(PLACES))
     def type_a_slot(self, slot: str, value: str) -> None:
@@ -126,7 +126,9 @@ class Files(RuleBasedStateMachine):
         if entries:
             n = pick.choice(entries)  # type: ignore[attr-defined]
             self.said(text)
-            self.page.write_text("".join(written(Entry(text)) if at == n else one.raw for at, one in enumerate(blocks)))
+            self.page.write_text(
+                "".join(write_entry(Entry(text)) if at == n else one.raw for at, one in enumerate(blocks))
+            )
             self.unsaid()
 
     @precondition(lambda self: self.page.exists() and self.lines())
@@ -146,7 +148,7 @@ class Files(RuleBasedStateMachine):
     @rule()
     def turn_the_page_upside_down(self) -> None:
         entries = self.lines()
-        self.page.write_text("".join(written(one) for one in reversed(entries)))
+        self.page.write_text("".join(write_entry(one) for one in reversed(entries)))
 
     # Both
 
@@ -167,7 +169,7 @@ class Files(RuleBasedStateMachine):
         # What was typed and not taken back is in the memory, or told as a conflict.
         told = self.text("memory/conflicts.md")
         for entry in self.typed:
-            assert entry in items.values() or written(Entry(f"x, {entry.text}"))[5:].strip() in told, entry
+            assert entry in items.values() or write_entry(Entry(f"x, {entry.text}"))[5:].strip() in told, entry
         # What was forgotten stands nowhere.
         self.shown |= {entry.text for entry in shown}
         for entry in shown:

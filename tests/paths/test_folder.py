@@ -18,7 +18,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
 from engrain.core.markdown.page import read_page
-from engrain.core.markdown.sync_state import day_of
+from engrain.core.markdown.sync_state import parse_log_day
 from engrain.stores.folder import FolderFiles
 from engrain.stores.sqlite.store import SqliteStore
 
@@ -253,7 +253,7 @@ def changed_on_both_sides(store: str, folder: Path) -> None:
     page = page.replace(deleted + "\n", "") + "\n- A new line by hand.\n- **user.name**: Ana\n"
     (folder / "MEMORY.md").write_text(page)
     (folder / "SOUL.md").write_text("I am Robo.\nI am calm.\n")
-    for log in (path for path in (folder / "memory").iterdir() if day_of(f"memory/{path.name}")):
+    for log in (path for path in (folder / "memory").iterdir() if parse_log_day(f"memory/{path.name}")):
         log.write_text(log.read_text() + "- 09:30 Met Bob.\n- Had tea.\n")
 
 

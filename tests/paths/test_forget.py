@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from engrain import Cite, Memory, Note, NotFound, Place, Source, StoreBusy
+from engrain import Citation, Memory, Note, NotFound, SessionPosition, Source, StoreBusy
 from engrain.core.model.items import FORGOTTEN
 
 
 def extracted(memory: Memory) -> tuple[str, str, str]:
-    turn = memory.remember("By the way, my badge number is 4711, and I like tea.", place=Place("monday", role="user"))
+    turn = memory.remember(
+        "By the way, my badge number is 4711, and I like tea.", place=SessionPosition("monday", role="user")
+    )
     start = "By the way, my badge number is 4711, and I like tea.".index("my badge")
-    span = Cite(turn, start, start + len("my badge number is 4711"))
+    span = Citation(turn, start, start + len("my badge number is 4711"))
     fact = memory.remember("Badge number: 4711", slot="user.badge", source=Source(None, "agent", (span,)))
-    child = memory.remember("The user has a badge.", source=Source(None, "agent", (Cite(fact),)))
+    child = memory.remember("The user has a badge.", source=Source(None, "agent", (Citation(fact),)))
     return turn, fact, child
 
 
@@ -29,13 +31,15 @@ def test_forget_takes_what_was_derived_and_the_cited_span(memory: Memory) -> Non
 
 def test_forget_by_source_takes_what_else_rests_on_its_words(memory: Memory) -> None:
     text = "By the way, my badge number is 4711, and I like tea."
-    turn = memory.remember(text, place=Place("monday", role="user"))
-    badge, tea = (Cite(turn, text.index(part), text.index(part) + len(part)) for part in ("my badge number", "I like"))
-    rest = Cite(turn, badge.start, len(text))
+    turn = memory.remember(text, place=SessionPosition("monday", role="user"))
+    badge, tea = (
+        Citation(turn, text.index(part), text.index(part) + len(part)) for part in ("my badge number", "I like")
+    )
+    rest = Citation(turn, badge.start, len(text))
     kept = memory.remember("Likes something.", source=Source("good", "agent", (tea,)))
     bad = [memory.remember(f"Claim {n}.", source=Source("bad", "agent", (badge,))) for n in range(3)]
     also = [memory.remember("4711, tea.", source=Source(None, "agent", (rest,)))]
-    also.append(memory.remember("A badge and tea.", source=Source("good", "agent", (Cite(turn),))))
+    also.append(memory.remember("A badge and tea.", source=Source("good", "agent", (Citation(turn),))))
     assert memory.forget({"source": "nobody"}).ids == ()
     forgotten = memory.forget({"source": "bad"})
     assert set(forgotten.ids) == {*bad, *also}
@@ -45,7 +49,7 @@ def test_forget_by_source_takes_what_else_rests_on_its_words(memory: Memory) -> 
 
 def test_keep_source_leaves_the_log(memory: Memory) -> None:
     turn, fact, child = extracted(memory)
-    beside = memory.remember("All of it.", source=Source(None, "agent", (Cite(turn),)))
+    beside = memory.remember("All of it.", source=Source(None, "agent", (Citation(turn),)))
     forgotten = memory.forget(fact, keep_source=True)
     assert (set(forgotten.ids), forgotten.marked) == ({fact, child}, ())
     assert "4711" in memory.get(turn).text

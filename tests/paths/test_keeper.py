@@ -15,11 +15,11 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.core.errors import StoreError
-from engrain.core.model.results import Maintained
+from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim
 from engrain.maintenance import scheduler as keeping
 from engrain.maintenance.passes import Watch
-from engrain.maintenance.scheduler import CARE, LEASE, PLACE, Keeper
+from engrain.maintenance.scheduler import CARE, LEASE, PLACE, MaintenanceScheduler
 
 HOUR = 3600.0
 
@@ -35,10 +35,10 @@ def opened(path: Path, clock: SetClock, **options: object) -> Memory:
     return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **settings)  # type: ignore[arg-type]
 
 
-def keeper(memory: Memory, care: Callable[[], Maintained] | None = None) -> Keeper:
+def keeper(memory: Memory, care: Callable[[], MaintenanceReport] | None = None) -> MaintenanceScheduler:
     """One that is on, but whose thread does not run."""
     done = care or memory.maintain
-    return Keeper(memory._open.kit, True, lambda still: done())
+    return MaintenanceScheduler(memory._open.kit, True, lambda still: done())
 
 
 def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: SetClock) -> None:
@@ -59,7 +59,7 @@ def test_one_process_at_a_time(memory: Memory, clock: SetClock) -> None:
     other = keeper(memory)
     meanwhile: list[object] = []
 
-    def care() -> Maintained:
+    def care() -> MaintenanceReport:
         meanwhile.append(other.once())
         return memory.maintain()
 
@@ -77,7 +77,7 @@ def test_a_process_that_died_at_it_is_followed_by_another(memory: Memory, clock:
 
 
 def test_a_round_that_failed_is_tried_again(memory: Memory) -> None:
-    def care() -> Maintained:
+    def care() -> MaintenanceReport:
         raise StoreError("the disk is away")
 
     with pytest.raises(StoreError):
@@ -91,7 +91,7 @@ def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_roun
     monkeypatch.setattr(keeping, "SOON", 0.01)
     seen: list[object] = []
 
-    def care() -> Maintained:
+    def care() -> MaintenanceReport:
         seen.append(one.state()["error"])
         if len(seen) == 1:
             raise KeyError("nobody thought of this")
@@ -111,7 +111,7 @@ def test_closing_does_not_wait_for_ever_for_a_round(memory: Memory, monkeypatch:
     monkeypatch.setattr(keeping, "LEAVE", 0.05)
     begun, over = threading.Event(), threading.Event()
 
-    def care() -> Maintained:
+    def care() -> MaintenanceReport:
         begun.set()
         over.wait(180)
         return memory.maintain()
@@ -147,14 +147,14 @@ def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, c
     clock.advance(24 * HOUR)
     late: list[int] = []
 
-    def care(still: Callable[[], None]) -> Maintained:
+    def care(still: Callable[[], None]) -> MaintenanceReport:
         clock.advance(LEASE + 1)  # stopped, and another took over meanwhile
         assert keeper(memory).once() is not None
         return memory._open.maintain(False, False, False, Watch(late.append, still))
 
     memory.episodic.record("Late.", session="s")
     clock.advance(25 * HOUR)
-    one = Keeper(memory._open.kit, True, care)
+    one = MaintenanceScheduler(memory._open.kit, True, care)
     assert one.once() is None
     assert (late, one.state()["rounds"]) == ([], 0)
 

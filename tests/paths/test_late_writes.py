@@ -25,7 +25,7 @@ from servers import postgres
 
 from engrain import AgentWithMemory, AsyncMemory, Memory
 from engrain.core.errors import BeingErased, LeaseLost, ModelFailed
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.core.model.queries import EmbedKind
 from engrain.core.model.sessions import Episode
 from engrain.stores.redis.episodes import RedisEpisodes
@@ -204,8 +204,8 @@ def test_so_it_is_with_a_session_and_a_source(store: Path, far: Far, part: dict[
 
 
 @pytest.mark.parametrize("line", [f"You live in {WORD}.", says("", ("look_up", {"what": WORD}))])
-def test_the_turn_of_an_agent_ends_with_its_user(store: Path, line: str | Reply) -> None:
-    def meanwhile(_: Ask) -> str | Reply:
+def test_the_turn_of_an_agent_ends_with_its_user(store: Path, line: str | ChatReply) -> None:
+    def meanwhile(_: ChatRequest) -> str | ChatReply:
         erase(store)
         return line
 
@@ -223,7 +223,7 @@ def test_the_turn_of_an_agent_ends_with_its_user(store: Path, line: str | Reply)
 
 
 def test_a_model_that_fails_tells_nothing_of_who_was_erased_meanwhile(store: Path) -> None:
-    def meanwhile(_: Ask) -> str | Reply:
+    def meanwhile(_: ChatRequest) -> str | ChatReply:
         erase(store)
         raise ModelFailed(f"the model knows nothing of {WORD}")
 

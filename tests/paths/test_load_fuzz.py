@@ -13,7 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 from export_kit import body, exported, filled
 
 from engrain import EngrainError, Memory
-from engrain.core.formats.manifests import Sums
+from engrain.core.formats.manifests import LineSums
 
 ODD: list[Any] = [
     None, True, False, 0, -1, 1, 7, 2**53, 2**63, 2**70, -0.0, 0.5, 1e308, "", " ", "x", "#0", "\x00", "\ud800",
@@ -44,7 +44,7 @@ def fuzzed(raw: bytes, rng: random.Random) -> bytes:
     rows = []
     for line in lines[1:]:
         rows.append((str(line.get("row")), json.dumps(line).encode() + b"\n"))
-    sums = Sums()
+    sums = LineSums()
     for kind, row in rows:
         sums.add(kind, row)
     if rng.random() < 0.95:

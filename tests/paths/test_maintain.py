@@ -19,17 +19,17 @@ from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Item, Note, Relation, Source
+from engrain.core.model.items import Citation, Draft, Item, Note, Relation, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
-from engrain.core.model.retention import policies
+from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
 from engrain.maintenance.consolidate import consolidate
-from engrain.maintenance.maintain import Maintained, Watch, maintain, passes
-from engrain.maintenance.passes import Round
-from engrain.ports import Kit, ListQuery
+from engrain.maintenance.maintain import MaintenanceReport, Watch, maintain, passes
+from engrain.maintenance.passes import MaintenanceContext
+from engrain.ports import ListQuery, Services
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory
 
@@ -41,23 +41,23 @@ NOTHING = dict.fromkeys(PASSES, 0)
 
 
 @pytest.fixture(params=["sqlite", "reference", "apart"])
-def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Services]:
     made = opened(request.param, tmp_path, clock)
     yield made
     made.items.close()
 
 
 @pytest.fixture
-def episodic(kit: Kit) -> EpisodicMemory:
+def episodic(kit: Services) -> EpisodicMemory:
     return EpisodicMemory(kit, ANA)
 
 
 @pytest.fixture
-def semantic(kit: Kit) -> SemanticMemory:
+def semantic(kit: Services) -> SemanticMemory:
     return SemanticMemory(kit, ANA)
 
 
-def both(kit: Kit) -> Maintained:
+def both(kit: Services) -> MaintenanceReport:
     """A real round, after a dry one that said the same and changed nothing."""
     book = kit.episodes
     assert book is not None
@@ -72,14 +72,14 @@ def both(kit: Kit) -> Maintained:
     return done
 
 
-def test_a_memory_with_nothing_to_do_is_left_as_it_is(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_a_memory_with_nothing_to_do_is_left_as_it_is(kit: Services, episodic: EpisodicMemory) -> None:
     assert both(kit).counts == NOTHING
     episodic.record("Hello.", session="s")
     assert both(kit).counts == NOTHING
     assert len(episodic.recent()) == 1
 
 
-def test_what_has_expired_goes_and_nothing_early(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_what_has_expired_goes_and_nothing_early(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     old = episodic.record("x" * 3_000, "tool", session="s", tool="cat")
     episodic.record_decision("Use tabs.", session="s")
     EpisodicMemory(kit, BEN).record("Of Ben.", session="s")
@@ -102,7 +102,7 @@ def test_what_has_expired_goes_and_nothing_early(kit: Kit, episodic: EpisodicMem
 
 
 def test_sessions_are_trimmed_to_the_limit(
-    kit: Kit, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    kit: Services, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(7):
         episodic.record(f"Step {n}.", session="ab"[n % 2])
@@ -115,7 +115,7 @@ def test_sessions_are_trimmed_to_the_limit(
 
 
 def test_what_has_expired_does_not_count_against_the_limit(
-    kit: Kit, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    kit: Services, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     episodic.record_decision("Use tabs.", session="s")
     for n in range(3):
@@ -126,7 +126,7 @@ def test_what_has_expired_does_not_count_against_the_limit(
     assert [one.kind for one in episodic.recent()] == ["decision"]
 
 
-def test_entries_whose_words_were_forgotten_go(kit: Kit, episodic: EpisodicMemory) -> None:
+def test_entries_whose_words_were_forgotten_go(kit: Services, episodic: EpisodicMemory) -> None:
     id = episodic.record("secret " * 900, "tool", session="s", tool="cat")
     episodic.record("Other.", session="s")
     kit.items.apply(Plan(ANA, (Forget(id),)))
@@ -135,7 +135,7 @@ def test_entries_whose_words_were_forgotten_go(kit: Kit, episodic: EpisodicMemor
     assert [one.text for one in episodic.recent()] == ["Other."]
 
 
-def test_tasks_that_ended_a_week_ago_go_and_no_others(kit: Kit, clock: SetClock) -> None:
+def test_tasks_that_ended_a_week_ago_go_and_no_others(kit: Services, clock: SetClock) -> None:
     journal = kit.journal
     assert journal is not None
     for name in ("done", "failed", "running"):
@@ -150,12 +150,12 @@ def test_tasks_that_ended_a_week_ago_go_and_no_others(kit: Kit, clock: SetClock)
     assert journal.task(ANA, "done") is None
 
 
-def test_a_deployment_without_episodes_or_tasks_is_cared_for_too(kit: Kit) -> None:
+def test_a_deployment_without_episodes_or_tasks_is_cared_for_too(kit: Services) -> None:
     bare = replace(kit, episodes=None, journal=None, together=False)
     assert maintain(bare, ANA).counts == NOTHING
 
 
-def test_every_pass_says_what_it_did(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_every_pass_says_what_it_did(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     episodic.record("Hello.", session="s")
     clock.advance(DAY)
     planned = maintain(kit, ANA, dry_run=True)
@@ -176,11 +176,11 @@ def old(semantic: SemanticMemory, clock: SetClock, **values: object) -> str:
     return id
 
 
-def standing(kit: Kit) -> list[Item]:
+def standing(kit: Services) -> list[Item]:
     return kit.items.page(ListQuery(ANA, history=True))
 
 
-def consolidated(kit: Kit) -> list[str]:
+def consolidated(kit: Services) -> list[str]:
     """What a real run removed, after a dry one that said the same and removed nothing."""
     before = standing(kit)
     planned = consolidate(kit, ANA)
@@ -193,7 +193,7 @@ def consolidated(kit: Kit) -> list[str]:
     return gone
 
 
-def test_what_matters_little_and_is_not_used_goes(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_what_matters_little_and_is_not_used_goes(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     faint = old(semantic, clock)
     once = old(semantic, clock)
     kit.items.touch(ANA, [once])
@@ -203,22 +203,22 @@ def test_what_matters_little_and_is_not_used_goes(kit: Kit, semantic: SemanticMe
     assert sorted(consolidated(kit)) == sorted([faint, once])
 
 
-def test_relations_go_as_well(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_relations_go_as_well(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     id = semantic.relate(Relation("Ana", "likes", "tea"), Note("", 0.1))
     clock.advance(8 * DAY)
     assert consolidated(kit) == [id]
 
 
-def test_the_log_that_a_fact_came_from_stays(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_the_log_that_a_fact_came_from_stays(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     row = EpisodicMemory(kit, ANA).record("Ana wore a red hat today.", "turn", session="s")
-    source = Source(cites=(Cite(row, 0, 9),))
+    source = Source(cites=(Citation(row, 0, 9),))
     fact = semantic.remember(Note("Ana wore a red hat.", 0.1, source=source, derived=True))
     clock.advance(8 * DAY)
     assert consolidated(kit) == [fact]
     assert kit.items.get_many(ANA, [row])[0].text == "Ana wore a red hat today."
 
 
-Keeping = Callable[[Kit, SemanticMemory, SetClock], object]
+Keeping = Callable[[Services, SemanticMemory, SetClock], object]
 KEPT: dict[str, Keeping] = {
     "important": lambda kit, semantic, clock: old(semantic, clock, importance=0.3),
     "young": lambda kit, semantic, clock: (old(semantic, clock), clock.advance(-8 * DAY + 7 * DAY - 1)),
@@ -227,16 +227,16 @@ KEPT: dict[str, Keeping] = {
     "a slot's value": lambda kit, semantic, clock: old(semantic, clock, slot="user.city"),
     "a slot's history": lambda kit, semantic, clock: [old(semantic, clock, slot="user.city") for _ in range(2)],
     "cited": lambda kit, semantic, clock: semantic.remember(
-        Note("It follows.", 0.9, source=Source(cites=(Cite(old(semantic, clock)),)))
+        Note("It follows.", 0.9, source=Source(cites=(Citation(old(semantic, clock)),)))
     ),
     "cited before it was corrected": lambda kit, semantic, clock: cited_and_corrected(kit, semantic, clock),
     "a message": lambda kit, semantic, clock: (EpisodicMemory(kit, ANA).record("Hi.", session="s"), old_time(clock)),
 }
 
 
-def cited_and_corrected(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def cited_and_corrected(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     wrong = semantic.remember(Note("The hat is red.", 0.1))
-    rests = semantic.remember(Note("It follows.", 0.9, source=Source(cites=(Cite(wrong),))))
+    rests = semantic.remember(Note("It follows.", 0.9, source=Source(cites=(Citation(wrong),))))
     kit.items.apply(Plan(ANA, (Correct(wrong, Draft("The hat is blue.", importance=0.1)), Change(rests, pinned=True))))
     clock.advance(8 * DAY)
 
@@ -246,24 +246,24 @@ def old_time(clock: SetClock) -> None:
 
 
 @pytest.mark.parametrize("what", KEPT)
-def test_what_must_stay_stays(kit: Kit, semantic: SemanticMemory, clock: SetClock, what: str) -> None:
+def test_what_must_stay_stays(kit: Services, semantic: SemanticMemory, clock: SetClock, what: str) -> None:
     KEPT[what](kit, semantic, clock)
     assert consolidated(kit) == []
 
 
 @pytest.mark.parametrize("how", ["pinned", "cited"])
 def test_what_is_pinned_or_cited_after_the_last_look_stays(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch, how: str
+    kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     id, other = old(semantic, clock), old(semantic, clock)
     look, looks = consolidating._uncited, []
 
-    def meanwhile(care: Round, ids: Sequence[str]) -> set[str]:
+    def meanwhile(care: MaintenanceContext, ids: Sequence[str]) -> set[str]:
         uncited = look(care, ids)
         looks.append(uncited)
         if len(looks) == 2:
             change = Change(id, pinned=True)
-            cite = Add(Draft("It follows.", importance=0.9, source=Source(cites=(Cite(id),))))
+            cite = Add(Draft("It follows.", importance=0.9, source=Source(cites=(Citation(id),))))
             kit.items.apply(Plan(ANA, (change if how == "pinned" else cite,)))
         return uncited
 
@@ -273,14 +273,14 @@ def test_what_is_pinned_or_cited_after_the_last_look_stays(
     assert len(standing(kit)) == (1 if how == "pinned" else 2)
 
 
-def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:
+def test_other_memories_are_left_alone(kit: Services, clock: SetClock) -> None:
     old(SemanticMemory(kit, BEN), clock)
     assert consolidated(kit) == []
     assert kit.items.count(ListQuery(BEN)) == 1
 
 
 def test_many_go_page_by_page(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engrain.maintenance.consolidate.BATCH", 100)
     semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
@@ -343,7 +343,9 @@ def test_the_files_are_brought_in_step(tmp_path: Path, clock: SetClock) -> None:
         assert memory.maintain().each == ()
 
 
-def test_important_episodes_that_came_another_way_last(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_important_episodes_that_came_another_way_last(
+    kit: Services, episodic: EpisodicMemory, clock: SetClock
+) -> None:
     book = kit.episodes
     assert book is not None
     ends = clock() + timedelta(hours=1)
@@ -357,9 +359,9 @@ def test_important_episodes_that_came_another_way_last(kit: Kit, episodic: Episo
     assert both(kit).counts == NOTHING
 
 
-def test_a_small_thing_goes_with_what_it_corrected(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_a_small_thing_goes_with_what_it_corrected(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     wrong = semantic.remember(Note("The hat is red.", 0.1))
-    right = Draft("The hat is blue.", importance=0.1, source=Source(cites=(Cite(wrong),)))
+    right = Draft("The hat is blue.", importance=0.1, source=Source(cites=(Citation(wrong),)))
     kit.items.apply(Plan(ANA, (Correct(wrong, right),)))
     clock.advance(8 * DAY)
     (gone,) = consolidate(kit, ANA, dry_run=False).items
@@ -367,16 +369,16 @@ def test_a_small_thing_goes_with_what_it_corrected(kit: Kit, semantic: SemanticM
     assert standing(kit) == []
 
 
-def test_a_chain_of_small_things_goes_at_once(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_a_chain_of_small_things_goes_at_once(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     base = semantic.remember(Note("Ana wore a hat.", 0.1))
-    middle = semantic.remember(Note("So it was cold.", 0.1, source=Source(cites=(Cite(base),))))
-    top = semantic.remember(Note("So it was winter.", 0.1, source=Source(cites=(Cite(middle),))))
+    middle = semantic.remember(Note("So it was cold.", 0.1, source=Source(cites=(Citation(base),))))
+    top = semantic.remember(Note("So it was winter.", 0.1, source=Source(cites=(Citation(middle),))))
     clock.advance(8 * DAY)
     assert sorted(consolidated(kit)) == sorted([base, middle, top])
 
 
 def test_one_pass_that_fails_keeps_no_other_from_being_done(
-    kit: Kit, episodic: EpisodicMemory, clock: SetClock
+    kit: Services, episodic: EpisodicMemory, clock: SetClock
 ) -> None:
     class Broken(HashEmbedder):
         def embed(self, texts: object, kind: object) -> NoReturn:
@@ -390,7 +392,7 @@ def test_one_pass_that_fails_keeps_no_other_from_being_done(
     assert done.trouble == ("embedded: no answer",)
 
 
-def test_the_rules_are_settings(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+def test_the_rules_are_settings(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
     semantic.remember(Note("Ana wore a hat.", 0.5))
     clock.advance(2 * DAY)
     for rules, count in [
@@ -398,7 +400,7 @@ def test_the_rules_are_settings(kit: Kit, semantic: SemanticMemory, clock: SetCl
         ({"consolidate_below": 0.6}, 0),
         ({"consolidate_below": 0.6, "consolidate_days": 1}, 1),
     ]:
-        care = replace(kit, policies=policies(rules))
+        care = replace(kit, policies=check_policies(rules))
         assert maintain(care, ANA, dry_run=True).counts["consolidated"] == count
 
 
@@ -425,7 +427,7 @@ YEARS = 20 * 365 * DAY
 
 
 def test_one_wrong_reading_of_the_clock_removes_nothing(
-    kit: Kit, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
+    kit: Services, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
 ) -> None:
     episodic.record("Hello.", session="s")
     semantic.remember(Note("A trifle.", 0.1))
@@ -443,13 +445,13 @@ def test_one_wrong_reading_of_the_clock_removes_nothing(
     assert both(kit).counts == NOTHING | {"expired": 1}
 
 
-def both_with_trouble(kit: Kit) -> Maintained:
+def both_with_trouble(kit: Services) -> MaintenanceReport:
     planned, done = maintain(kit, ANA, dry_run=True), maintain(kit, ANA)
     assert (done.counts, done.each, done.trouble) == (planned.counts, planned.each, planned.trouble)
     return done
 
 
-def test_a_clock_that_goes_on_saying_so_is_believed(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_a_clock_that_goes_on_saying_so_is_believed(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     episodic.record("Hello.", session="s")
     maintain(kit, ANA)
     clock.advance(YEARS)
@@ -460,7 +462,7 @@ def test_a_clock_that_goes_on_saying_so_is_believed(kit: Kit, episodic: Episodic
     assert both(kit).expired == 1
 
 
-def test_somebody_may_say_that_the_clock_is_right(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+def test_somebody_may_say_that_the_clock_is_right(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:
     episodic.record("Hello.", session="s")
     maintain(kit, ANA)
     clock.advance(YEARS)
@@ -471,7 +473,7 @@ def test_somebody_may_say_that_the_clock_is_right(kit: Kit, episodic: EpisodicMe
 
 
 def test_a_memory_that_was_never_cared_for_goes_by_what_was_written_last(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock
+    kit: Services, semantic: SemanticMemory, clock: SetClock
 ) -> None:
     semantic.remember(Note("A trifle.", 0.1))
     clock.advance(YEARS)
@@ -483,7 +485,7 @@ def test_a_memory_that_was_never_cared_for_goes_by_what_was_written_last(
 
 
 def test_a_memory_in_use_is_believed_though_nobody_has_cared_for_it_for_long(
-    kit: Kit, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
+    kit: Services, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
 ) -> None:
     maintain(kit, ANA)
     episodic.record("Hello.", session="s")
@@ -498,13 +500,13 @@ def test_a_memory_in_use_is_believed_though_nobody_has_cared_for_it_for_long(
 
 
 def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock
+    kit: Services, semantic: SemanticMemory, clock: SetClock
 ) -> None:
     base = semantic.remember(Note("A trifle.", 0.1))
-    note = Note("So a trifle.", 0.1, source=Source(cites=(Cite(base),)), derived=True)
+    note = Note("So a trifle.", 0.1, source=Source(cites=(Citation(base),)), derived=True)
     above = str(semantic.remember_many([note], None, None)[0].id)
     clock.advance(8 * DAY)
-    (faint,) = [one for one in passes(Round(kit, ANA, clock())) if one.name == "consolidated"]
+    (faint,) = [one for one in passes(MaintenanceContext(kit, ANA, clock())) if one.name == "consolidated"]
     assert {one.id for one in faint.each} == {base, above}
     for _ in range(2):
         kit.items.touch(ANA, [above])
@@ -513,15 +515,15 @@ def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
 
 
 def test_of_two_that_let_go_of_the_same_each_tells_its_own(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = semantic.remember(Note("Trifle 0.", 0.1))
-    note = Note("So a trifle.", 0.1, source=Source(cites=(Cite(base),)), derived=True)
+    note = Note("So a trifle.", 0.1, source=Source(cites=(Citation(base),)), derived=True)
     semantic.remember_many([note, *(Note(f"Trifle {n}.", 0.1) for n in range(1, 4))], None, None)
     clock.advance(8 * DAY)
     looked_again, told = consolidating._still, []
 
-    def meanwhile(care: Round, ids: Sequence[str]) -> list[Item]:
+    def meanwhile(care: MaintenanceContext, ids: Sequence[str]) -> list[Item]:
         """Another round lets go of two of them, right after this one has looked."""
         found = list(looked_again(care, ids))
         monkeypatch.undo()
@@ -535,7 +537,7 @@ def test_of_two_that_let_go_of_the_same_each_tells_its_own(
 
 
 def test_many_that_go_are_told_as_they_go(
-    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consolidating, "AT_ONCE", 2)
     semantic.remember_many([Note(f"Trifle {n}.", 0.1) for n in range(5)], None, None)
@@ -546,7 +548,7 @@ def test_many_that_go_are_told_as_they_go(
 
 
 def test_a_round_that_turns_the_balance_of_two_models_leaves_nothing_for_the_next(
-    kit: Kit, episodic: EpisodicMemory, clock: SetClock
+    kit: Services, episodic: EpisodicMemory, clock: SetClock
 ) -> None:
     """What it adds has vectors of the present model, what it removes had some of the other."""
     assert kit.episodes is not None

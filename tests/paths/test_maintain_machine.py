@@ -18,15 +18,15 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Note, Source
+from engrain.core.model.items import Citation, Note, Source
 from engrain.core.model.plans import Change, Forget, Plan
 from engrain.core.model.retention import Policies
 from engrain.core.model.rows import ROW_KINDS, Row
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.maintenance.maintain import maintain
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 from engrain.stores.sqlite import SqliteStore
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -53,8 +53,8 @@ class Care(RuleBasedStateMachine):
         self.clock = SetClock()
         self.store = self.opened()
         rules = Policies(backup_folder=f"{self.folder.name}/backups", backup_hours=48, backup_keep=2)
-        self.kit = Kit(
-            self.store, self.store, self.store, self.store, HashEmbedder("one"), self.clock, estimated_tokens,
+        self.kit = Services(
+            self.store, self.store, self.store, self.store, HashEmbedder("one"), self.clock, estimate_tokens,
             episodes=self.store.episodes, journal=self.store.journal, together=True, policies=self.policies(rules),
         )  # fmt: skip
         self.tasks = 0
@@ -80,7 +80,7 @@ class Care(RuleBasedStateMachine):
     def conclude(self, who: Scope, data: st.DataObject, importance: float, text: str) -> None:
         if known := self.ids(who):
             cited = data.draw(st.sampled_from(known))
-            note = Note(f"So {text}", importance, source=Source(cites=(Cite(cited),)), derived=True)
+            note = Note(f"So {text}", importance, source=Source(cites=(Citation(cited),)), derived=True)
             SemanticMemory(self.kit, who).remember_many([note], None, None)
 
     @rule(who=WHO, data=st.data())

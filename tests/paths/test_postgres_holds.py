@@ -26,7 +26,7 @@ from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.plans import Add, Plan
-from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.audit import PostgresAudit
@@ -120,8 +120,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Stopped:
     return Stopped(monkeypatch)
 
 
-def rain(id: str) -> Happening:
-    return Happening(Episode(id, "monday", "turn", "It rained.", 0.5, START, LATER, key="rain"), None)
+def rain(id: str) -> EpisodeDraft:
+    return EpisodeDraft(Episode(id, "monday", "turn", "It rained.", 0.5, START, LATER, key="rain"), None)
 
 
 REMOVERS: dict[str, Do] = {
@@ -221,7 +221,7 @@ def test_what_is_hidden_while_care_goes_on_stays(store: PostgresStore, item: str
 FIRST: dict[str, tuple[str, Callable[[PostgresStore], object]]] = {
     "remember": ("slot is null", lambda store: add(store, fact("Ana's word is blue."), scope=CODER)),
     "claim a task": ("from task join", lambda store: store.journal.claim(Claim(CODER, "task", "worker", 30))),
-    "load": ("select tick", lambda store: store.restore([moving.session_row(CODER, "monday", 1, 1)])),
+    "load": ("select tick", lambda store: store.restore([moving.session_to_row(CODER, "monday", 1, 1)])),
     "advance": ("select seq from scope", lambda store: store.advance(ANA, "monday", "extract", 1)),
     "signal": ("insert into event", lambda store: store.journal.signal(ANA, "task", "paid", "now")),
 }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain import InvalidInput, Memory, NotFound
-from engrain.core.model.procedures import at_least, checked_steps, numbered
+from engrain.core.model.procedures import check_steps, estimate_success_rate, number_versions
 
 STEPS = ["run the tests", "push the tag", "watch the dashboard for ten minutes"]
 
@@ -55,7 +55,7 @@ def test_a_version_keeps_its_number_where_something_private_was_taken_out(open_m
 
 
 def test_versions_without_a_number_of_their_own_are_counted() -> None:
-    assert numbered([None, None, 3, 3, None, 7]) == [1, 2, 3, 4, 5, 7]
+    assert number_versions([None, None, 3, 3, None, 7]) == [1, 2, 3, 4, 5, 7]
 
 
 def test_learning_the_same_again_is_no_new_version(memory: Memory) -> None:
@@ -134,17 +134,17 @@ def test_steps_are_a_list_of_texts(memory: Memory, steps: object) -> None:
 
 
 def test_steps_come_back_in_order() -> None:
-    assert checked_steps(("a", "b")) == ("a", "b")
+    assert check_steps(("a", "b")) == ("a", "b")
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000))
 def test_more_success_speaks_for_more_and_certainty_is_never_reached(successes: int, failures: int) -> None:
-    rate = at_least(successes, failures)
+    rate = estimate_success_rate(successes, failures)
     assert 0 < rate < (successes + 1) / (successes + failures + 2)
-    assert at_least(successes + 1, failures) > rate > at_least(successes, failures + 1)
+    assert estimate_success_rate(successes + 1, failures) > rate > estimate_success_rate(successes, failures + 1)
 
 
 def test_a_single_success_is_not_a_hundred_percent() -> None:
-    rates = [at_least(*trials) for trials in ((0, 3), (0, 0), (1, 0), (8, 2), (10, 0), (100, 0))]
+    rates = [estimate_success_rate(*trials) for trials in ((0, 3), (0, 0), (1, 0), (8, 2), (10, 0), (100, 0))]
     assert all(less < more for less, more in pairwise(rates))
-    assert at_least(1, 0) < 0.3
+    assert estimate_success_rate(1, 0) < 0.3

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.model.procedures import at_least
+from engrain.core.model.procedures import estimate_success_rate
 from engrain.tiers.procedural import ProceduralMemory
 
 NAMES = ("deploy the service", "water the plants")
@@ -106,7 +106,7 @@ class Skills(RuleBasedStateMachine):
     def the_best_is_the_one_that_did_better(self) -> None:
         for name, versions in self.known.items():
             best = self.skills.best(name)
-            wanted = max(versions, key=lambda one: (at_least(*one.tally), one.number), default=None)
+            wanted = max(versions, key=lambda one: (estimate_success_rate(*one.tally), one.number), default=None)
             assert (best and best.id) == (wanted and wanted.id)
 
 

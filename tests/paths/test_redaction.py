@@ -15,7 +15,7 @@ from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import AgentWithMemory, ConfigError, EmptyText, Memory, Message
-from engrain.core.secrets.redact import PRIVATE
+from engrain.core.secrets.redact import PRIVATE_KINDS
 
 CARD, MAIL, KEY = "4111 1111 1111 1111", "ana@example.org", "sk-ant-api03-abcdefghijklmnop1234"
 PASSWORD = "hunter2"
@@ -116,7 +116,7 @@ def everything(memory: Memory, folder: Path, elsewhere: Sequence[bytes] = ()) ->
 
 def test_nothing_private_is_embedded_or_on_disk(open_memory: Open, tmp_path: Path) -> None:
     ear = Listening()
-    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    memory = open_memory(redact=list(PRIVATE_KINDS), background=False, embedder=ear)
     (tmp_path / "files").mkdir()
     everything(memory, tmp_path / "files", [exported(tmp_path / "export.jsonl"), *foreign()])
     assert memory.status().items
@@ -134,7 +134,7 @@ def test_of_what_an_agent_hears_says_and_is_told_nothing_private_is_kept(open_me
         return {mail: {"card": 4111111111111111, "password": PASSWORD}}
 
     ear = Listening()
-    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    memory = open_memory(redact=list(PRIVATE_KINDS), background=False, embedder=ear)
     model = Scripted(says("", ("look_up", {"mail": MAIL})), says(f"The key is {KEY}."))
     answer = AgentWithMemory(memory, model, [look_up]).run(f"Who has {MAIL}? I pay with {CARD}.")
     assert [one.failed for one in answer.calls] == [False]

@@ -15,7 +15,14 @@ from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
 from redis_server import Server, redis_cluster, redis_server, start_redis
 
-from engrain.core.errors import LeaseLost, OutcomeUnknown, ServerAway, StoreClosed, StoreUnavailable, TaskClaimed
+from engrain.core.errors import (
+    BackendUnavailableWarning,
+    LeaseLost,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreUnavailable,
+    TaskClaimed,
+)
 from engrain.core.identity import Scope
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
@@ -181,7 +188,7 @@ def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore,
 def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
     nobody = free_port()
     for cluster in ("?patience=0.5", "?cluster=on&timeout=1&patience=0.5"):
-        with pytest.warns(ServerAway, match=f"127.0.0.1:{nobody}.*one try") as told:
+        with pytest.warns(BackendUnavailableWarning, match=f"127.0.0.1:{nobody}.*one try") as told:
             away = RedisStore(f"redis://:secret@127.0.0.1:{nobody}{cluster}")
         with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{nobody}.* \d+ tries within \d+\.\d s"):
             _ = away.journal
@@ -210,7 +217,7 @@ def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.Mo
     monkeypatch.setattr(connection, "REST", 0.0)
     one = redis_cluster()[0]
     through = Proxy(free_port())  # nobody is there yet
-    with pytest.warns(ServerAway):
+    with pytest.warns(BackendUnavailableWarning):
         store = RedisStore(f"redis://127.0.0.1:{through.port}?cluster=on&timeout=10")
     through._server = one.port
     assert store.episodes.add(ANA, episode("late")).id == "late"

@@ -14,7 +14,7 @@ from engrain_conformance.embedder import HashEmbedder
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
-from engrain.core.errors import ServerAway
+from engrain.core.errors import BackendUnavailableWarning
 from engrain.stores.cached_log import CachedLog
 from engrain.stores.redis import connection
 
@@ -258,7 +258,7 @@ def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
 def test_a_memory_opens_while_its_server_is_away(tmp_path: Path, mortal: Server) -> None:
     path = settings(tmp_path, mortal.url, 3)
     mortal.kill()
-    with pytest.warns(ServerAway, match="did not answer"):
+    with pytest.warns(BackendUnavailableWarning, match="did not answer"):
         memory = opened(path)
     with memory, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -18,7 +18,7 @@ from export_kit import body, exported
 from engrain import Memory, Source
 from engrain.core.errors import Conflict, OnHold, StoreBusy, StoreCorrupt
 from engrain.core.model.erasure import Erasure, Subject
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.sessions import Episode
 from engrain.memory.present import Present
 from engrain.memory.restoring import restore_backup
@@ -156,7 +156,7 @@ def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
     while there := memory.list():
         memory.forget(there[0].id)
     said, procedure = told()
-    memory.remember("Ana plays chess.", source=Source(kind="agent", cites=(Cite(said),)))
+    memory.remember("Ana plays chess.", source=Source(kind="agent", cites=(Citation(said),)))
     memory.procedural.used(procedure, "Friday", True, "It went well.")
     secret = memory.remember(TEXT)
     memory.backup(copy)

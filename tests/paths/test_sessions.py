@@ -10,7 +10,7 @@ import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, ReadOnlyStore, Source
+from engrain import Citation, Conflict, InvalidInput, Memory, NotFound, ReadOnlyStore, Source
 from engrain.core.model.plans import Add
 from engrain.ingest import summaries as recap
 from engrain.ingest import write
@@ -189,7 +189,7 @@ def test_a_summary_that_never_told_it_stays(memory: Memory) -> None:
     assert closing is not None
     assert closing.summary is not None
     assert "somebody" not in closing.summary.text
-    fact = memory.remember("The user does not know.", source=Source(None, "agent", (Cite(dull, 0, 8),)))
+    fact = memory.remember("The user does not know.", source=Source(None, "agent", (Citation(dull, 0, 8),)))
     assert closing.summary.id not in memory.forget(fact).ids
     opening = memory.start_session("b")
     assert opening.summary == closing.summary
@@ -216,7 +216,7 @@ def test_what_is_forgotten_while_a_session_is_summed_up_is_in_no_summary(
     def slow(*given: Any) -> Any:
         drafts = made(*given)
         monkeypatch.undo()
-        fact = memory.remember("The safe opens.", source=Source(None, "agent", (Cite(str(secret.id), 20, 28),)))
+        fact = memory.remember("The safe opens.", source=Source(None, "agent", (Citation(str(secret.id), 20, 28),)))
         memory.forget(fact)
         return drafts
 
@@ -234,7 +234,7 @@ def test_a_process_that_dies_right_after_the_summary_is_written_leaves_nothing_f
     """What is forgotten between reading and writing: the write itself is refused, so nothing is left to be undone."""
     talk(memory, "a", "The safe opens with marzipan.", "The wedding is in Lisbon.")
     secret = memory.conversation.last(5)[0]
-    fact = memory.remember("The safe opens.", source=Source(None, "agent", (Cite(str(secret.id), 20, 28),)))
+    fact = memory.remember("The safe opens.", source=Source(None, "agent", (Citation(str(secret.id), 20, 28),)))
     items = memory._open.kit.items
     apply, seen = items.apply, []
 

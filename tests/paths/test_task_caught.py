@@ -10,7 +10,7 @@ import pytest
 from engrain_conformance.clock import SetClock
 from killing import Calls, Killed, dies, killed_in
 
-from engrain import AsyncMemory, AsyncRun, Memory, NotDone, Run, StepFailed
+from engrain import AsyncMemory, AsyncRun, EffectNotPerformed, Memory, Run, StepFailed
 
 
 class Declined(Exception):
@@ -27,13 +27,13 @@ def test_an_effect_that_was_given_up_for_another_is_not_tried_again(
     def body(run: Run, first: Any) -> str:
         try:
             run.effect("first card", calls.noting("first", first))
-        except NotDone as declined:
+        except EffectNotPerformed as declined:
             run.effect("second card", calls.noting("second", 1))
             return str(declined)
         return "paid by the first"
 
     for _ in range(2):
-        killed_in(memory, clock, "order", lambda run: (body(run, NotDone("declined")), dies()))
+        killed_in(memory, clock, "order", lambda run: (body(run, EffectNotPerformed("declined")), dies()))
     with memory.task("order") as run:
         assert body(run, "it would go now") == "declined"
     with memory.task("order") as run:  # it is done: replayed to the end
@@ -95,10 +95,10 @@ def test_a_failure_is_tried_again_if_nothing_began_after_it(memory: Memory, cloc
     def body(run: Run, answer: Any) -> Any:
         try:
             return run.effect("mail", calls.noting("mail", answer))
-        except NotDone:
+        except EffectNotPerformed:
             dies()
 
-    killed_in(memory, clock, "order", lambda run: body(run, NotDone("refused")))
+    killed_in(memory, clock, "order", lambda run: body(run, EffectNotPerformed("refused")))
     with memory.task("order") as run:
         assert body(run, "sent") == "sent"
 
@@ -159,15 +159,15 @@ def test_under_asyncio(store: str, calls: Calls) -> None:
 
         try:
             await run.effect("first", calls.noting("first", first))
-        except NotDone:
+        except EffectNotPerformed:
             await run.effect("second", calls.noting("second"))
         return await asyncio.gather(part(0, first), part(1, 1))
 
     async def main() -> None:
         async with AsyncMemory(store) as memory:
-            with pytest.raises(NotDone):
+            with pytest.raises(EffectNotPerformed):
                 async with memory.task("order") as run:
-                    await body(run, NotDone("declined"))
+                    await body(run, EffectNotPerformed("declined"))
             async with memory.task("order") as run:
                 assert await body(run, "it would go now") == ["it would go now", 1]
 

@@ -14,16 +14,7 @@ from conftest import Open
 from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed, dies, killed_in
 
-from engrain import (
-    Compensate,
-    LeaseLost,
-    Memory,
-    NotDone,
-    Retry,
-    Run,
-    StepAmbiguous,
-    TaskClaimed,
-)
+from engrain import Compensate, EffectNotPerformed, LeaseLost, Memory, Retry, Run, StepAmbiguous, TaskClaimed
 
 
 def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:
@@ -166,7 +157,7 @@ def test_what_was_undone_and_given_up_is_done_under_a_new_key_when_the_task_goes
 
 
 def test_an_effect_that_says_it_did_not_happen_is_tried_again(memory: Memory, calls: Calls) -> None:
-    answers: list[Any] = [NotDone("refused"), NotDone("refused"), "sent"]
+    answers: list[Any] = [EffectNotPerformed("refused"), EffectNotPerformed("refused"), "sent"]
 
     def send() -> Any:
         calls.append("mail")
@@ -175,7 +166,7 @@ def test_an_effect_that_says_it_did_not_happen_is_tried_again(memory: Memory, ca
             raise answer
         return answer
 
-    with pytest.raises(NotDone), memory.task("order") as run:
+    with pytest.raises(EffectNotPerformed), memory.task("order") as run:
         run.effect("mail", send)
     with memory.task("order") as run:
         assert run.effect("mail", send, retries=QUICK) == "sent"
@@ -259,10 +250,10 @@ def test_an_effect_that_did_not_happen_has_a_new_key_for_other_arguments(memory:
     def charge(amount: int, *, token: str) -> None:
         keys.append(token)
         if len(keys) < 3:
-            raise NotDone("refused")
+            raise EffectNotPerformed("refused")
 
     for amount in (10, 10):
-        with pytest.raises(NotDone), memory.task("order") as run:
+        with pytest.raises(EffectNotPerformed), memory.task("order") as run:
             run.effect("charge", charge, amount, key_as="token")
     with memory.task("order") as run:
         run.effect("charge", charge, 20, key_as="token")

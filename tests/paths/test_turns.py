@@ -18,24 +18,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain import Memory
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
 from engrain.core.model.chat import ToolCall
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import FORGOTTEN, Cite, Draft, Item, Source, Unsaid, Worth
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.items import FORGOTTEN, Citation, Draft, ForgetRequest, Item, Source, Statement
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.recall import Hit, Recall
 from engrain.ingest import gate, messages, write
 from engrain.ingest.extraction import extract_facts
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ingest.tool_output import MAX_SHOWN_CHARACTERS
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 
 
 @pytest.fixture(params=["sqlite", "reference", "apart"])
-def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Services]:
     made = opened(request.param, tmp_path, clock)
     yield made
     made.items.close()
@@ -45,55 +45,55 @@ Say = Callable[..., RecordResult]
 
 
 @pytest.fixture
-def say(kit: Kit, clock: SetClock) -> Say:
+def say(kit: Services, clock: SetClock) -> Say:
     """Add one message of the user to a session, a second after the last."""
 
     def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> RecordResult:
         clock.advance()
-        return record_messages(as_messages([Message(role, text)]), session, ANA, kit, RecordOptions(**values))
+        return record_messages(parse_messages([Message(role, text)]), session, ANA, kit, RecordOptions(**values))
 
     return said
 
 
-def items(kit: Kit, kind: str = "fact", **values: Any) -> list[Item]:
+def items(kit: Services, kind: str = "fact", **values: Any) -> list[Item]:
     return kit.items.page(ListQuery(ANA, parse_filter({"kind": kind}), **values))
 
 
-def texts(kit: Kit, kind: str = "fact") -> list[str]:
+def texts(kit: Services, kind: str = "fact") -> list[str]:
     return [item.text for item in items(kit, kind)]
 
 
-def log(kit: Kit, session: str = "monday") -> list[str]:
+def log(kit: Services, session: str = "monday") -> list[str]:
     return [item.text for item in kit.log.read(ANA, session, 0, 1_000)]
 
 
-def everything(kit: Kit) -> str:
+def everything(kit: Services) -> str:
     """Every word that the store still has, in items of any kind and in summaries."""
     kept = kit.items.page(ListQuery(ANA, history=True, limit=10_000))
     summaries = [kit.log.summary(ANA, session) for session in kit.log.sessions(ANA, 100)]
     return repr(kept) + repr(summaries)
 
 
-def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Worth | Unsaid]) -> None:
+def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Statement | ForgetRequest]) -> None:
     """A gate that finds these and nothing else: by the words of the message."""
 
-    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
+    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
         return [one for words, one in rules if words in text]
 
     monkeypatch.setattr(gate, "find_statements", found)
 
 
-def test_messages_take_the_next_places_in_order(kit: Kit, say: Say) -> None:
+def test_messages_take_the_next_places_in_order(kit: Services, say: Say) -> None:
     assert say("One.").places == (0,)
     several = record_messages(
-        as_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit
+        parse_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit
     )
     assert several.places == (1, 2)
     assert log(kit) == ["One.", "Two.", "Three."]
     assert [item.id for item in kit.log.read(ANA, "monday", 1, 2)] == list(several.ids)
 
 
-def test_a_fact_is_the_users_words_and_cites_them(kit: Kit, say: Say) -> None:
+def test_a_fact_is_the_users_words_and_cites_them(kit: Services, say: Say) -> None:
     text = "Hello! I live in Lima. What is the weather?"
     recorded = say(text)
     (fact,) = items(kit)
@@ -102,11 +102,11 @@ def test_a_fact_is_the_users_words_and_cites_them(kit: Kit, say: Say) -> None:
     assert fact.id in recorded.facts
     assert fact.metadata == {"by": "gate"}
     start = text.index("I live")
-    assert fact.sources[0].cites == (Cite(recorded.ids[0], start, start + len(fact.text)),)
+    assert fact.sources[0].cites == (Citation(recorded.ids[0], start, start + len(fact.text)),)
     assert fact.trust == 1.0
 
 
-def test_a_secret_becomes_nothing_that_lasts_and_stands_in_the_log_alone(kit: Kit, say: Say) -> None:
+def test_a_secret_becomes_nothing_that_lasts_and_stands_in_the_log_alone(kit: Services, say: Say) -> None:
     said = say("Remember that my password is hunter2. I live in Lima.")
     assert said.facts
     assert texts(kit) == ["I live in Lima"]
@@ -114,7 +114,7 @@ def test_a_secret_becomes_nothing_that_lasts_and_stands_in_the_log_alone(kit: Ki
     assert log(kit) == ["Remember that my password is hunter2. I live in Lima."]
 
 
-def test_nobody_but_the_user_is_taken_at_his_word(kit: Kit, say: Say) -> None:
+def test_nobody_but_the_user_is_taken_at_his_word(kit: Services, say: Say) -> None:
     say("I live in Lima.")
     for role in ("assistant", "system", "tool"):
         say("I live in Quito. Remember that I live in Quito. My name is Bo.", role)
@@ -123,7 +123,7 @@ def test_nobody_but_the_user_is_taken_at_his_word(kit: Kit, say: Say) -> None:
     assert FORGOTTEN not in "".join(log(kit))
 
 
-def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Kit, say: Say, clock: SetClock) -> None:
+def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Services, say: Say, clock: SetClock) -> None:
     say("I live in Lima.")
     before = clock()
     say("I live in Quito now.")
@@ -131,22 +131,22 @@ def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Kit, say: Say, clock:
     assert [item.text for item in items(kit, at=before)] == ["I live in Lima"]
 
 
-def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Kit, say: Say, clock: SetClock) -> None:
+def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Services, say: Say, clock: SetClock) -> None:
     say("I live in Quito.")
     told = Message("user", "I live in Lima.", occurred_at="2019-03-01")
-    record_messages(as_messages([told]), "import", ANA, kit)
+    record_messages(parse_messages([told]), "import", ANA, kit)
     assert texts(kit) == ["I live in Quito"]
     assert [item.text for item in items(kit, at=clock().replace(year=2020))] == ["I live in Lima"]
 
 
 def test_a_statement_without_a_slot_can_take_the_place_of_one(
-    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+    kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gated(
         monkeypatch,
-        ("prefer coffee", Worth(0, 15)),
-        ("prefer milk", Worth(0, 13)),
-        ("prefer tea", Worth(0, 31, replaces="coffee")),
+        ("prefer coffee", Statement(0, 15)),
+        ("prefer milk", Statement(0, 13)),
+        ("prefer tea", Statement(0, 31, replaces="coffee")),
     )
     say("I prefer coffee.")
     say("I prefer milk.")
@@ -154,11 +154,11 @@ def test_a_statement_without_a_slot_can_take_the_place_of_one(
     assert sorted(texts(kit)) == ["I prefer milk", "I prefer tea instead of coffee."]
 
 
-def test_nothing_is_replaced_if_it_may_be_another(kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_replaced_if_it_may_be_another(kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     gated(
         monkeypatch,
-        ("prefer coffee", Worth(0, 20)),
-        ("prefer tea", Worth(0, 31, replaces="coffee")),
+        ("prefer coffee", Statement(0, 20)),
+        ("prefer tea", Statement(0, 31, replaces="coffee")),
     )
     say("I prefer coffee at 8.")
     say("I prefer coffee at 9.")
@@ -169,18 +169,20 @@ def test_nothing_is_replaced_if_it_may_be_another(kit: Kit, say: Say, monkeypatc
 # Rule 13, through messages alone
 
 
-def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit, clock: SetClock) -> None:
+def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Services, clock: SetClock) -> None:
     said = ["My name is Teo.", "I live in Lima.", "I live in Quito now.", "Forget my city.", "What is my name?"]
 
     def run() -> None:
         for number, text in enumerate(said):
             clock.advance()
-            record_messages(as_messages([Message("user", text)]), "monday", ANA, kit, RecordOptions(f"line {number}"))
+            record_messages(
+                parse_messages([Message("user", text)]), "monday", ANA, kit, RecordOptions(f"line {number}")
+            )
 
     run()
     assert texts(kit) == ["My name is Teo"]
     run()
-    record_messages(as_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
+    record_messages(parse_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
     rows = kit.log.read(ANA, "monday", 0, 10)
     assert texts(kit) == ["My name is Teo"]
     assert [row.text for row in rows] == [
@@ -189,7 +191,7 @@ def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit,
 
 
 @pytest.mark.parametrize("words", ["I live in Quito now.", "I moved to Quito."])
-def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say, words: str) -> None:
+def test_forgetting_leaves_the_words_nowhere(kit: Services, say: Say, words: str) -> None:
     say("I live in Lima.")
     say("Noted: you live somewhere.", "assistant")
     told = say(words)
@@ -201,14 +203,16 @@ def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say, words: str) -> 
     assert texts(kit) == [], "and is not brought back"
 
 
-def test_forgetting_by_a_message_takes_what_else_rests_on_the_words(kit: Kit, say: Say, clock: SetClock) -> None:
+def test_forgetting_by_a_message_takes_what_else_rests_on_the_words(kit: Services, say: Say, clock: SetClock) -> None:
     assert kit.episodes is not None
     other = say("Hello, I am allergic to nuts.")
     told = say("Hi! I live in Quito. I like tea.")
     row = told.ids[0]
-    over = [Draft("Somebody in Quito.", "episode", source=Source(cites=(Cite(row),)), derived=True)]
+    over = [Draft("Somebody in Quito.", "episode", source=Source(cites=(Citation(row),)), derived=True)]
     over.append(
-        Draft("Quito, they said.", "summary", source=Source(cites=(Cite(row), Cite(other.ids[0]))), derived=True)
+        Draft(
+            "Quito, they said.", "summary", source=Source(cites=(Citation(row), Citation(other.ids[0]))), derived=True
+        )
     )
     made = kit.items.apply(Plan(ANA, tuple(map(Add, over)))).outcomes
     recorded = say("Please forget that I live in Quito.")
@@ -237,7 +241,7 @@ def test_forgetting_by_a_message_reaches_the_summaries_of_sessions(memory: Memor
     assert not [item for item in memory.list(history=True, limit=1_000) if "Lima" in item.text or "Quito" in item.text]
 
 
-def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> None:
+def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Services, say: Say) -> None:
     say("I live in Lima.")
     say("I live in Quito now.")
     say("Forget my city.")
@@ -246,7 +250,7 @@ def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> N
     assert "Quito" not in everything(kit)
 
 
-def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say) -> None:
+def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Services, say: Say) -> None:
     told = say("Well, I am allergic to nuts.")
     assert texts(kit) == ["I am allergic to nuts"]
     recorded = say("Please forget that I am allergic to nuts.")
@@ -257,10 +261,10 @@ def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say
 
 @pytest.mark.parametrize("unsaid", ["Forget that I live in Lima.", "Forget that I am allergic to nuts."])
 def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
-    kit: Kit, say: Say, unsaid: str, caplog: pytest.LogCaptureFixture
+    kit: Services, say: Say, unsaid: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     say("I live in Lima.")
-    kit.items.erasing.hold(owner(ANA), "case-7")  # type: ignore[attr-defined]
+    kit.items.erasing.hold(find_owner(ANA), "case-7")  # type: ignore[attr-defined]
     with caplog.at_level(logging.WARNING, "engrain"):
         recorded = say(f"My name is Teo. {unsaid}", request_id="a")
     assert log(kit) == ["I live in Lima.", f"My name is Teo. {unsaid}"]
@@ -273,36 +277,36 @@ def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
 
 @pytest.mark.parametrize("unsaid", ["Forget that I live in Lima.", "Please forget my city."])
 @pytest.mark.parametrize("together", [True, False])
-def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Kit, unsaid: str, together: bool) -> None:
+def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Services, unsaid: str, together: bool) -> None:
     said = ["My name is Teo. I live in Lima.", unsaid]
     lines = [" ".join(said)] if together else said
-    record_messages(as_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
+    record_messages(parse_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
     assert texts(kit) == ["My name is Teo"]
     assert "Lima" not in everything(kit)
 
 
-def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Kit) -> None:
+def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Services) -> None:
     said = ["I live in Lima.", "My name is Ana.", "I don't live in Lima any more.", "My name isn't Tom."]
-    record_messages(as_messages([Message("user", text) for text in said]), "monday", ANA, kit)
+    record_messages(parse_messages([Message("user", text) for text in said]), "monday", ANA, kit)
     held = {item.slot: item.text for item in items(kit) if item.slot}
     assert held == {"user.city": "I don't live in Lima any more", "user.name": "My name is Ana"}
 
 
 def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
-    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+    kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gated(monkeypatch, ("Forget that", Unsaid(12, 33)), ("Well, I am", Worth(6, 27)))
+    gated(monkeypatch, ("Forget that", ForgetRequest(12, 33)), ("Well, I am", Statement(6, 27)))
     recorded = say("Forget that I am allergic to nuts.")
     assert recorded.facts == recorded.forgotten == ()
     assert log(kit) == [f"Forget that {FORGOTTEN}."]
     assert texts(kit) == []
     earlier = Message("user", "Well, I am allergic to nuts.", occurred_at="2025-12-01")
-    assert record_messages(as_messages([earlier]), "monday", ANA, kit).facts == ()
+    assert record_messages(parse_messages([earlier]), "monday", ANA, kit).facts == ()
     assert texts(kit) == []
 
 
 def test_words_that_are_to_be_forgotten_are_never_in_the_log_alone(
-    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+    kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply, plans = kit.items.apply, []
 
@@ -322,7 +326,7 @@ def test_words_that_are_to_be_forgotten_are_never_in_the_log_alone(
 
 
 @pytest.mark.parametrize("words", ["I live in Lima.", "Remember that I live in Lima.", "I am allergic to nuts."])
-def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit, say: Say, words: str) -> None:
+def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Services, say: Say, words: str) -> None:
     kept = say(words).facts
     say(f"Forget that {words.removeprefix('Remember that ')}")
     assert texts(kit) == []
@@ -333,7 +337,7 @@ def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit
         [Message("user", "Hello."), answer, Message("user", words), answer],
         [{"role": "user", "content": words}, {"role": "user", "content": words}],
     ):
-        record_messages(as_messages(old), "brought along", ANA, kit)
+        record_messages(parse_messages(old), "brought along", ANA, kit)
         assert texts(kit) == [], "a transcript is not said now"
     again = say(words)
     assert len(again.facts) == 1
@@ -352,14 +356,14 @@ def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> 
     for act in acts:
         clock.advance()
         if act == "say":
-            record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+            record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
             there = True
         elif act == "forget":
-            record_messages(as_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
+            record_messages(parse_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
             there, forgotten = False, True
         elif act == "replay":
             told = Message("user", "I live in Lima.", occurred_at="2025-12-01")
-            record_messages(as_messages([told]), "monday", ANA, kit)
+            record_messages(parse_messages([told]), "monday", ANA, kit)
             there = there or not forgotten
         else:
             rows = [row for row in kit.log.read(ANA, "monday", 0, 100) if "I live in Lima" in row.text]
@@ -371,7 +375,7 @@ def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> 
 
 
 @pytest.mark.parametrize("wrapped", ["{}", "You told me:\n{}\nIs that so?", "> {}", "    {}", "Is {} right?"])
-def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrapped: str) -> None:
+def test_text_that_came_from_recall_is_never_taken_in(kit: Services, say: Say, wrapped: str) -> None:
     say("I live in Lima. Remember that my dog is called Rex.")
     found = items(kit)
     assert len(found) == 2
@@ -389,10 +393,10 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrappe
 
 
 def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
-    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+    kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
-        return [Worth(*found.span()) for found in re.finditer(r"I live in \w+", text)]
+    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
+        return [Statement(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 
     monkeypatch.setattr(gate, "find_statements", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
@@ -407,7 +411,7 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
 # Requests and positions
 
 
-def test_a_repeated_request_changes_nothing(kit: Kit, say: Say) -> None:
+def test_a_repeated_request_changes_nothing(kit: Services, say: Say) -> None:
     first = say("I live in Lima.", request_id="a")
     forgotten = say("Forget my city.", request_id="b")
     say("Remember that I live in Quito.", request_id="c")
@@ -420,7 +424,7 @@ def test_a_repeated_request_changes_nothing(kit: Kit, say: Say) -> None:
     assert texts(kit) == ["I live in Quito"]
 
 
-def test_a_repeated_request_counts_no_episode_twice(kit: Kit, say: Say, clock: SetClock) -> None:
+def test_a_repeated_request_counts_no_episode_twice(kit: Services, say: Say, clock: SetClock) -> None:
     assert kit.episodes is not None
     for _ in range(2):
         say("Hello.", request_id="a")
@@ -428,7 +432,7 @@ def test_a_repeated_request_counts_no_episode_twice(kit: Kit, say: Say, clock: S
     assert one.count == 1
 
 
-def test_a_request_id_that_was_used_for_other_words_is_refused(kit: Kit, say: Say) -> None:
+def test_a_request_id_that_was_used_for_other_words_is_refused(kit: Services, say: Say) -> None:
     say("I live in Lima.", request_id="a")
     say("Forget my city.", request_id="b")
     for request in ("a", "b"):
@@ -437,7 +441,7 @@ def test_a_request_id_that_was_used_for_other_words_is_refused(kit: Kit, say: Sa
     assert len(log(kit)) == 2
 
 
-def test_with_expect_the_session_must_be_as_long(kit: Kit, say: Say) -> None:
+def test_with_expect_the_session_must_be_as_long(kit: Services, say: Say) -> None:
     say("One.", expect=0)
     with pytest.raises(Conflict):
         say("Two.", expect=0)
@@ -448,28 +452,28 @@ def test_with_expect_the_session_must_be_as_long(kit: Kit, say: Say) -> None:
     assert log(kit) == ["One.", "Two."]
 
 
-def test_a_bad_message_among_good_ones_writes_nothing(kit: Kit) -> None:
+def test_a_bad_message_among_good_ones_writes_nothing(kit: Services) -> None:
     with pytest.raises(EmptyText):
-        record_messages(as_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
+        record_messages(parse_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
     assert log(kit) == texts(kit) == []
 
 
-def test_an_embedder_that_fails_loses_nothing(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_embedder_that_fails_loses_nothing(kit: Services, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(HashEmbedder):
         def embed(self, texts: Sequence[str], kind: Any) -> Any:
             raise EmbedderFailed("no answer")
 
     broken = replace(kit, embedder=Broken())
     with caplog.at_level(logging.CRITICAL):
-        record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
-        record_messages(as_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
+        record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
+        record_messages(parse_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
     assert log(kit) == [f"{FORGOTTEN}.", f"Forget {FORGOTTEN}."]
 
 
 # Episodes
 
 
-def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: SetClock) -> None:
+def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Services, clock: SetClock) -> None:
     assert kit.episodes is not None
     call = ToolCall("c1", "search", {"q": "flights"})
     happened = [
@@ -478,7 +482,7 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
         Message("assistant", calls=(call,)),
         Message("tool", "No route.", answers="c1", failed=True),
     ]
-    recorded = record_messages(as_messages(happened), "monday", ANA, kit)
+    recorded = record_messages(parse_messages(happened), "monday", ANA, kit)
     found = {one.item: one for one in kit.episodes.recent(ANA, "monday", 10, clock())}
     assert set(found) == set(recorded.ids[1:])
     failed = found[recorded.ids[3]]
@@ -486,17 +490,17 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
     assert failed.importance > found[recorded.ids[1]].importance
 
 
-def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
+def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Services) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    recorded = record_messages(as_messages([decision]), "monday", ANA, kit)
+    recorded = record_messages(parse_messages([decision]), "monday", ANA, kit)
     (item,) = items(kit, "episode")
     assert (item.text, item.id) == (decision.text, recorded.facts[0])
-    assert item.sources[0].cites == (Cite(recorded.ids[0]),)
+    assert item.sources[0].cites == (Citation(recorded.ids[0]),)
 
 
-def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: Kit) -> None:
+def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: Services) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    first, second = record_messages(as_messages([decision, decision]), "monday", ANA, kit).ids
+    first, second = record_messages(parse_messages([decision, decision]), "monday", ANA, kit).ids
     (item,) = items(kit, "episode")
     assert {cite.item for source in item.sources for cite in source.cites} == {first, second}
     kit.items.apply(Plan(ANA, (Forget(first),)))
@@ -504,35 +508,35 @@ def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: K
     assert log(kit) == [decision.text]
 
 
-def test_what_happened_long_ago_makes_no_episode(kit: Kit, clock: SetClock) -> None:
+def test_what_happened_long_ago_makes_no_episode(kit: Services, clock: SetClock) -> None:
     assert kit.episodes is not None
-    record_messages(as_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
+    record_messages(parse_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
     assert kit.episodes.recent(ANA, None, 10, clock()) == []
 
 
-def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: SetClock) -> None:
+def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Services, clock: SetClock) -> None:
     assert kit.episodes is not None
     output = "\n".join(f"line {n}: all is well" for n in range(5_000)) + "\nERROR: disk full"
     call = ToolCall("c1", "build", {})
     happened = [Message("assistant", calls=(call,)), Message("tool", output, answers="c1", tool="build")]
-    recorded = record_messages(as_messages(happened), "monday", ANA, kit)
-    shown = message_of(kit.log.read(ANA, "monday", 1, 1)[0])
+    recorded = record_messages(parse_messages(happened), "monday", ANA, kit)
+    shown = item_to_message(kit.log.read(ANA, "monday", 1, 1)[0])
     assert len(shown.text) <= MAX_SHOWN_CHARACTERS
     assert "disk full" in shown.text
     assert (shown.answers, shown.tool) == ("c1", "build")
     assert kit.episodes.raw(ANA, recorded.ids[1], clock()) == output
 
 
-def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
-    record_messages(as_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
+def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Services) -> None:
+    record_messages(parse_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
     (text,) = log(kit)
     assert text.encode()
     assert text.startswith("a\ufffdb")
 
 
-def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
+def test_without_a_store_for_episodes_all_else_is_written(kit: Services) -> None:
     bare = replace(kit, episodes=None)
-    record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
+    record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
     assert texts(kit) == ["I live in Lima"]
 
 
@@ -541,7 +545,7 @@ def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
     [("I like tea.", "I no longer like tea."), ("I live in Lima.", "Forget that I live in Lima.")],
 )
 def test_what_is_said_is_kept_though_another_process_forgets_what_it_speaks_of_meanwhile(
-    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch, told: str, now: str
+    kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch, told: str, now: str
 ) -> None:
     say(told)
     (fact,) = items(kit)
@@ -569,7 +573,7 @@ def test_what_is_said_is_kept_though_another_process_forgets_what_it_speaks_of_m
         ("Remember that I'm vegan and my wife is coeliac.", "Forget that I'm vegan and my wife is coeliac."),
     ],
 )
-def test_what_was_to_be_remembered_can_be_taken_back(kit: Kit, say: Say, told: str, taken_back: str) -> None:
+def test_what_was_to_be_remembered_can_be_taken_back(kit: Services, say: Say, told: str, taken_back: str) -> None:
     say("I love jazz.")
     say(told)
     assert len(texts(kit)) > 1
@@ -597,13 +601,13 @@ def test_what_was_to_be_remembered_can_be_taken_back(kit: Kit, say: Say, told: s
         ("I like tea.", "I no longer like tea"),
     ],
 )
-def test_what_has_ended_does_not_stand(kit: Kit, say: Say, told: str, ended: str) -> None:
+def test_what_has_ended_does_not_stand(kit: Services, say: Say, told: str, ended: str) -> None:
     say(told)
     say(ended)
     assert texts(kit) == [ended]
 
 
-def test_the_end_of_one_value_leaves_another_standing(kit: Kit, say: Say) -> None:
+def test_the_end_of_one_value_leaves_another_standing(kit: Services, say: Say) -> None:
     say("I live in Quito.")
     say("I don't live in Lima any more.")
     assert "I live in Quito" in texts(kit)
@@ -615,7 +619,7 @@ def test_the_end_of_one_value_leaves_another_standing(kit: Kit, say: Say) -> Non
     assert held == {"user.city": "I live in Quito", "user.name": "My name is Ana", "user.job": "I'm an architect"}
 
 
-def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Kit, say: Say) -> None:
+def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Services, say: Say) -> None:
     say("My name isn't Tom.")
     say("I'm not a nurse any more.")
     assert {item.slot for item in items(kit)} == {None}
@@ -624,12 +628,12 @@ def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Kit, say: Say) -> None:
 # Several speakers
 
 
-def spoke(kit: Kit, clock: SetClock, speaker: str, text: str) -> RecordResult:
+def spoke(kit: Services, clock: SetClock, speaker: str, text: str) -> RecordResult:
     clock.advance()
-    return record_messages(as_messages([Message("user", text, speaker)]), "monday", ANA, kit)
+    return record_messages(parse_messages([Message("user", text, speaker)]), "monday", ANA, kit)
 
 
-def test_another_speaker_leaves_the_users_slots_alone(kit: Kit, clock: SetClock) -> None:
+def test_another_speaker_leaves_the_users_slots_alone(kit: Services, clock: SetClock) -> None:
     spoke(kit, clock, "Ana", "I live in Lima. I like tea.")
     spoke(kit, clock, "Bob Smith", "I live in Quito. I like tea.")
     spoke(kit, clock, "Bob Smith", "I no longer like tea.")
@@ -641,7 +645,7 @@ def test_another_speaker_leaves_the_users_slots_alone(kit: Kit, clock: SetClock)
     assert all(item.metadata["speaker"] == "Bob Smith" for item in theirs)
 
 
-def test_another_speaker_makes_nobody_forget_what_the_user_said(kit: Kit, clock: SetClock) -> None:
+def test_another_speaker_makes_nobody_forget_what_the_user_said(kit: Services, clock: SetClock) -> None:
     spoke(kit, clock, "Ana", "I live in Lima. I like tea.")
     spoke(kit, clock, "Bob", "I live in Lima. I like tea.")
     spoke(kit, clock, "Bob", "Forget my city. Forget that I like tea.")
@@ -651,13 +655,13 @@ def test_another_speaker_makes_nobody_forget_what_the_user_said(kit: Kit, clock:
     assert texts(kit) == ["I like tea"]
 
 
-def test_the_user_is_known_by_the_name_that_the_memory_has(kit: Kit, clock: SetClock) -> None:
+def test_the_user_is_known_by_the_name_that_the_memory_has(kit: Services, clock: SetClock) -> None:
     kit.items.apply(Plan(ANA, (Add(Draft("Anna-Maria Silva", slot="user.name")),)))
     spoke(kit, clock, "Silva", "I live in Lima.")
     assert "user.city" in {item.slot for item in items(kit)}
 
 
-def test_a_speaker_who_calls_himself_user_takes_no_slot(kit: Kit, clock: SetClock) -> None:
+def test_a_speaker_who_calls_himself_user_takes_no_slot(kit: Services, clock: SetClock) -> None:
     spoke(kit, clock, "Agent", "I live in Lima.")
     spoke(kit, clock, "we", "I live in Quito.")
     assert {item.slot for item in items(kit)} == {None}

@@ -11,7 +11,7 @@ from agent_kit import Scripted, says
 from click.testing import CliRunner, Result
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import AgentWithMemory, Cite, Memory, Source
+from engrain import AgentWithMemory, Citation, Memory, Source
 from engrain.cli.main import root
 from engrain.stores.sqlite import SqliteStore
 
@@ -43,7 +43,7 @@ def test_one_command_takes_back_a_page_whichever_way_it_came_in(store: Path) -> 
         memory.remember("Pay the harbour master.", source=Source(PAGE, "web"))
         memory.start_session("monday")
         told = memory.add_message("assistant", "I send passwords along.")
-        memory.remember("Passwords are sent along.", source=Source(kind="agent", cites=(Cite(told),)))
+        memory.remember("Passwords are sent along.", source=Source(kind="agent", cites=(Citation(told),)))
         memory.add_message("user", "How is the weather?")
         memory.add_message("assistant", "It rains.")
     shown = undo(store, PAGE)

@@ -15,7 +15,7 @@ from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.core.model.queries import points_of
+from engrain.core.model.queries import item_to_points
 from engrain.privacy.receipts import Receipt
 
 _numbers = count()
@@ -106,7 +106,7 @@ def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
         kit = memory._open.kit
         item, vectors = memory.get(id), kit.items.vectors(memory.scope, [id], kit.embedder.model.key)[id]
         assert item
-        points = points_of(item, memory.scope.id, vectors.rows)
+        points = item_to_points(item, memory.scope.id, vectors.rows)
         feed: Any = kit.feed
         feed_all(feed)
         receipt = erased(memory)

@@ -16,7 +16,7 @@ import numpy as np
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
-from engrain.core.text.bm25 import bm25, rarity
+from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows
 from engrain.stores.sqlite.lens import Lenses
@@ -196,14 +196,14 @@ class LensStore:
         every = [passage for row in rows for passage in row.passages]
         average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
         frequency = tuple(sum(term in passage for passage in every) for term in terms)
-        weights = rarity(frequency, len(every))
+        weights = compute_idf(frequency, len(every))
         hits = []
         for row in rows:
             for number, passage in enumerate(row.passages):
                 counts = tuple(passage.get(term, 0) for term in terms)
                 if any(counts):
                     length = sum(passage.values())
-                    score = float(bm25([counts], [length], weights, average)[0])
+                    score = float(score_bm25([counts], [length], weights, average)[0])
                     hits.append((round(score, 9), row.id, -number, length, counts))
         best: dict[str, Any] = {}
         for hit in sorted(hits, reverse=True):

@@ -9,7 +9,7 @@ import base64
 import random
 import string
 
-from engrain.core.secrets.redact import Private
+from engrain.core.secrets.redact import PrivateKind
 
 _draw = random.Random("a second list")
 
@@ -71,10 +71,10 @@ def pem(kind: str, lines: int = 6) -> str:
 
 
 # Its kind, a text with it, and what must be gone of it.
-GOES: list[tuple[Private, str, str]] = []
+GOES: list[tuple[PrivateKind, str, str]] = []
 
 
-def gone(kind: Private, text: str, secret: str) -> None:
+def gone(kind: PrivateKind, text: str, secret: str) -> None:
     assert secret in text, (text, secret)
     GOES.append((kind, text, secret))
 

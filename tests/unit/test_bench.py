@@ -30,7 +30,7 @@ from engrain.bench.recall import Answer, Floored, FolderRun, run_recall, summed
 from engrain.bench.show import recall_tables
 from engrain.bench.systems import Asked, Batch, KeptVectors
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import Place
+from engrain.core.model.items import SessionPosition
 from engrain.core.model.queries import EmbeddingModel
 
 MODEL = EmbeddingModel("toy", "0" * 64, 32, floor=0.0)
@@ -159,12 +159,12 @@ def test_a_folder_is_read_as_an_importer_would(folder: Path) -> None:
     read = read_folder(folder)
     assert (read.name, read.spaces, len(read.questions)) == ("tiny", ("a", "b"), 4)
     ana, ben, *_ = read.docs_of("a")
-    assert ana.note.place == Place("S1", 0, "Ana", None)
+    assert ana.note.place == SessionPosition("S1", 0, "Ana", None)
     assert ana.note.metadata == {"doc": "1"}
     assert ben.text == "The kettle is broken again. [shares a photo of a dented kettle]"
     assert [doc.note.place for doc in read.docs_of("b")] == [
-        Place("B1", 0, None, "user"),
-        Place("B1", 1, None, "assistant"),
+        SessionPosition("B1", 0, None, "user"),
+        SessionPosition("B1", 1, None, "assistant"),
     ]
     assert Doc("a", "9", "no session").note.place is None
 

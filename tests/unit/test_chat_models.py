@@ -17,14 +17,14 @@ import stamina
 from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.core.model.chat import Ask, Reply, Said, ToolCall, ToolSpec
+from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
 from engrain.maintenance.metering import MeteredModel
 from engrain.providers import anthropic, http, openai_chat
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.chat import open_model
 from engrain.providers.openai_chat import OpenAIModel
 
-HELLO = Ask((Said("user", "Hello."),))
+HELLO = ChatRequest((ChatMessage("user", "Hello."),))
 LOOK = ToolSpec("look", "Looks somewhere.", {"type": "object", "properties": {"at": {"type": "string"}}})
 CERTIFICATE = Path(__file__).with_name("loopback.pem")
 VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
@@ -61,11 +61,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 def test_a_reply_has_its_text_its_model_and_its_tokens(server: WireServer, kind: str) -> None:
     server.script = [Says("Hello, Ana.")]
     model = model_of(kind, server)
-    assert model.reply(HELLO) == Reply("Hello, Ana.", (), "end", model.name, 13, 7)
+    assert model.reply(HELLO) == ChatReply("Hello, Ana.", (), "end", model.name, 13, 7)
 
 
 def test_anthropic_is_asked_in_its_own_words(server: WireServer) -> None:
-    ask = Ask((Said("system", "Be kind."), Said("user", "Hello.")), system="Be brief.", tools=(LOOK,), max_tokens=50)
+    ask = ChatRequest(
+        (ChatMessage("system", "Be kind."), ChatMessage("user", "Hello.")),
+        system="Be brief.",
+        tools=(LOOK,),
+        max_tokens=50,
+    )
     AnthropicModel(api_key=" secret\n", base_url=server.anthropic_url + "/v1/").reply(ask)
     (request,) = server.asked
     assert request.path == "/v1/messages"
@@ -82,7 +87,7 @@ def test_anthropic_is_asked_in_its_own_words(server: WireServer) -> None:
 
 def test_openai_is_asked_in_its_own_words(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_chat, "OPENAI_URL", server.openai_url)
-    OpenAIModel("gpt-test", api_key="secret").reply(Ask(HELLO.messages, "Be brief.", (LOOK,), 50))
+    OpenAIModel("gpt-test", api_key="secret").reply(ChatRequest(HELLO.messages, "Be brief.", (LOOK,), 50))
     (request,) = server.asked
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == "Bearer secret"
@@ -110,20 +115,24 @@ def test_another_server_of_that_kind_gets_max_tokens_and_needs_no_key() -> None:
 def test_a_loop_of_tools_is_accepted_from_end_to_end(server: WireServer, kind: str) -> None:
     server.script = [Says("I look.", [("look", {"at": "sky"}), ("look", {"at": "sea"})]), Says("Both are blue.")]
     model = model_of(kind, server)
-    said = [Said("user", "Which colours?")]
-    first = model.reply(Ask(tuple(said), tools=(LOOK,)))
+    said = [ChatMessage("user", "Which colours?")]
+    first = model.reply(ChatRequest(tuple(said), tools=(LOOK,)))
     assert (first.text, first.stop) == ("I look.", "tools")
     assert [(call.name, call.arguments) for call in first.calls] == [("look", {"at": "sky"}), ("look", {"at": "sea"})]
     said.append(first.said)
-    said += [Said("tool", "blue", answers=call.id) for call in first.calls]
-    second = model.reply(Ask(tuple(said), tools=(LOOK,)))
+    said += [ChatMessage("tool", "blue", answers=call.id) for call in first.calls]
+    second = model.reply(ChatRequest(tuple(said), tools=(LOOK,)))
     assert (second.text, second.calls, second.stop) == ("Both are blue.", (), "end")
     assert server.refused == []
 
 
 def test_calls_of_the_past_are_accepted_where_none_may_be_made_now(server: WireServer, kind: str) -> None:
-    said = (*HELLO.messages, Said("assistant", calls=(ToolCall("a", "look"),)), Said("tool", "blue", answers="a"))
-    assert model_of(kind, server).reply(Ask(said)).text == "ok"
+    said = (
+        *HELLO.messages,
+        ChatMessage("assistant", calls=(ToolCall("a", "look"),)),
+        ChatMessage("tool", "blue", answers="a"),
+    )
+    assert model_of(kind, server).reply(ChatRequest(said)).text == "ok"
     assert server.refused == []
     body = server.asked[0].body
     assert body.get("tool_choice") == ({"type": "none"} if kind == "anthropic" else None)
@@ -131,12 +140,12 @@ def test_calls_of_the_past_are_accepted_where_none_may_be_made_now(server: WireS
 
 def test_a_damaged_conversation_is_accepted(server: WireServer, kind: str) -> None:
     said = (
-        Said("assistant", "Hello. "),
-        Said("tool", "a result of nothing", answers="gone"),
-        Said("assistant", calls=(ToolCall("bad id", "bad name"), ToolCall("bad id", "look", malformed="{"))),
-        Said("user", "Are you there?"),
+        ChatMessage("assistant", "Hello. "),
+        ChatMessage("tool", "a result of nothing", answers="gone"),
+        ChatMessage("assistant", calls=(ToolCall("bad id", "bad name"), ToolCall("bad id", "look", malformed="{"))),
+        ChatMessage("user", "Are you there?"),
     )
-    assert model_of(kind, server).reply(Ask(said)).text == "ok"
+    assert model_of(kind, server).reply(ChatRequest(said)).text == "ok"
     assert server.refused == []
 
 
@@ -196,7 +205,7 @@ def called(*functions: dict[str, Any]) -> Sends:
 )
 def test_content_may_be_missing_or_in_parts_and_usage_left_out(server: WireServer, answer: Sends, text: str) -> None:
     server.script = [answer]
-    assert model_of("openai", server).reply(HELLO) == Reply(text, (), "end", "gpt-test", 0, 0)
+    assert model_of("openai", server).reply(HELLO) == ChatReply(text, (), "end", "gpt-test", 0, 0)
 
 
 def test_a_refusal_is_told(server: WireServer) -> None:
@@ -230,8 +239,8 @@ def test_arguments_are_a_dict_or_marked_as_malformed(
     model = model_of("openai", server)
     reply = model.reply(HELLO)
     assert reply.calls == (ToolCall("call_0", "look", arguments, malformed),)
-    result = Said("tool", "That was no JSON object.", answers="call_0", failed=True)
-    assert model.reply(Ask((*HELLO.messages, reply.said, result))).text == "ok"
+    result = ChatMessage("tool", "That was no JSON object.", answers="call_0", failed=True)
+    assert model.reply(ChatRequest((*HELLO.messages, reply.said, result))).text == "ok"
     assert server.refused == []
 
 
@@ -240,8 +249,8 @@ def test_calls_without_ids_or_names_can_still_be_answered(server: WireServer) ->
     model = model_of("openai", server)
     reply = model.reply(HELLO)
     assert [(call.id, call.name) for call in reply.calls] == [("call_0", "look"), ("call_1", "")]
-    results = [Said("tool", f"result {n}", answers=call.id) for n, call in enumerate(reply.calls)]
-    model.reply(Ask((*HELLO.messages, reply.said, *results)))
+    results = [ChatMessage("tool", f"result {n}", answers=call.id) for n, call in enumerate(reply.calls)]
+    model.reply(ChatRequest((*HELLO.messages, reply.said, *results)))
     assert [m["content"] for m in server.asked[1].body["messages"] if m["role"] == "tool"] == ["result 0", "result 1"]
     assert server.refused == []
 
@@ -280,7 +289,7 @@ def test_a_retry_after_beyond_the_time_is_not_waited_for(server: WireServer, kin
     server.script = [fails(429, "slow down", {"Retry-After": "600"})]
     started = time.monotonic()
     with pytest.raises(ModelFailed, match=r"slow down\. It asks to wait 600 s"):
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=60))
+        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=60))
     assert time.monotonic() - started < 50
     assert len(server.asked) == 1
 
@@ -344,7 +353,7 @@ def test_a_silent_server_is_given_up_in_time_and_not_asked_again(server: WireSer
     server.script = [Says("too late", delay=600)]
     started = time.monotonic()
     with pytest.raises(ModelFailed, match=r"http://127.*did not answer within 0\.3 s"):
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.3))
+        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=0.3))
     assert time.monotonic() - started < 50
     assert len(server.asked) <= 1  # none, where the service was too slow to take it
 
@@ -363,7 +372,7 @@ def test_a_dripping_server_is_given_up_in_time(
     server.script = [Sends(status, b" " * 5_000, headers, drip=0.05)] * 4
     started = time.monotonic()
     with pytest.raises(ModelFailed):
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.5))
+        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=0.5))
     assert time.monotonic() - started < 50
 
 
@@ -382,7 +391,7 @@ def test_dripping_headers_are_given_up_in_time() -> None:
         model = OpenAIModel("m", base_url=f"http://127.0.0.1:{listening.getsockname()[1]}")
         started = time.monotonic()
         with pytest.raises(ModelFailed, match=r"within 0\.4 s"):
-            model.reply(Ask(HELLO.messages, timeout=0.4))
+            model.reply(ChatRequest(HELLO.messages, timeout=0.4))
         assert time.monotonic() - started < 50
         done.set()
         thread.join()
@@ -397,7 +406,7 @@ def test_a_secure_server_is_checked_asked_and_given_up_in_time(kind: str, monkey
         server.script = [Sends(200, b" " * 5_000, {"Content-Length": None}, drip=0.05)]
         started = time.monotonic()
         with pytest.raises(ModelFailed, match=r"within 0\.5 s"):
-            model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.5))
+            model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=0.5))
         assert time.monotonic() - started < 50
 
 
@@ -405,7 +414,7 @@ def test_all_attempts_together_end_in_time(server: WireServer, kind: str) -> Non
     busy = fails(503, "busy")
     server.script = [replace(busy, delay=0.2), Says("too late", delay=600)]
     with pytest.raises(ModelFailed, match=r"did not answer within [\d.]+ s") as caught:
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=2))
+        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=2))
     left = re.search(r"within ([\d.]+) s", str(caught.value))
     assert left
     assert float(left[1]) < 2, "the second attempt has what the first one left"
@@ -455,22 +464,26 @@ def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
     "messages",
     [
         (),
-        (Said("system", "Be brief."),),
-        (Said("user", " "),),
-        (Said("user", "Hello."), Said("assistant", "Hello.")),
-        (Said("user", "Hello."), Said("assistant", "Hello."), Said("user", "")),
+        (ChatMessage("system", "Be brief."),),
+        (ChatMessage("user", " "),),
+        (ChatMessage("user", "Hello."), ChatMessage("assistant", "Hello.")),
+        (ChatMessage("user", "Hello."), ChatMessage("assistant", "Hello."), ChatMessage("user", "")),
     ],
 )
-def test_a_model_is_asked_only_what_it_can_answer(server: WireServer, kind: str, messages: tuple[Said, ...]) -> None:
+def test_a_model_is_asked_only_what_it_can_answer(
+    server: WireServer, kind: str, messages: tuple[ChatMessage, ...]
+) -> None:
     with pytest.raises(InvalidInput, match="the last message"):
-        model_of(kind, server).reply(Ask(messages))
+        model_of(kind, server).reply(ChatRequest(messages))
     assert server.asked == []
 
 
 def test_arguments_that_are_not_json_are_a_typed_error(server: WireServer, kind: str) -> None:
     call = ToolCall("a", "look", {"at": object()})
     with pytest.raises(InvalidInput, match="JSON"):
-        model_of(kind, server).reply(Ask((Said("user", "Look."), Said("assistant", calls=(call,)))))
+        model_of(kind, server).reply(
+            ChatRequest((ChatMessage("user", "Look."), ChatMessage("assistant", calls=(call,))))
+        )
     assert server.asked == []
 
 
@@ -571,7 +584,7 @@ class Odd:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer  # type: ignore[no-any-return]
@@ -590,7 +603,7 @@ def test_a_model_of_somebody_else_may_do_anything(answer: Any, message: str) -> 
 def test_a_bad_ask_is_no_failure_of_the_model(server: WireServer, kind: str) -> None:
     model = MeteredModel(model_of(kind, server))
     with pytest.raises(InvalidInput):
-        model.reply(Ask(()))
+        model.reply(ChatRequest(()))
     assert model.failures == 0
 
 
@@ -603,7 +616,7 @@ class Slow(int):
 
 
 def test_no_count_is_lost_between_threads() -> None:
-    model = MeteredModel(Odd(Reply("", (), "end", "odd", Slow(2), Slow(1))))
+    model = MeteredModel(Odd(ChatReply("", (), "end", "odd", Slow(2), Slow(1))))
     threads = [threading.Thread(target=lambda: [model.reply(HELLO) for _ in range(10)]) for _ in range(8)]
     for thread in threads:
         thread.start()

@@ -10,7 +10,7 @@ from engrain_conformance.clock import START, SetClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.clock import checked_time, from_micros, system_clock, to_micros
+from engrain.core.clock import check_time, from_micros, system_clock, to_micros
 from engrain.core.errors import InvalidInput
 
 
@@ -22,21 +22,21 @@ def test_a_moment_is_kept_to_the_microsecond(moment: datetime) -> None:
 @given(st.datetimes(min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)), st.integers(-23, 23))
 def test_a_moment_is_the_same_in_every_zone(moment: datetime, hours: int) -> None:
     zoned = moment.replace(tzinfo=timezone(timedelta(hours=hours)))
-    checked = checked_time(zoned, "as_of")
+    checked = check_time(zoned, "as_of")
     assert checked == zoned
     assert checked.tzinfo is UTC
-    assert checked_time(zoned.isoformat(), "as_of") == zoned
+    assert check_time(zoned.isoformat(), "as_of") == zoned
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    assert checked_time("2026-11-15", "as_of") == datetime(2026, 11, 15, tzinfo=UTC)
-    assert checked_time(datetime(2026, 11, 15, 9), "as_of") == datetime(2026, 11, 15, 9, tzinfo=UTC)
+    assert check_time("2026-11-15", "as_of") == datetime(2026, 11, 15, tzinfo=UTC)
+    assert check_time(datetime(2026, 11, 15, 9), "as_of") == datetime(2026, 11, 15, 9, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("bad", ["", "yesterday", "2026-13-01", 3, None, True, "0001-01-01T00:00:00+14:00"])
 def test_what_is_not_a_time_is_named(bad: Any) -> None:
     with pytest.raises(InvalidInput, match="as_of"):
-        checked_time(bad, "as_of")
+        check_time(bad, "as_of")
 
 
 def test_the_system_clock_knows_its_zone() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import RECENT, SESSION, Hit, Outlived, Recall, Section
-from engrain.core.model.sessions import Opening
-from engrain.core.rules.message_filters import EARLIER, blank_recalled, unrecalled
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, Hit, OutdatedText, Recall, Section
+from engrain.core.model.sessions import SessionStart
+from engrain.core.rules.message_filters import EARLIER_HEADING, blank_recalled, find_unrecalled_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 ITEM = Item("a", "fact", 'I prefer "tea" (green) - always.', 0.5, NOW, NOW)
@@ -31,7 +31,7 @@ RECALL = Recall(
         hit(ITEM),
         hit(replace(ITEM, slot="user.drink", valid_to=NOW, speaker="Ana (work)", role="user")),
         hit(replace(ITEM, sources=(Source("notes (old).md", "document"),)), scope=Scope(user="Ben")),
-        hit(ITEM, outlived=(Outlived('"coffee" :)', NOW, "(tea)"),)),
+        hit(ITEM, outlived=(OutdatedText('"coffee" :)', NOW, "(tea)"),)),
         hit(replace(ITEM, kind="summary", slot="session:x (y)", text='user: I like "tea".\nuser: Tea (hot) it is.')),
     )
 )
@@ -39,12 +39,12 @@ BLOCK = str(RECALL)
 
 
 def own(text: str) -> list[str]:
-    return [text[start:end].strip() for start, end in unrecalled(text)]
+    return [text[start:end].strip() for start, end in find_unrecalled_spans(text)]
 
 
 def test_a_message_without_recalled_lines_is_all_the_speakers_own() -> None:
     text = 'I read "Dune" (1965) - and my list:\n- "Emma"\n- tea (2026-11-15)\n## Plan\nGo.'
-    assert unrecalled(text) == [(0, len(text))]
+    assert find_unrecalled_spans(text) == [(0, len(text))]
     assert blank_recalled(text) == text
 
 
@@ -72,16 +72,16 @@ def test_a_line_that_a_mail_program_has_broken_is_cut_out() -> None:
 
 
 def test_free_lines_under_the_headings_of_a_session_are_cut_out() -> None:
-    session = Section(SESSION, ("Current Task: I prefer tea", "", "Recent Thoughts:", "  - I prefer tea"))
-    recent = Section(RECENT, ("I prefer tea: said before",))
+    session = Section(SESSION_HEADING, ("Current Task: I prefer tea", "", "Recent Thoughts:", "  - I prefer tea"))
+    recent = Section(RECENT_HEADING, ("I prefer tea: said before",))
     block = str(replace(RECALL, context=(session, recent)))
     assert own(f"{block}\n\nI prefer juice.")[-1] == "I prefer juice."
     assert "tea" not in blank_recalled(f"{block}\n\nI prefer juice.")
 
 
 def test_the_summary_of_a_conversation_and_the_opening_of_a_session_are_cut_out() -> None:
-    opening = Opening("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
-    text = f"{EARLIER}\n> user: I prefer tea\n> assistant: Noted.\n\n{opening}\n\nI prefer juice."
+    opening = SessionStart("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
+    text = f"{EARLIER_HEADING}\n> user: I prefer tea\n> assistant: Noted.\n\n{opening}\n\nI prefer juice."
     assert "tea" not in blank_recalled(text)
     assert own(text)[-1] == "I prefer juice."
 
@@ -100,5 +100,5 @@ def test_whatever_an_item_says_its_line_is_cut_out(
 def test_hostile_text_takes_no_time(piece: str) -> None:
     began = time.thread_time()
     blank_recalled((piece * 20_000)[:20_000])
-    unrecalled(f'- a: "{piece * 5_000}')
+    find_unrecalled_spans(f'- a: "{piece * 5_000}')
     assert time.thread_time() - began < 1.0

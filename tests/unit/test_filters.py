@@ -15,7 +15,7 @@ from engrain.core.model.filters import (
     OPERATORS,
     Condition,
     Filter,
-    matches,
+    matches_filter,
     parse_filter,
 )
 from engrain.core.model.items import Item, Source
@@ -30,7 +30,7 @@ def item(**values: Any) -> Item:
 
 
 def holds(where: dict[str, Any], **values: Any) -> bool:
-    return matches(parse_filter(where), item(**values))
+    return matches_filter(parse_filter(where), item(**values))
 
 
 # Parsing
@@ -45,7 +45,7 @@ def test_a_value_alone_means_equal() -> None:
 
 def test_no_condition_is_no_filter() -> None:
     assert parse_filter(None) is parse_filter({}) is None
-    assert matches(None, item())
+    assert matches_filter(None, item())
     ready = Filter(())
     assert parse_filter(ready) == ready
 

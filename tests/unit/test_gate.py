@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.model.items import Unsaid, Worth
-from engrain.core.rules.statements import compiled, statements
+from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.ingest.gate import MAX_STATEMENTS, find_statements
 
 FILES = Path(__file__).parent.parent / "files"
@@ -26,8 +26,8 @@ def sentences(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Worth]:
-    return [one for one in find_statements(text, before) if isinstance(one, Worth)]
+def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Statement]:
+    return [one for one in find_statements(text, before) if isinstance(one, Statement)]
 
 
 def said(text: str) -> list[str]:
@@ -380,7 +380,7 @@ def test_not_every_no_corrects_something(text: str) -> None:
 )
 def test_a_wish_to_forget_says_what(text: str, span: str, name: str | None) -> None:
     (one,) = find_statements(text)
-    assert isinstance(one, Unsaid)
+    assert isinstance(one, ForgetRequest)
     assert (text[one.start : one.end], one.slot) == (span, name)
 
 
@@ -548,10 +548,10 @@ def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
 
 
 def test_every_pattern_is_a_pattern() -> None:
-    known = statements()
+    known = load_statement_rules()
     rules = {rule for some in (*known.by_word.values(), known.inner_rules) for rule in some}
     for rule in rules:
         assert not rule.anywhere or "said" in rule.pattern.groupindex, rule.source
-        assert not compiled(rule.source).fullmatch("")
+        assert not compile_pattern(rule.source).fullmatch("")
     for pattern in (*known.signs.values(), *(one for some in known.asks.values() for one in some)):
-        compiled(pattern)
+        compile_pattern(pattern)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from engrain.core.identity import LENGTH, SortableIds
+from engrain.core.identity import ID_LENGTH, SortableIds
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
 def test_ids_rise_with_the_time() -> None:
     ids = [SortableIds()(NOW + timedelta(microseconds=n)) for n in range(100)]
     assert ids == sorted(ids)
-    assert {len(id) for id in ids} == {LENGTH}
+    assert {len(id) for id in ids} == {ID_LENGTH}
 
 
 def test_ids_rise_within_one_source_whatever_the_clock_does() -> None:
@@ -32,7 +32,7 @@ def test_ids_of_several_threads_and_sources_differ() -> None:
 
 
 def test_a_time_before_1970_still_gives_an_id() -> None:
-    assert len(SortableIds()(datetime(1, 1, 1, tzinfo=UTC))) == LENGTH
+    assert len(SortableIds()(datetime(1, 1, 1, tzinfo=UTC))) == ID_LENGTH
     late = SortableIds()(datetime(2100, 1, 1, tzinfo=UTC))
     assert late > SortableIds()(NOW)
-    assert len(late) == LENGTH
+    assert len(late) == ID_LENGTH

@@ -7,16 +7,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from engrain.core.text.spans import cut_spans
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import to_anthropic, to_openai
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
-from engrain.core.model.chat import Said, ToolCall
+from engrain.core.model.chat import ChatMessage, ToolCall
 from engrain.core.model.items import FORGOTTEN, Item, Source
-from engrain.core.model.messages import RESERVED, Message, checked_message, message_of, note_of, said
-from engrain.core.text.passages import cut
+from engrain.core.model.messages import (
+    RESERVED_KEY,
+    Message,
+    check_message,
+    item_to_chat,
+    item_to_message,
+    message_to_note,
+)
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})
@@ -24,7 +31,7 @@ FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", Non
 
 def kept(message: Message) -> Item:
     """The log row that a store makes of a message."""
-    note = note_of(checked_message(message), "monday")
+    note = message_to_note(check_message(message), "monday")
     assert note.place is not None
     assert isinstance(note.source, Source)
     return Item(
@@ -35,7 +42,7 @@ def kept(message: Message) -> Item:
 
 
 def again(message: Message) -> Message:
-    return message_of(kept(message))
+    return item_to_message(kept(message))
 
 
 PLAIN = st.recursive(
@@ -56,7 +63,7 @@ def test_calls_are_given_back_exactly(text: str, calls: list[ToolCall]) -> None:
     except (BadText, TooLarge):
         return
     assert row.text.strip()
-    found = message_of(row)
+    found = item_to_message(row)
     assert (found.text, found.calls) == (text, tuple(calls))
 
 
@@ -66,14 +73,14 @@ def test_a_message_that_only_calls_reads_as_what_it_calls() -> None:
         'search_flights {"from":"LIM","to":["UIO",null],"n":1.5,"deep":{"é":"日本"}}',
         "now {}",
     ]
-    assert said(row) == Said("assistant", "", (FLIGHTS, ToolCall("2", "now")))
+    assert item_to_chat(row) == ChatMessage("assistant", "", (FLIGHTS, ToolCall("2", "now")))
 
 
 def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
     row = kept(Message("assistant", "Looking.", calls=(FLIGHTS,)))
     place = row.text.index("LIM")
-    left = replace(row, text=cut(row.text, [(place, place + 3)]))
-    found = message_of(left)
+    left = replace(row, text=cut_spans(row.text, [(place, place + 3)]))
+    found = item_to_message(left)
     assert found.calls == ()
     assert found.text == left.text
     assert FORGOTTEN in found.text
@@ -82,9 +89,9 @@ def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
 
 def test_of_a_message_that_was_cut_no_call_is_guessed() -> None:
     row = kept(Message("assistant", "Looking for Lima.", calls=(ToolCall("1", "look", malformed="{LIM"),)))
-    left = replace(row, text=cut(row.text, [(12, 16)]))
-    assert message_of(left).calls == ()
-    assert message_of(left).text == f"Looking for {FORGOTTEN}.\nlook {{LIM"
+    left = replace(row, text=cut_spans(row.text, [(12, 16)]))
+    assert item_to_message(left).calls == ()
+    assert item_to_message(left).text == f"Looking for {FORGOTTEN}.\nlook {{LIM"
 
 
 @given(st.sampled_from(["user", "assistant", "system", "tool"]), WORDS, st.none() | WORDS.filter(lambda s: len(s) < 99))
@@ -97,7 +104,7 @@ def test_every_other_message_is_kept_word_for_word(role: str, text: str, speaker
 @pytest.mark.parametrize("text", ["", "  ", "Two flights."])
 def test_a_result_is_given_back_with_its_call_tool_and_failure(text: str) -> None:
     message = Message("tool", text, answers="call_1", tool="search_flights", failed=True)
-    assert again(message).said == Said("tool", text, answers="call_1", failed=True)
+    assert again(message).said == ChatMessage("tool", text, answers="call_1", failed=True)
     assert again(message).tool == "search_flights"
     assert kept(message).sources == (Source("search_flights", "tool"),)
 
@@ -116,8 +123,8 @@ def test_trust_follows_who_speaks() -> None:
     ["own"], "text", None, {"answers": 7, "tool": [], "failed": "yes"},
 ])  # fmt: skip
 def test_a_row_with_metadata_that_engrain_did_not_write_is_still_read(junk: Any) -> None:
-    item = replace(kept(Message("assistant", "[1]")), metadata={RESERVED: junk, "mine": 1})
-    found = message_of(item)
+    item = replace(kept(Message("assistant", "[1]")), metadata={RESERVED_KEY: junk, "mine": 1})
+    found = item_to_message(item)
     assert (found.text, found.calls, found.metadata) == ("[1]", (), {"mine": 1})
 
 
@@ -137,7 +144,7 @@ def test_a_row_with_metadata_that_engrain_did_not_write_is_still_read(junk: Any)
         (Message("user", "Hi.", answers="1"), InvalidInput, "result of a tool"),
         (Message("user", "Hi.", failed=True), InvalidInput, "result of a tool"),
         (Message("user", "Hi.", event="party"), InvalidInput, "Known: decision"),
-        (Message("user", "Hi.", metadata={RESERVED: 1}), InvalidInput, "engrain's own"),
+        (Message("user", "Hi.", metadata={RESERVED_KEY: 1}), InvalidInput, "engrain's own"),
         (Message("user", "Hi.", metadata={1: 1}), InvalidInput, "keys must be str"),  # type: ignore[dict-item]
         (Message("user", "Hi.", occurred_at="yesterday"), InvalidInput, "ISO 8601"),
         (Message("user", "x" * 1_000_001), TooLarge, "limit"),
@@ -145,11 +152,11 @@ def test_a_row_with_metadata_that_engrain_did_not_write_is_still_read(junk: Any)
 )
 def test_bad_values_are_named(message: Message, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        note_of(checked_message(message), "monday")
+        message_to_note(check_message(message), "monday")
 
 
 def test_messages_of_the_anthropic_api_are_understood() -> None:
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "user", "content": "To Quito, please."},
             {
@@ -186,7 +193,7 @@ def test_messages_of_the_anthropic_api_are_understood() -> None:
 def test_messages_of_the_openai_api_are_understood() -> None:
     function = {"name": "search", "arguments": '{"to": "UIO"}'}
     broken = {"name": "search", "arguments": '{"to": "UI'}
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "name": "Ana", "content": [{"type": "text", "text": "To"}, {"type": "text", "text": "Q"}]},
@@ -231,7 +238,7 @@ def test_messages_of_the_openai_api_are_understood() -> None:
 def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, text: str) -> None:
     look = {"type": "text", "text": "Look:"}
     result = {"type": "tool_result", "tool_use_id": "a", "content": [look, block]}
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "user", "content": "Before."},
             {"role": "user", "content": [look, block, {"type": "text", "text": "Nice?"}]},
@@ -243,12 +250,12 @@ def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, tex
     for form in (to_anthropic, to_openai):
         # What goes out is text in both forms, and comes back as the same.
         sent = form([message.said for message in found[:3]])
-        assert [one.text for one in as_messages(sent)][-1] == text
+        assert [one.text for one in parse_messages(sent)][-1] == text
 
 
 def test_our_own_form_is_understood() -> None:
     call = {"id": "a", "name": "search", "arguments": {}}
-    assert as_messages(
+    assert parse_messages(
         [
             Message("user", "Hi."),
             {"role": "assistant", "text": "Yes?", "calls": [call], "metadata": {"a": 1}, "speaker": None},
@@ -292,4 +299,4 @@ def test_our_own_form_is_understood() -> None:
 )  # fmt: skip
 def test_what_cannot_be_understood_is_named(value: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        as_messages(value)
+        parse_messages(value)

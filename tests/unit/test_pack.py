@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import Hit, Outlived, Recall
-from engrain.core.text.tokenizer import terms
-from engrain.core.tokens import estimated_tokens
+from engrain.core.model.recall import Hit, OutdatedText, Recall
+from engrain.core.text.tokenizer import extract_terms
+from engrain.core.tokens import estimate_tokens
 from engrain.retrieval.selection import (
     Candidate,
     Selection,
@@ -37,7 +37,7 @@ def hit(text: str, **changes: object) -> Hit:
 def packed(texts: list[str], budget: int | None, words: str = "", relevance: Sequence[float] = ()) -> Recall:
     choices = [choice(number, relevance[number] if relevance else 0.9) for number in range(len(texts))]
     chosen = Selection(choices, {"floor": [], "n": [], "source": [], "budget": []})
-    limit = TokenBudget(budget, estimated_tokens, frozenset(terms(words)))
+    limit = TokenBudget(budget, estimate_tokens, frozenset(extract_terms(words)))
     return pack_hits(dict(zip(choices, map(hit, texts), strict=True)), chosen, limit)
 
 
@@ -86,7 +86,7 @@ def test_merging_keeps_the_order_of_each_scope(scopes: list[list[Candidate]]) ->
 @given(st.lists(st.text(min_size=1, max_size=200), max_size=8), st.integers(0, 120))
 def test_the_budget_is_never_exceeded_and_nothing_is_lost_silently(texts: list[str], budget: int) -> None:
     recall = packed(texts, budget)
-    assert recall.tokens == estimated_tokens(str(recall)) <= budget
+    assert recall.tokens == estimate_tokens(str(recall)) <= budget
     cut = sum(left.count for left in recall.left_out if left.reason == "budget")
     assert len(recall.hits) + cut == len(texts)
     assert str(packed(texts, None)).count("\n") == len(texts)
@@ -129,7 +129,7 @@ def test_what_is_far_less_relevant_does_not_stand_in_for_what_did_not_fit() -> N
 
 
 def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
-    marks = (Outlived("on the left", NOW, None), Outlived("17-32-8", NOW, None))
+    marks = (OutdatedText("on the left", NOW, None), OutdatedText("17-32-8", NOW, None))
     whole = replace(hit(LONG), outlived=marks)
     start = LONG.index("Its")
     assert shorten_hit(whole, (start, len(LONG))).outlived == marks[1:]
@@ -137,7 +137,7 @@ def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
 
 def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
     chosen = select_candidates([choice(0, 0.19996)], 5, 0.2, 0.2)
-    recall = pack_hits({}, chosen, TokenBudget(None, estimated_tokens))
+    recall = pack_hits({}, chosen, TokenBudget(None, estimate_tokens))
     assert str(recall.left_out[0]) == "1 below the relevance floor (best relevance 0.19)"
     assert recall.left_out[0].relevance < 0.2
 
@@ -163,7 +163,7 @@ def test_a_line_says_when_and_by_whom() -> None:
 
 def test_overtaken_words_are_marked() -> None:
     said = hit("I live in Lima.")
-    marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(Outlived("in Lima", NOW, "Ana lives in Quito."),))
+    marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("in Lima", NOW, "Ana lives in Quito."),))
     assert '"in Lima" held until 2026-11-15, now "Ana lives in Quito."' in str(marked)
 
 

@@ -12,29 +12,37 @@ from engrain.core.markdown.layout import (
     FACTS,
     HEADER,
     KNOWLEDGE,
-    Budget,
-    Piece,
-    chosen,
-    composed,
-    elsewhere,
-    noted,
-    unsettled,
-    with_conflicts,
-    within,
+    PageBudget,
+    RenderedEntry,
+    add_overflow_note,
+    choose_entries,
+    compose_page,
+    describe_overflow,
+    fits_budget,
+    list_conflict_ids,
+    update_conflicts,
 )
-from engrain.core.markdown.merge import Seen, Side, Torn, Verdict, alike, held, merged
-from engrain.core.markdown.page import Entry, key_of, line_end, read_page, written
+from engrain.core.markdown.merge import (
+    DamageSigns,
+    FileEntry,
+    MemorySide,
+    MergeDecision,
+    hold_back_deletions,
+    measure_similarity,
+    merge_lines,
+)
+from engrain.core.markdown.page import Entry, detect_line_end, hash_entry, read_page, write_entry
 from engrain.core.markdown.sync_state import (
-    BASE,
     MEMORY,
     OVERFLOW,
-    Base,
-    Clash,
-    Line,
+    SYNC_BASE,
     LineState,
-    base_of,
-    base_text,
-    day_of,
+    SyncBase,
+    SyncConflict,
+    SyncedLine,
+    parse_log_day,
+    read_base,
+    write_base,
 )
 
 ID = "0" * 25
@@ -66,14 +74,14 @@ def entries(text: str, *, log: bool = False) -> list[Entry]:
     st.sampled_from(["-", "*", "  -", "12."]),
 )
 def test_every_text_and_slot_is_read_back_and_fakes_no_other_line(some: list[Entry], end: str, mark: str) -> None:
-    page = "".join(written(one, end=end, mark=mark) for one in some)
+    page = "".join(write_entry(one, end=end, mark=mark) for one in some)
     assert [block.entry for block in read_page(page)] == some
 
 
 @settings(max_examples=up_to(700))
 @given(st.lists(LOGGED, min_size=1, max_size=3))
 def test_a_log_gives_back_texts_with_their_time(some: list[Entry]) -> None:
-    page = "".join(written(one, log=True) for one in some)
+    page = "".join(write_entry(one, log=True) for one in some)
     assert [block.entry for block in read_page(page, log=True)] == some
 
 
@@ -84,10 +92,10 @@ def test_the_blocks_of_any_page_are_the_page(text: str) -> None:
 
 
 def test_lines_read_well() -> None:
-    assert written(Entry("Quito", "user.city")) == "- **user.city**: Quito\n"
-    assert written(Entry("blue", "favourite colour")) == "- **favourite colour** (slot): blue\n"
-    assert written(Entry("Decided: X\nWhy: Y", at="09:30"), log=True) == "- 09:30 Decided: X\n  Why: Y\n"
-    assert written(Entry("**Note**: bold is left alone")) == "- **Note**: bold is left alone\n"
+    assert write_entry(Entry("Quito", "user.city")) == "- **user.city**: Quito\n"
+    assert write_entry(Entry("blue", "favourite colour")) == "- **favourite colour** (slot): blue\n"
+    assert write_entry(Entry("Decided: X\nWhy: Y", at="09:30"), log=True) == "- 09:30 Decided: X\n  Why: Y\n"
+    assert write_entry(Entry("**Note**: bold is left alone")) == "- **Note**: bold is left alone\n"
 
 
 @pytest.mark.parametrize(
@@ -127,10 +135,10 @@ def test_times_of_day_are_for_logs_alone() -> None:
 
 def test_the_same_line_in_another_form_is_the_same() -> None:
     one, other = entries("- **user.city**: Quito\n")[0], entries("*   **user.city:**  Quito  \r\n")[0]
-    assert key_of(one) == key_of(other)
-    assert key_of(Entry("a", "b.c")) != key_of(Entry("b.c", "a"))
-    assert line_end("a\r\nb\n") == "\r\n"
-    assert line_end("\na\r\n") == "\n"
+    assert hash_entry(one) == hash_entry(other)
+    assert hash_entry(Entry("a", "b.c")) != hash_entry(Entry("b.c", "a"))
+    assert detect_line_end("a\r\nb\n") == "\r\n"
+    assert detect_line_end("\na\r\n") == "\n"
 
 
 # Merging
@@ -138,27 +146,27 @@ def test_the_same_line_in_another_form_is_the_same() -> None:
 WORDS = ["Ana likes tea.", "Ana likes green tea.", "Bob has a dog.", "The backup runs at 3.", "Quito", "Lima"]
 
 
-def line(number: int, entry: Entry, state: LineState = "stands") -> Line:
-    return Line(f"{ID}{number}", key_of(entry), MEMORY, state)
+def line(number: int, entry: Entry, state: LineState = "stands") -> SyncedLine:
+    return SyncedLine(f"{ID}{number}", hash_entry(entry), MEMORY, state)
 
 
-def seen(*some: Entry) -> list[Seen]:
-    return [Seen(MEMORY, n, one, key_of(one), n + 1) for n, one in enumerate(some)]
+def seen(*some: Entry) -> list[FileEntry]:
+    return [FileEntry(MEMORY, n, one, hash_entry(one), n + 1) for n, one in enumerate(some)]
 
 
-def side(before: dict[int, Entry], now: dict[int, Entry | None] | None = None) -> Side:
+def side(before: dict[int, Entry], now: dict[int, Entry | None] | None = None) -> MemorySide:
     """The memory's side, where an item has a new version or is gone in `now`; 100 more is the new version's number."""
     now = now or {}
     stands = {n: None if n in now and now[n] is None else n + 100 if n in now else n for n in before}
     shown = {n + 100: entry for n, entry in now.items() if entry} | {n: before[n] for n in before if n not in now}
-    return Side(
+    return MemorySide(
         {f"{ID}{n}": entry for n, entry in before.items()},
         {f"{ID}{n}": None if at is None else f"{ID}{at}" for n, at in stands.items()},
         {f"{ID}{n}": entry for n, entry in shown.items()},
     )
 
 
-def do(verdicts: list[Verdict]) -> list[str]:
+def do(verdicts: list[MergeDecision]) -> list[str]:
     return [one.do for one in verdicts]
 
 
@@ -190,31 +198,31 @@ LINES = [line(n, entry) for n, entry in ALL.items()]
 def test_each_pair_of_changes_has_its_verdict(
     there: tuple[Entry, ...], now: dict[int, Entry | None], expected: list[str]
 ) -> None:
-    assert do(merged(LINES, seen(*there), side(ALL, now))) == expected
+    assert do(merge_lines(LINES, seen(*there), side(ALL, now))) == expected
 
 
 def test_two_deleted_lines_of_what_is_one_item_by_now_are_one_deletion() -> None:
     """The first item was corrected meanwhile, to what the second says."""
-    both = Side({f"{ID}1": TEA, f"{ID}2": DOG}, {f"{ID}1": f"{ID}2", f"{ID}2": f"{ID}2"}, {f"{ID}2": DOG})
-    assert do(merged(LINES[:2], [], both)) == ["forget"]
-    assert do(merged(LINES[:2], seen(Entry("Ana likes green tea.")), both)) == ["clash"]
+    both = MemorySide({f"{ID}1": TEA, f"{ID}2": DOG}, {f"{ID}1": f"{ID}2", f"{ID}2": f"{ID}2"}, {f"{ID}2": DOG})
+    assert do(merge_lines(LINES[:2], [], both)) == ["forget"]
+    assert do(merge_lines(LINES[:2], seen(Entry("Ana likes green tea.")), both)) == ["clash"]
 
 
 def test_a_slot_that_the_memory_filled_meanwhile_is_a_clash_not_an_overwrite() -> None:
-    both = Side({}, {}, {f"{ID}9": Entry("Bonn", "user.city")})
-    (one,) = merged([], seen(CITY), both)
+    both = MemorySide({}, {}, {f"{ID}9": Entry("Bonn", "user.city")})
+    (one,) = merge_lines([], seen(CITY), both)
     assert (one.do, one.id) == ("clash", f"{ID}9")
 
 
 def test_a_line_that_was_being_written_when_the_sync_was_cut_off_is_no_deletion() -> None:
-    assert merged([line(1, TEA, "coming")], [], side({1: TEA})) == []
+    assert merge_lines([line(1, TEA, "coming")], [], side({1: TEA})) == []
 
 
 def test_a_line_that_is_away_stays_away_until_it_comes_back() -> None:
     away = [line(1, TEA, "away")]
-    assert do(merged(away, [], side({1: TEA}))) == ["hold"]
-    assert do(merged(away, seen(TEA), side({1: TEA}))) == ["keep"]
-    assert do(merged(away, [], side({1: TEA}, {1: None}))) == []
+    assert do(merge_lines(away, [], side({1: TEA}))) == ["hold"]
+    assert do(merge_lines(away, seen(TEA), side({1: TEA}))) == ["keep"]
+    assert do(merge_lines(away, [], side({1: TEA}, {1: None}))) == []
 
 
 VERSIONS = st.sampled_from([Entry(text) for text in WORDS])
@@ -232,10 +240,10 @@ def test_no_text_of_either_side_is_lost(
     base = dict(enumerate(before))
     now = {n: new for n, new in changed.items() if n in base and new != base[n]}
     both = side(base, now)
-    found = merged([line(n, entry) for n, entry in base.items()], seen(*there), both)
+    found = merge_lines([line(n, entry) for n, entry in base.items()], seen(*there), both)
     # Every line of the file has one verdict. It is dropped only if it is the memory's own, gone there, or stands twice.
     assert sorted(one.seen.block for one in found if one.seen) == list(range(len(there)))
-    ours = {key_of(entry) for entry in before} | {key_of(entry) for entry in both.shown.values()}
+    ours = {hash_entry(entry) for entry in before} | {hash_entry(entry) for entry in both.shown.values()}
     for one in found:
         if one.do == "drop" and one.seen:
             assert one.seen.key in ours
@@ -246,7 +254,7 @@ def test_no_text_of_either_side_is_lost(
     # Every item stays shown, but for those whose own line is gone from the file while the memory left them alone.
     forgotten = {one.id for one in found if one.do == "forget"}
     texts = {one.key for one in seen(*there)}
-    assert all(id in both.before and key_of(both.before[id]) not in texts for id in forgotten if id)
+    assert all(id in both.before and hash_entry(both.before[id]) not in texts for id in forgotten if id)
 
 
 def test_many_deletions_and_broken_files_are_held_back() -> None:
@@ -255,11 +263,13 @@ def test_many_deletions_and_broken_files_are_held_back() -> None:
 
     def left(*numbers: int) -> list[str]:
         there = [some[n] for n in numbers]
-        return do(held(merged(base, seen(*there), side(some)), base, side(some), Torn()))
+        return do(hold_back_deletions(merge_lines(base, seen(*there), side(some)), base, side(some), DamageSigns()))
 
     assert left(*range(3, 10)).count("forget") == 3
     assert left(*range(6, 10)).count("hold") == 6
-    gone = held(merged(base[:2], [], side(some)), base[:2], side(some), Torn(frozenset((MEMORY,))))
+    gone = hold_back_deletions(
+        merge_lines(base[:2], [], side(some)), base[:2], side(some), DamageSigns(frozenset((MEMORY,)))
+    )
     assert do(gone) == ["hold", "hold"]
 
 
@@ -267,68 +277,78 @@ def test_a_file_that_was_cut_off_deletes_nothing_and_corrects_nothing() -> None:
     some = {n: Entry(f"Number {n} is a fact of some length {n * 7919}.") for n in range(5)}
     base = [line(n, entry) for n, entry in some.items()]
     there = seen(some[0], some[1], some[2], Entry("Number 3 is a fact of so"))
-    torn = Torn(unended={MEMORY: there[-1]})
-    assert sorted(do(held(merged(base, there, side(some)), base, side(some), torn))) == [
+    torn = DamageSigns(unended={MEMORY: there[-1]})
+    assert sorted(do(hold_back_deletions(merge_lines(base, there, side(some)), base, side(some), torn))) == [
         "drop", "hold", "hold", "keep", "keep", "keep",
     ]  # fmt: skip
 
 
 def test_texts_are_alike_in_any_script() -> None:
-    assert alike("Ana likes tea.", "Ana likes green tea.") > 0.6
-    assert alike("アナは紅茶が好きです", "アナは緑茶が好きです") > 0.6
-    assert alike("Ana likes tea.", "The backup runs at 3.") < 0.25
+    assert measure_similarity("Ana likes tea.", "Ana likes green tea.") > 0.6
+    assert measure_similarity("アナは紅茶が好きです", "アナは緑茶が好きです") > 0.6
+    assert measure_similarity("Ana likes tea.", "The backup runs at 3.") < 0.25
 
 
 # The base
 
 
 def test_the_base_round_trips_and_holds_no_text() -> None:
-    base = Base("f", "s").then([line(1, TEA), line(2, DOG, "away")])
-    assert base_of(base_text(base)) == base
-    assert "tea" not in base_text(base)
+    base = SyncBase("f", "s").then([line(1, TEA), line(2, DOG, "away")])
+    assert read_base(write_base(base)) == base
+    assert "tea" not in write_base(base)
     later = base.then([line(2, DOG)])
-    assert (later.round, later.ours) == (2, (key_of(TEA),))
+    assert (later.round, later.ours) == (2, (hash_entry(TEA),))
     for broken in ("", "{", "[]", '{"version": 1}', '{"version": 99, "lines": []}', "[" * 100_000):
-        assert base_of(broken) is None
+        assert read_base(broken) is None
 
 
 def test_while_files_are_written_it_is_known_what_comes_and_what_goes() -> None:
-    before, after = Base("f", "s", 1, (line(1, TEA), line(2, DOG))), Base("f", "s", 2, (line(2, DOG), line(3, CITY)))
+    before, after = (
+        SyncBase("f", "s", 1, (line(1, TEA), line(2, DOG))),
+        SyncBase("f", "s", 2, (line(2, DOG), line(3, CITY))),
+    )
     between = before.unsure(after)
     assert {one.id[-1]: one.state for one in between.lines} == {"1": "going", "2": "stands", "3": "coming"}
 
 
 def test_days_are_told_by_the_name_of_the_file() -> None:
-    assert str(day_of("memory/2026-11-15.md")) == "2026-11-15"
-    for name in (MEMORY, OVERFLOW, BASE, "memory/2026-02-30.md", "memory/2026-11-15.md\n", "../memory/2026-11-15.md"):
-        assert day_of(name) is None
+    assert str(parse_log_day("memory/2026-11-15.md")) == "2026-11-15"
+    for name in (
+        MEMORY,
+        OVERFLOW,
+        SYNC_BASE,
+        "memory/2026-02-30.md",
+        "memory/2026-11-15.md\n",
+        "../memory/2026-11-15.md",
+    ):
+        assert parse_log_day(name) is None
 
 
 # Layout
 
 
-def piece(number: int, text: str, heading: str | None = KNOWLEDGE, pinned: bool = False) -> Piece:
-    return Piece(str(number), written(Entry(text)), heading, pinned)
+def piece(number: int, text: str, heading: str | None = KNOWLEDGE, pinned: bool = False) -> RenderedEntry:
+    return RenderedEntry(str(number), write_entry(Entry(text)), heading, pinned)
 
 
 def test_what_people_wrote_stays_where_it_is() -> None:
     page = "# Mine\n\nA word.\n\n## knowledge\n- a\n- b\n\n## Later\n\n- c\n"
     blocks = read_page(page)
     b = next(n for n, block in enumerate(blocks) if block.entry == Entry("b"))
-    assert composed(blocks, {b: "- B\n"}, [piece(1, "d")]) == page.replace("- b\n", "- B\n- d\n")
-    assert composed(blocks, {}, [piece(1, "x", FACTS)]) == page + "\n## Facts\n\n- x\n"
+    assert compose_page(blocks, {b: "- B\n"}, [piece(1, "d")]) == page.replace("- b\n", "- B\n- d\n")
+    assert compose_page(blocks, {}, [piece(1, "x", FACTS)]) == page + "\n## Facts\n\n- x\n"
 
 
 def test_an_empty_heading_of_ours_goes_and_any_other_stays() -> None:
     page = f"{HEADER}\n## Facts\n\n- a\n\n## Mine\n\n- b\n"
     blocks = read_page(page)
     put = dict.fromkeys(n for n, block in enumerate(blocks) if block.entry)
-    assert composed(blocks, put, []) == f"{HEADER}\n## Mine\n\n"
+    assert compose_page(blocks, put, []) == f"{HEADER}\n## Mine\n\n"
 
 
 def test_a_new_line_never_runs_into_what_stands_around_it() -> None:
     for page in ("- a", "prose", "## Knowledge\n\n    code\n", "## Knowledge\nprose\n## X\n", "- a\n\n```\nx\n```"):
-        made = composed(read_page(page), {}, [piece(1, "new")])
+        made = compose_page(read_page(page), {}, [piece(1, "new")])
         assert entries(made) == [*entries(page), Entry("new")], page
 
 
@@ -340,37 +360,37 @@ PIECES = st.lists(st.tuples(st.text("abc \n", min_size=1, max_size=400).filter(s
 def test_the_budget_is_never_exceeded_and_nothing_pinned_is_left_out(
     some: list[tuple[str, bool]], lines: int, size: int
 ) -> None:
-    budget = Budget(lines, size)
+    budget = PageBudget(lines, size)
     pieces = [piece(n, text, pinned=pinned) for n, (text, pinned) in enumerate(some)]
     try:
-        kept = chosen(pieces, HEADER, budget)
+        kept = choose_entries(pieces, HEADER, budget)
     except TooLarge:
         assert sum(one.raw.count("\n") for one in pieces if one.pinned) + 20 > lines or (
             sum(len(one.raw) for one in pieces if one.pinned) + 400 > size
         )
         return
-    page = composed(read_page(HEADER), {}, [one for one in pieces if one.id in kept])
-    assert within(noted(page, len(pieces) - len(kept), elsewhere(budget)), budget)
+    page = compose_page(read_page(HEADER), {}, [one for one in pieces if one.id in kept])
+    assert fits_budget(add_overflow_note(page, len(pieces) - len(kept), describe_overflow(budget)), budget)
     assert all(one.id in kept for one in pieces if one.pinned)
 
 
 def test_the_note_of_what_is_elsewhere_is_written_once() -> None:
-    once = noted("## Facts\n\n- a\n", 3, elsewhere(Budget()))
+    once = add_overflow_note("## Facts\n\n- a\n", 3, describe_overflow(PageBudget()))
     assert once.count("3 more are in") == 1
-    again = composed(read_page(once), {}, [piece(1, "b", FACTS)])
+    again = compose_page(read_page(once), {}, [piece(1, "b", FACTS)])
     assert again == "## Facts\n\n- a\n- b\n"
-    assert composed(read_page(once), {2: None}, []) == ""
-    assert noted(again, 0, "") == again
+    assert compose_page(read_page(once), {2: None}, []) == ""
+    assert add_overflow_note(again, 0, "") == again
 
 
 # Conflicts
 
 
 def test_a_conflict_is_kept_once_and_goes_with_its_item() -> None:
-    one = Clash(MEMORY, "a" * 26, "Ana likes\nmate.", "Ana likes coffee.")
-    page = with_conflicts("", [one, one], set(), "2026-11-15")
+    one = SyncConflict(MEMORY, "a" * 26, "Ana likes\nmate.", "Ana likes coffee.")
+    page = update_conflicts("", [one, one], set(), "2026-11-15")
     assert f"- 2026-11-15, MEMORY.md, {'a' * 26}: Ana likes\n  mate.\n" in page
-    assert with_conflicts(page, [one], set(), "2026-11-16") == page
-    assert unsettled(page) == ["a" * 26]
-    assert with_conflicts(page, [], {"a" * 26}, "2026-11-16") == ""
-    assert with_conflicts("", [], set(), "2026-11-16") == ""
+    assert update_conflicts(page, [one], set(), "2026-11-16") == page
+    assert list_conflict_ids(page) == ["a" * 26]
+    assert update_conflicts(page, [], {"a" * 26}, "2026-11-16") == ""
+    assert update_conflicts("", [], set(), "2026-11-16") == ""

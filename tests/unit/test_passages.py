@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.text.passages import CHARACTERS_PER_PASSAGE, WORDS_PER_PASSAGE, index_words, passages
-from engrain.core.text.tokenizer import term, terms
+from engrain.core.text.passages import CHARACTERS_PER_PASSAGE, WORDS_PER_PASSAGE, index_words, split_passages
+from engrain.core.text.tokenizer import extract_terms, hash_term
 
 
 def unpacked(pairs: bytes) -> list[tuple[int, int, int]]:
@@ -16,25 +16,25 @@ def unpacked(pairs: bytes) -> list[tuple[int, int, int]]:
 
 
 def test_a_short_text_is_one_passage() -> None:
-    assert passages("  One. Two!\nThree? ") == [(2, 18)]
+    assert split_passages("  One. Two!\nThree? ") == [(2, 18)]
 
 
 def test_an_empty_text_has_none() -> None:
-    assert passages(" \n ") == []
+    assert split_passages(" \n ") == []
     assert index_words("").pairs == b""
 
 
 def test_a_long_text_breaks_at_sentences_and_lines() -> None:
     sentence = "This sentence has exactly eight words in it. "
     text = sentence * 30
-    pieces = [text[start:end] for start, end in passages(text)]
+    pieces = [text[start:end] for start, end in split_passages(text)]
     assert len(pieces) == 3
     assert all(piece.endswith("it.") and len(piece.split()) <= WORDS_PER_PASSAGE for piece in pieces)
 
 
 @given(st.text(max_size=3_000) | st.text(alphabet="ab .\n京", max_size=4_000))
 def test_passages_are_in_order_within_bounds_and_miss_nothing(text: str) -> None:
-    spans = passages(text)
+    spans = split_passages(text)
     last = 0
     for start, end in spans:
         assert last <= start < end <= len(text)
@@ -48,7 +48,7 @@ def test_passages_are_in_order_within_bounds_and_miss_nothing(text: str) -> None
 @pytest.mark.parametrize("text", ["x" * 100_000, "word " * 20_000, "京" * 50_000, "a.\n" * 30_000, "?" * 100_000])
 def test_hostile_texts_are_cut_quickly(text: str) -> None:
     start = time.thread_time()
-    assert all(end - first <= CHARACTERS_PER_PASSAGE for first, end in passages(text))
+    assert all(end - first <= CHARACTERS_PER_PASSAGE for first, end in split_passages(text))
     index_words(text)
     assert time.thread_time() - start < 5
 
@@ -57,15 +57,15 @@ def test_words_are_sorted_by_passage_and_term_and_counted() -> None:
     text = "tea tea cake. " * 40
     found = unpacked(index_words(text).pairs)
     assert found == sorted(found)
-    assert index_words(text).passages == len(passages(text)) == 2
+    assert index_words(text).passages == len(split_passages(text)) == 2
     first = {number: count for passage, number, count in found if passage == 0}
-    start, end = passages(text)[0]
-    assert sum(first.values()) == len(terms(text[start:end]))
-    assert first[term("tea")] == 2 * first[term("cake")]
+    start, end = split_passages(text)[0]
+    assert sum(first.values()) == len(extract_terms(text[start:end]))
+    assert first[hash_term("tea")] == 2 * first[hash_term("cake")]
 
 
 def test_a_named_speaker_counts_in_every_passage_and_a_role_in_none() -> None:
     text = "tea and cake, please. " * 60
-    named = [passage for passage, number, _ in unpacked(index_words(text, "Ana").pairs) if number == term("ana")]
-    assert named == list(range(len(passages(text))))
+    named = [passage for passage, number, _ in unpacked(index_words(text, "Ana").pairs) if number == hash_term("ana")]
+    assert named == list(range(len(split_passages(text))))
     assert index_words(text, "Assistant") == index_words(text, None)

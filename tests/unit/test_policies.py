@@ -16,9 +16,18 @@ from hypothesis import strategies as st
 from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
 from engrain.config import settings
 from engrain.core import clock as leaps
-from engrain.core.clock import ENOUGH, LEAP, Seen, following, leapt
-from engrain.core.formats.manifests import BackedUp, BackupManifest, backup_name, due, read, surplus, taken_at, written
-from engrain.core.model.retention import DAY, Policies, faded, policies
+from engrain.core.clock import CLOCK_CONFIRMATION, MAX_CLOCK_STEP, ClockState, clock_jumped, next_state
+from engrain.core.formats.manifests import (
+    BackupInfo,
+    BackupManifest,
+    find_surplus_backups,
+    is_backup_due,
+    make_backup_name,
+    parse_backup_time,
+    read_backup_manifest,
+    write_backup_manifest,
+)
+from engrain.core.model.retention import DAY_SECONDS, Policies, check_policies, fade_importance
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -85,28 +94,28 @@ def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
         memory._open.keeper._enabled = True
         memory._open.keeper.once()
     with pytest.raises(ConfigError, match=name):
-        policies({name: most * 1.01})
+        check_policies({name: most * 1.01})
 
 
 def test_a_program_gives_the_same_values(tmp_path: Path) -> None:
-    assert policies({"mirror": tmp_path}).mirror == str(tmp_path)
+    assert check_policies({"mirror": tmp_path}).mirror == str(tmp_path)
     with pytest.raises(InvalidInput, match="lifecycle: unknown key 'x'"):
         Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle={"x": 1})
-    assert policies({"every_minutes": 5}).every_minutes == 5
+    assert check_policies({"every_minutes": 5}).every_minutes == 5
 
 
 def test_what_is_not_used_fades_and_never_grows() -> None:
-    assert faded(0.8, 100 * DAY, 0, 0) == 0.8
-    assert faded(0.8, 30 * DAY, 0, 30) == pytest.approx(0.4)
-    assert faded(0.8, 30 * DAY, 2, 30) > 0.4
+    assert fade_importance(0.8, 100 * DAY_SECONDS, 0, 0) == 0.8
+    assert fade_importance(0.8, 30 * DAY_SECONDS, 0, 30) == pytest.approx(0.4)
+    assert fade_importance(0.8, 30 * DAY_SECONDS, 2, 30) > 0.4
 
 
-@given(st.floats(0, 1), st.floats(-DAY, 1e9), st.integers(0, 99), st.floats(0.01, 1e4))
+@given(st.floats(0, 1), st.floats(-DAY_SECONDS, 1e9), st.integers(0, 99), st.floats(0.01, 1e4))
 def test_importance_stays_within_its_bounds(importance: float, unused: float, uses: int, half_life: float) -> None:
-    left = faded(importance, unused, uses, half_life)
+    left = fade_importance(importance, unused, uses, half_life)
     assert 0 <= left <= importance
-    assert faded(importance, unused + DAY, uses, half_life) <= left
-    assert faded(importance, unused, uses + 1, half_life) >= left
+    assert fade_importance(importance, unused + DAY_SECONDS, uses, half_life) <= left
+    assert fade_importance(importance, unused, uses + 1, half_life) >= left
 
 
 def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
@@ -115,7 +124,7 @@ def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
     with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), lifecycle=rules, background=False) as memory:
         fading, pinned = memory.remember("Ana wore a hat.", importance=0.4), memory.remember("Ana is a pilot.")
         memory.pin(pinned)
-        clock.advance(10 * DAY)
+        clock.advance(10 * DAY_SECONDS)
         assert "importance 0.40, 0.20 left of it, used 0 times" in str(memory.why(fading))
         assert "importance 0.50, 0.50 left of it, used 0 times, pinned" in str(memory.why(pinned))
         assert [one.id for one in memory.maintain(dry_run=True).each] == [fading]
@@ -129,91 +138,93 @@ def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
 
 def test_half_a_year_is_not_believed_at_once() -> None:
     year, hour = timedelta(days=365), timedelta(hours=1)
-    assert not leapt(Seen(), NOW), "nothing is known"
-    assert not leapt(Seen(NOW), NOW + LEAP)
-    assert not leapt(Seen(NOW), NOW - 9 * year)
-    assert leapt(Seen(NOW), NOW + year)
-    known = following(Seen(NOW), NOW + year)
-    assert known == Seen(NOW, NOW + year)
-    assert leapt(known, NOW + year + hour)
-    assert following(known, NOW + year + hour) == known
-    assert not leapt(known, NOW + year + ENOUGH), "it goes on saying so"
-    assert following(known, NOW + year + ENOUGH) == Seen(NOW + year + ENOUGH)
-    assert following(known, NOW + hour) == Seen(NOW + hour), "it was wrong, and is right again"
-    assert leapt(known, NOW + 9 * year), "another leap"
-    assert leapt(following(known, NOW + 9 * year), NOW + 9 * year)
+    assert not clock_jumped(ClockState(), NOW), "nothing is known"
+    assert not clock_jumped(ClockState(NOW), NOW + MAX_CLOCK_STEP)
+    assert not clock_jumped(ClockState(NOW), NOW - 9 * year)
+    assert clock_jumped(ClockState(NOW), NOW + year)
+    known = next_state(ClockState(NOW), NOW + year)
+    assert known == ClockState(NOW, NOW + year)
+    assert clock_jumped(known, NOW + year + hour)
+    assert next_state(known, NOW + year + hour) == known
+    assert not clock_jumped(known, NOW + year + CLOCK_CONFIRMATION), "it goes on saying so"
+    assert next_state(known, NOW + year + CLOCK_CONFIRMATION) == ClockState(NOW + year + CLOCK_CONFIRMATION)
+    assert next_state(known, NOW + hour) == ClockState(NOW + hour), "it was wrong, and is right again"
+    assert clock_jumped(known, NOW + 9 * year), "another leap"
+    assert clock_jumped(next_state(known, NOW + 9 * year), NOW + 9 * year)
 
 
 @given(st.lists(st.integers(-(10**9), 10**9), max_size=9))
 def test_one_reading_of_a_clock_is_never_believed_if_it_is_far_ahead(seconds: list[int]) -> None:
-    known = Seen(NOW)
+    known = ClockState(NOW)
     for one in seconds:
         at = NOW + timedelta(seconds=one)
-        before, known = known, following(known, at)
-        assert not (leapt(before, at) and known.last != before.last)
-        assert leaps.read(leaps.written(known)) == known
-    assert leapt(Seen(NOW), NOW + 2 * LEAP)
+        before, known = known, next_state(known, at)
+        assert not (clock_jumped(before, at) and known.last != before.last)
+        assert leaps.read_clock_state(leaps.write_clock_state(known)) == known
+    assert clock_jumped(ClockState(NOW), NOW + 2 * MAX_CLOCK_STEP)
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "[]", "{}", "3", '{"last": 3, "since": null}', '{"last": "x"}'])
 def test_what_is_no_record_of_the_clock_says_nothing(text: str | None) -> None:
-    assert leaps.read(text) == Seen()
+    assert leaps.read_clock_state(text) == ClockState()
 
 
 # Backups
 
 
 def test_a_backups_name_tells_its_moment() -> None:
-    name = backup_name("agent", NOW)
-    assert taken_at("agent", name) == NOW
+    name = make_backup_name("agent", NOW)
+    assert parse_backup_time("agent", name) == NOW
     for other in ("agent.db", "agent-notes.db", f"{name}.json", f"x{name}", "agent-20269999T000000000000Z.db"):
-        assert taken_at("agent", other) is None
-    assert taken_at("age", name) is None
+        assert parse_backup_time("agent", other) is None
+    assert parse_backup_time("age", name) is None
 
 
 def test_the_newest_backups_stay_and_nothing_else_goes() -> None:
-    ours = [backup_name("agent", NOW + timedelta(days=n)) for n in range(5)]
+    ours = [make_backup_name("agent", NOW + timedelta(days=n)) for n in range(5)]
     others = ["agent-old.db", "other-20260501T120000000000Z.db", "notes.txt"]
     latest = NOW + timedelta(days=5)
-    assert surplus("agent", [*reversed(ours), *others], 2, latest) == ours[:3]
-    assert surplus("agent", [*ours, *others], 9, latest) == []
+    assert find_surplus_backups("agent", [*reversed(ours), *others], 2, latest) == ours[:3]
+    assert find_surplus_backups("agent", [*ours, *others], 9, latest) == []
 
 
 def test_a_backup_of_a_wrong_clock_does_not_outlive_the_right_ones() -> None:
-    wrong, *right = (backup_name("agent", NOW + timedelta(days=days)) for days in (9_999, 0, 1, 2))
-    assert surplus("agent", [*right, wrong], 1, NOW + timedelta(days=3)) == [wrong, *right[:2]]
+    wrong, *right = (make_backup_name("agent", NOW + timedelta(days=days)) for days in (9_999, 0, 1, 2))
+    assert find_surplus_backups("agent", [*right, wrong], 1, NOW + timedelta(days=3)) == [wrong, *right[:2]]
 
 
 def test_a_backup_is_due_after_its_time() -> None:
     hour = timedelta(hours=1)
-    assert due([], NOW, hour)
-    assert due([NOW - hour, NOW - 2 * hour], NOW, hour)
-    assert not due([NOW - hour + timedelta(microseconds=1)], NOW, hour)
-    assert not due([NOW + hour], NOW, hour), "after a clock was set back"
-    assert due([NOW + timedelta(days=9_999)], NOW, hour), "a clock was wrong once, and backups go on"
+    assert is_backup_due([], NOW, hour)
+    assert is_backup_due([NOW - hour, NOW - 2 * hour], NOW, hour)
+    assert not is_backup_due([NOW - hour + timedelta(microseconds=1)], NOW, hour)
+    assert not is_backup_due([NOW + hour], NOW, hour), "after a clock was set back"
+    assert is_backup_due([NOW + timedelta(days=9_999)], NOW, hour), "a clock was wrong once, and backups go on"
 
 
 MANIFEST = BackupManifest(NOW, 4, 7, 100, "ab" * 32, True, "1.0", {"item": 7})
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:
-    assert read(written(MANIFEST), "m") == MANIFEST
+    assert read_backup_manifest(write_backup_manifest(MANIFEST), "m") == MANIFEST
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_anything_else_is_no_manifest(raw: bytes) -> None:
     with pytest.raises((StoreCorrupt, NewerStore)):
-        read(raw, "m")
+        read_backup_manifest(raw, "m")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda some: st.lists(some), max_leaves=4))
 def test_a_manifest_with_odd_values_is_refused_or_read(value: Any) -> None:
     import json
 
-    for name in json.loads(written(MANIFEST)):
+    for name in json.loads(write_backup_manifest(MANIFEST)):
         try:
-            found = read(json.dumps({**json.loads(written(MANIFEST)), name: value}).encode(), "m")
+            found = read_backup_manifest(
+                json.dumps({**json.loads(write_backup_manifest(MANIFEST)), name: value}).encode(), "m"
+            )
         except (StoreCorrupt, NewerStore):
             continue
         assert isinstance(found.schema, int), "it can be compared with the schemas that are known"
-        assert str(BackedUp("b.db", found))
+        assert str(BackupInfo("b.db", found))

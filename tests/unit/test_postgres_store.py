@@ -47,7 +47,7 @@ from engrain.core.errors import (
 )
 from engrain.core.model.plans import Add, Applied, Plan
 from engrain.core.model.tasks import Claim
-from engrain.ports import Raw
+from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.link import Db, Link
@@ -290,7 +290,7 @@ def test_what_a_reader_may_still_see_is_swept_out_later(store: PostgresStore, sc
 def test_no_row_dead_or_alive_keeps_what_was_forgotten(store: PostgresStore, schema: str) -> None:
     secret = "xylophone-quartz-zanzibar"
     (id, _) = add(store, fact(f"The password is {secret}.", slot=secret, metadata={"k": secret}), fact("Kept."))
-    store.episodes.add(ANA, replace(episode("over"), text="", item=id), Raw(secret, START + timedelta(days=1)))
+    store.episodes.add(ANA, replace(episode("over"), text="", item=id), RawOutput(secret, START + timedelta(days=1)))
     forget(store, id)
     assert secret not in everything(schema)
     assert store.purge()

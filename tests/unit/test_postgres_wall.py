@@ -18,10 +18,10 @@ from servers import postgres
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Relation
+from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.tasks import Claim, StepEnd, StepStart
-from engrain.ports import Raw, Summary, Trial
+from engrain.ports import RawOutput, Summary, Trial
 from engrain.stores.postgres import PostgresStore
 
 
@@ -37,10 +37,10 @@ def fill(store: PostgresStore, scope: Scope) -> None:
         request_id="r",
     )
     first, said, gone = (one.id or "" for one in store.apply(plan).outcomes)
-    store.apply(Plan(scope, (Add(derived("Derived.", Cite(said))), Forget(gone))))
+    store.apply(Plan(scope, (Add(derived("Derived.", Citation(said))), Forget(gone))))
     store.summarize(scope, "monday", Summary("In sum.", 1, 1))
     store.advance(scope, "monday", "work", 1)
-    store.episodes.add(scope, episode("e"), Raw("raw", START + timedelta(days=1)))
+    store.episodes.add(scope, episode("e"), RawOutput("raw", START + timedelta(days=1)))
     store.outcomes.count(scope, Trial(first, "task", True, START))
     lease = store.journal.claim(Claim(scope, "task", "worker"))
     store.journal.record(lease, StepStart("step"), StepEnd("step"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.text.tokenizer import term
+from engrain.core.text.tokenizer import hash_term
 from engrain.retrieval.query import PartialDate, Question, parse_query
 
 NOW = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
@@ -21,9 +21,9 @@ def test_names_of_speakers_leave_the_meaning_and_stay_among_the_words() -> None:
     question = asked("What is Carla's dog called?", "Carla", "Ben")
     assert question.text == "What is dog called?"
     assert question.speakers == {"Carla"}
-    assert question.names == {term("carla")}
-    assert term("carla") in question.terms
-    assert term("what") not in question.terms
+    assert question.names == {hash_term("carla")}
+    assert hash_term("carla") in question.terms
+    assert hash_term("what") not in question.terms
 
 
 def test_a_first_name_is_enough_and_roles_are_no_names() -> None:
@@ -63,12 +63,12 @@ def test_a_query_of_nothing_but_a_name_is_still_embedded() -> None:
 def test_stop_words_go_by_the_language_of_the_question(query: str, language: str | None, words: list[str]) -> None:
     question = asked(query)
     assert question.language == language
-    assert question.terms == tuple(map(term, words))
+    assert question.terms == tuple(map(hash_term, words))
 
 
 def test_single_characters_are_light_and_two_spellings_are_one_word() -> None:
-    assert asked("猫叫什么?").single_characters == {term("猫"), term("叫")}
-    assert asked("Wo wohnt Käthe?").spelling_pairs == ((term("kaethe"), term("kathe")),)
+    assert asked("猫叫什么?").single_characters == {hash_term("猫"), hash_term("叫")}
+    assert asked("Wo wohnt Käthe?").spelling_pairs == ((hash_term("kaethe"), hash_term("kathe")),)
 
 
 def test_a_query_of_stop_words_keeps_them() -> None:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION
 
 from engrain.core.model.queries import EmbeddingModel
-from engrain.core.rules.statements import ASKS, INSTRUCTION
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import Sketch, WordHit
 from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.fusion import CandidateTable, fuse
@@ -37,7 +37,7 @@ def gathered(
 ) -> CandidateSet:
     hits = {}
     for id, text in texts.items():
-        words = terms(text)
+        words = extract_terms(text)
         counts = tuple(words.count(one) for one in question.terms)
         if any(counts):
             hits[id] = WordHit(id, 0, len(words), counts)
@@ -77,7 +77,7 @@ def test_importance_pin_and_recency_order_equals_but_never_beat_relevance() -> N
 
 
 def test_an_answer_inherits_the_match_of_its_question() -> None:
-    sketches = [turn("a", 1, traits=ASKS), turn("b", 2), turn("c", 9)]
+    sketches = [turn("a", 1, traits=IS_QUESTION), turn("b", 2), turn("c", 9)]
     found = ranked(asked("Which cake is best?"), sketches, dict.fromkeys("abc", 0.3), {"a": "Which cake is best?"})
     assert found.score[1] > found.score[2]
 

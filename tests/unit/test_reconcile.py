@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.model.items import Draft, Place
-from engrain.core.model.plans import Decision, Version, mergeable, reconcile
+from engrain.core.model.items import Draft, SessionPosition
+from engrain.core.model.plans import Decision, StoredVersion, is_mergeable, reconcile
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -19,21 +19,21 @@ def day(n: float) -> datetime:
     return NOW + timedelta(days=n)
 
 
-def version(id: str, start: float, end: float | None = None, hash: str | None = None) -> Version:
-    return Version(id, hash or id, day(start), None if end is None else day(end))
+def version(id: str, start: float, end: float | None = None, hash: str | None = None) -> StoredVersion:
+    return StoredVersion(id, hash or id, day(start), None if end is None else day(end))
 
 
-def in_slot(hash: str, stored: list[Version], at: float | None = None) -> Decision:
+def in_slot(hash: str, stored: list[StoredVersion], at: float | None = None) -> Decision:
     return reconcile(Draft("x", slot="s", occurred_at=None if at is None else day(at)), hash, NOW, stored)
 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"place": Place("s")}, False)],
+    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"place": SessionPosition("s")}, False)],
 )
 def test_only_bare_texts_are_merged(values: dict[str, Any], expected: bool) -> None:
     draft = Draft("x", **values)
-    assert mergeable(draft) is expected
+    assert is_mergeable(draft) is expected
     if not expected and "slot" not in values:
         assert reconcile(draft, "h", NOW, [version("a", -1, hash="h")]).action == "add"
 
@@ -88,18 +88,18 @@ def test_of_two_at_one_instant_the_newer_is_closed() -> None:
     st.lists(st.tuples(st.integers(-9, 3), st.sampled_from("hijk")), min_size=1, max_size=12),
 )
 def test_whatever_comes_in_whatever_order_a_slot_never_holds_two(arrivals: list[tuple[int, str]]) -> None:
-    versions: dict[str, Version] = {}
+    versions: dict[str, StoredVersion] = {}
     for number, (at, hash) in enumerate(arrivals):
         decision = in_slot(hash, list(versions.values()), at)
         if decision.action == "repeat":
             assert versions[decision.repeats or ""].hash == hash
             continue
         id = f"{number:03}"
-        versions[id] = Version(id, hash, decision.valid_from, decision.valid_to)
+        versions[id] = StoredVersion(id, hash, decision.valid_from, decision.valid_to)
         if decision.closes:
             old = versions[decision.closes]
             assert old.valid_from <= decision.valid_from
-            versions[old.id] = Version(old.id, old.hash, old.valid_from, decision.valid_from)
+            versions[old.id] = StoredVersion(old.id, old.hash, old.valid_from, decision.valid_from)
     assert sum(one.valid_to is None for one in versions.values()) == 1
     for n in range(-9, 5):
         holding = [

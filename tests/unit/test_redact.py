@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from engrain.core.errors import InvalidInput
-from engrain.core.secrets.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
+from engrain.core.secrets.redact import MARKS, PRIVATE_KINDS, find_private, make_redactor, redact_json, redact_text
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
@@ -140,42 +140,42 @@ def test_there_are_enough_examples_of_either() -> None:
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in TRUE.items() for text in texts])
 def test_what_is_private_is_marked(kind: str, text: str) -> None:
     mark = MARKS[kind]  # type: ignore[index]
-    assert redacted(text, (kind,)) == mark  # type: ignore[arg-type]
-    assert redacted(f"It is {text}, he said.") == f"It is {mark}, he said." or text.startswith("-----BEGIN PRIVATE")
-    assert redacted(f"({text})\nNext.") == f"({mark})\nNext." or text.startswith("-----BEGIN PRIVATE")
+    assert redact_text(text, (kind,)) == mark  # type: ignore[arg-type]
+    assert redact_text(f"It is {text}, he said.") == f"It is {mark}, he said." or text.startswith("-----BEGIN PRIVATE")
+    assert redact_text(f"({text})\nNext.") == f"({mark})\nNext." or text.startswith("-----BEGIN PRIVATE")
 
 
 @pytest.mark.parametrize(("kind", "text", "wanted"), IN_PLACE)
 def test_what_is_around_it_stays(kind: str, text: str, wanted: str) -> None:
-    assert redacted(text, (kind,)) == wanted  # type: ignore[arg-type]
+    assert redact_text(text, (kind,)) == wanted  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", FALSE)
 def test_what_only_looks_private_stays(text: str) -> None:
-    assert redacted(text) == text
-    assert redacted(f"See {text}, please.") == f"See {text}, please."
+    assert redact_text(text) == text
+    assert redact_text(f"See {text}, please.") == f"See {text}, please."
 
 
 def test_redacting_again_changes_nothing() -> None:
-    once = redacted(" ".join(text for texts in TRUE.values() for text in texts))
-    assert redacted(once) == once
+    once = redact_text(" ".join(text for texts in TRUE.values() for text in texts))
+    assert redact_text(once) == once
 
 
 def test_a_mark_is_not_found_as_what_it_stands_for() -> None:
     text = "It is at postgres://ana:hunter2secret@db/x, with the key «key»."
-    assert len(finds(text)) == 1
-    assert finds(redacted(text)) == []
+    assert len(find_private(text)) == 1
+    assert find_private(redact_text(text)) == []
 
 
 def test_what_overlaps_is_one_mark() -> None:
-    assert redacted("https://ana:pw@example.org/x") == "https://ana:«key»@example.org/x"
-    spans = [(one.start, one.end) for one in finds("sk-ant-4111111111111111-abcdefgh ana@example.org@x.org")]
+    assert redact_text("https://ana:pw@example.org/x") == "https://ana:«key»@example.org/x"
+    spans = [(one.start, one.end) for one in find_private("sk-ant-4111111111111111-abcdefgh ana@example.org@x.org")]
     assert spans == sorted(spans)
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
 
 
 def test_names_and_long_numbers_in_json_are_marked_too_and_nothing_is_lost() -> None:
-    redact = redactor(["mails", "cards", "keys"])
+    redact = make_redactor(["mails", "cards", "keys"])
     assert redact is not None
     given = {
         "ana@example.org": 1,
@@ -184,44 +184,44 @@ def test_names_and_long_numbers_in_json_are_marked_too_and_nothing_is_lost() -> 
         "at": 1.5,
     }
     kept = {"«mail»": 1, "«mail» 2": {"card": "«card»", "n": 7, "ok": True}, 3: None, "at": 1.5}
-    assert redacted_json(given, redact) == kept
-    assert redacted_json(kept, redact) == kept
-    assert redacted_json([10**5_000, -(10**15)], redact) == [10**5_000, -(10**15)]
+    assert redact_json(given, redact) == kept
+    assert redact_json(kept, redact) == kept
+    assert redact_json([10**5_000, -(10**15)], redact) == [10**5_000, -(10**15)]
     many = {f"a{n}@example.org": n for n in range(50)}
-    assert list(redacted_json(many, redact).values()) == list(range(50))
+    assert list(redact_json(many, redact).values()) == list(range(50))
 
 
 def test_what_a_name_gives_away_is_marked() -> None:
-    redact, cards = redactor(["keys"]), redactor(["cards"])
+    redact, cards = make_redactor(["keys"]), make_redactor(["cards"])
     assert redact is not None
     assert cards is not None
     given = {"db_password": "hunter2", "token": "str", "note": "hunter2", "deep": [{"api_key": "abcd1234efgh"}]}
     kept = {"db_password": "«key»", "token": "str", "note": "hunter2", "deep": [{"api_key": "«key»"}]}
-    assert redacted_json(given, redact) == kept
-    assert redacted_json(given, cards) == given
+    assert redact_json(given, redact) == kept
+    assert redact_json(given, cards) == given
 
 
 def test_only_what_was_asked_for_is_marked() -> None:
     text = "ana@example.org 4111111111111111"
-    assert redactor(["cards"])(text) == "ana@example.org «card»"  # type: ignore[misc]
-    assert redactor([]) is None
+    assert make_redactor(["cards"])(text) == "ana@example.org «card»"  # type: ignore[misc]
+    assert make_redactor([]) is None
 
 
 def test_a_function_of_one_s_own_comes_after() -> None:
-    redact = redactor(["mails", lambda text: text.replace("Ana", "«name»")])
+    redact = make_redactor(["mails", lambda text: text.replace("Ana", "«name»")])
     assert redact is not None
     assert redact("Ana has ana@example.org") == "«name» has «mail»"
-    assert redactor(str.upper)("x") == "X"  # type: ignore[misc]
+    assert make_redactor(str.upper)("x") == "X"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("wanted", [["names"], "everything", 7, [7], {"keys": True}])
 def test_an_unknown_kind_is_refused(wanted: object) -> None:
     with pytest.raises(InvalidInput):
-        redactor(wanted)
+        make_redactor(wanted)
 
 
 def test_a_function_that_gives_no_text_is_refused() -> None:
-    redact = redactor(lambda text: None)
+    redact = make_redactor(lambda text: None)
     assert redact is not None
     with pytest.raises(InvalidInput):
         redact("x")
@@ -237,7 +237,7 @@ HOSTILE = [
 
 def _seconds(text: str) -> float:
     began = time.thread_time()
-    redacted(text)
+    redact_text(text)
     return time.thread_time() - began
 
 
@@ -255,7 +255,7 @@ def test_ten_megabytes_of_anything_take_seconds(piece: str) -> None:
 
 
 def test_every_kind_has_a_mark() -> None:
-    assert set(MARKS) == set(PRIVATE)
+    assert set(MARKS) == set(PRIVATE_KINDS)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +272,4 @@ def test_every_kind_has_a_mark() -> None:
     ],
 )
 def test_of_a_url_with_a_password_the_host_stays(text: str, kept: str) -> None:
-    assert redacted(text) == kept
+    assert redact_text(text) == kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from unit.private_texts import GOES, STAYS, any62, base, digits, hexes, urlbase
 
-from engrain.core.secrets.redact import redacted, redacted_json, redactor
+from engrain.core.secrets.redact import make_redactor, redact_json, redact_text
 
 HARDER_TO_SEE = [
     ("Hi, the new password for the staging server is {}, please save it", "Zebra-99-lake"),
@@ -102,29 +102,29 @@ HARDER_TO_TELL = [
 
 @pytest.mark.parametrize(("kind", "text", "secret"), GOES)
 def test_what_is_private_goes(kind: str, text: str, secret: str) -> None:
-    assert secret not in redacted(text)
+    assert secret not in redact_text(text)
 
 
 @pytest.mark.parametrize("text", STAYS)
 def test_what_only_looks_private_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize(("around", "secret"), HARDER_TO_SEE)
 def test_what_is_harder_to_see_goes_too(around: str, secret: str) -> None:
-    kept = redacted(around.replace("{}", secret))
+    kept = redact_text(around.replace("{}", secret))
     assert secret not in kept
-    assert redacted(kept) == kept
+    assert redact_text(kept) == kept
 
 
 @pytest.mark.parametrize("text", HARDER_TO_TELL)
 def test_what_is_harder_to_tell_from_it_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
 
 
 @pytest.mark.parametrize("text", NOT_SEEN)
 def test_what_no_form_gives_away_is_not_found(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
 
 
 def test_the_list_is_long_enough_to_mean_something() -> None:
@@ -133,20 +133,20 @@ def test_the_list_is_long_enough_to_mean_something() -> None:
 
 
 def test_a_number_with_a_private_name_goes_from_json() -> None:
-    redact = redactor(["keys", "phones"])
+    redact = make_redactor(["keys", "phones"])
     assert redact is not None
     given = {"pin": 4711, "cvv": "737", "phone": "4159265358", "mobile": 9876543210, "pins": 4, "ok": True, "token": 42}
     kept = {"pin": "«key»", "cvv": "«key»", "phone": "«phone»", "mobile": "«phone»", "pins": 4, "ok": True, "token": 42}
-    assert redacted_json(given, redact) == kept
+    assert redact_json(given, redact) == kept
 
 
 def test_a_letter_that_grows_in_lower_case_moves_no_mark() -> None:
-    assert redacted("İİİ my password is Sommer2024 İ") == "İİİ my password is «key» İ"
-    assert redacted("İ call me at 415 926 5358") == "İ call me at «phone»"
+    assert redact_text("İİİ my password is Sommer2024 İ") == "İİİ my password is «key» İ"
+    assert redact_text("İ call me at 415 926 5358") == "İ call me at «phone»"
 
 
 @pytest.mark.parametrize("spoken", ["version {}", "Release {}", "Chrome/{}", "v{}", "build {}"])
 def test_a_version_is_no_phone(spoken: str) -> None:
     text = spoken.format("1.415.926.5358")
-    assert redacted(text) == text
-    assert redacted("call 1.415.926.5358") == "call «phone»"
+    assert redact_text(text) == text
+    assert redact_text("call 1.415.926.5358") == "call «phone»"

@@ -11,7 +11,7 @@ import string
 
 import pytest
 
-from engrain.core.secrets.redact import MARKS, redacted
+from engrain.core.secrets.redact import MARKS, redact_text
 
 UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 HEX, MIXED = DIGITS + "abcdef", UPPER + LOWER + DIGITS
@@ -605,12 +605,12 @@ NEGATIVES = [
 
 @pytest.mark.parametrize(("kind", "around", "secret"), POSITIVES)
 def test_what_is_private_goes_and_what_stands_around_it_stays(kind: str, around: str, secret: str) -> None:
-    assert redacted(around.format(secret)) == around.format(MARKS[kind])
+    assert redact_text(around.format(secret)) == around.format(MARKS[kind])
 
 
 @pytest.mark.parametrize("text", NEGATIVES)
 def test_what_only_looks_private_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
 
 
 def test_the_list_is_long_enough_to_mean_something() -> None:
@@ -620,5 +620,5 @@ def test_the_list_is_long_enough_to_mean_something() -> None:
 
 @pytest.mark.parametrize(("kind", "around", "secret"), POSITIVES)
 def test_a_second_pass_changes_nothing(kind: str, around: str, secret: str) -> None:
-    once = redacted(around.format(secret))
-    assert redacted(once) == once
+    once = redact_text(around.format(secret))
+    assert redact_text(once) == once

@@ -15,7 +15,7 @@ from redis_server import Server, redis_cluster, redis_server, start_redis
 
 from engrain.core.errors import ConfigError, ReadOnlyStore, StoreError
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.stores.redis import RedisStore, connection
 from engrain.stores.redis.episodes import GRACE
@@ -55,7 +55,7 @@ def keys(server: Server, kind: str = "") -> list[str]:
 
 def test_the_engine_takes_an_episode_a_grace_after_its_time(store: RedisStore, server: Server) -> None:
     ends = now() + timedelta(seconds=30)
-    store.episodes.add(ANA, episode("a", ends, key="k"), Raw("All of it.", ends - timedelta(seconds=20)))
+    store.episodes.add(ANA, episode("a", ends, key="k"), RawOutput("All of it.", ends - timedelta(seconds=20)))
     wanted = ends + GRACE
     found = [key for key in keys(server, "}:episodes:") if "call:" not in key]
     assert len(found) == 7
@@ -88,7 +88,7 @@ def test_what_the_engine_took_leaves_no_trace_after_the_next_write(store: RedisS
     past = now() - GRACE - HOUR
     store.episodes.add(ANA, episode("lasts"))
     for n in range(150):
-        store.episodes.add(ANA, episode(f"lost {n}", past, key=f"k{n}"), Raw("raw", past))
+        store.episodes.add(ANA, episode(f"lost {n}", past, key=f"k{n}"), RawOutput("raw", past))
     store.episodes.add(ANA, episode("new", now() + HOUR))
     assert not [key for key in keys(server) if "lost" in key]
     assert server.client.zrange(keys(server, ":all")[0], 0, -1) == ["lasts", "new"]
@@ -137,7 +137,7 @@ def random_call(chance: random.Random, clock: SetClock) -> Callable[[Any], Any]:
         str(chance.randrange(30)), session, "turn", "", chance.random(), at, ends, chance.randint(1, 3), {"a": 1},
         key=chance.choice([None, "k", "l"]),
     )  # fmt: skip
-    raw = chance.choice([None, Raw("raw", at + HOUR / 2)])
+    raw = chance.choice([None, RawOutput("raw", at + HOUR / 2)])
     ids = [str(chance.randrange(30)) for _ in range(3)]
     n, where = chance.choice([1, 5, 99]), chance.choice([None, session])
     calls: list[Callable[[Any], Any]] = [
@@ -157,7 +157,9 @@ def random_call(chance: random.Random, clock: SetClock) -> Callable[[Any], Any]:
 
 def test_all_keys_of_a_scope_share_one_slot(store: RedisStore, server: Server) -> None:
     for n, scope in enumerate(hostile_scopes()):
-        store.episodes.add(scope, episode(f"}}{{{n}", now() + HOUR, key="k", session="{s}"), Raw("raw", now() + HOUR))
+        store.episodes.add(
+            scope, episode(f"}}{{{n}", now() + HOUR, key="k", session="{s}"), RawOutput("raw", now() + HOUR)
+        )
         lease = store.journal.claim(Claim(scope, "{t}", "me", deadline=now() + HOUR))
         store.journal.record(lease, StepStart("a"), StepEnd("a"))
         store.journal.signal(scope, "{t}", "e", "1")

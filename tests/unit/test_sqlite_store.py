@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import Conflict, DiskFull, NotFound, StoreBusy, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.filters import Condition, Filter, matches
-from engrain.core.model.items import Draft, Item, Place, Vectors
+from engrain.core.model.filters import Condition, Filter, matches_filter
+from engrain.core.model.items import Draft, Item, SessionPosition, Vectors
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
@@ -101,7 +101,7 @@ def test_eight_writers_leave_one_open_value(path: Path) -> None:
 
 
 def test_places_are_given_once(store: SqliteStore) -> None:
-    in_threads(8, lambda number: [add(store, "same", kind="message", place=Place("s")) for _ in range(5)])
+    in_threads(8, lambda number: [add(store, "same", kind="message", place=SessionPosition("s")) for _ in range(5)])
     assert [item.place for item in store.read(SCOPE, "s", 0, 100)] == list(range(40))
 
 
@@ -438,7 +438,7 @@ def test_numbers_in_metadata_compare_exactly(
         if isinstance(value, bool) and operator in ("<", ">="):
             continue
         found = {item.id for item in store.page(ListQuery(SCOPE, where=where, limit=100_000))} & set(ids)
-        assert found == {item.id for item in store.get_many(SCOPE, ids) if matches(where, item)}
+        assert found == {item.id for item in store.get_many(SCOPE, ids) if matches_filter(where, item)}
 
 
 # Upkeep
@@ -474,7 +474,7 @@ def test_an_answer_to_a_request_holds_nothing_of_the_text(store: SqliteStore) ->
 
 
 def test_what_is_expected_of_a_session_is_checked(store: SqliteStore) -> None:
-    add(store, "hi", kind="message", place=Place("s"))
+    add(store, "hi", kind="message", place=SessionPosition("s"))
     with pytest.raises(Conflict, match="1 messages, not 0"):
         store.append(SCOPE, "s", [Draft("x", kind="message")], expect=0)
 

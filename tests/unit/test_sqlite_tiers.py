@@ -19,9 +19,9 @@ from engrain_conformance.episodes import episode, raw
 
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite
-from engrain.core.model.plans import Add, Change, Forget, Plan, own
-from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
+from engrain.core.model.items import Citation
+from engrain.core.model.plans import Add, Change, Forget, Plan, refer_to_step
+from engrain.ports import Episode, EpisodeDraft, ListQuery, Summary, Tally, Trial, UnprocessedSession
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.engine import Connection, connect, uri
 from engrain.stores.sqlite.sql import load
@@ -67,14 +67,16 @@ def happens(chance: random.Random, store: SqliteStore, known: list[str]) -> None
         store.episodes.add(scope, one, raw() if chance.random() < 0.5 else None)
     elif luck < 10:
         steps = (Add(message("Said.", session)), *([Change("nothing", pinned=True)] if luck == 9 else []))
-        over = Episode("", session, "turn", "", 0.5, one.happened_at, one.expires_at, item=own(0), key=one.key)
+        over = Episode(
+            "", session, "turn", "", 0.5, one.happened_at, one.expires_at, item=refer_to_step(0), key=one.key
+        )
         with suppress(NotFound):
-            outcomes = store.apply(Plan(ANA, steps, episodes=(Happening(over), Happening(one, raw())))).outcomes
+            outcomes = store.apply(Plan(ANA, steps, episodes=(EpisodeDraft(over), EpisodeDraft(one, raw())))).outcomes
             known.append(outcomes[0].id or "")
     elif luck == 10 and known:
         forget(store, known.pop(chance.randrange(len(known))))
     elif luck == 11 and known:
-        (made,) = add(store, derived(f"Made {chance.random()}.", Cite(chance.choice(known), 0, 2)))
+        (made,) = add(store, derived(f"Made {chance.random()}.", Citation(chance.choice(known), 0, 2)))
         forget(store, made)
     elif luck == 12:
         store.episodes.remove(scope, [str(chance.randrange(60)) for _ in range(3)])
@@ -102,7 +104,7 @@ def test_the_episodes_of_a_session_are_counted_right_whatever_happens() -> None:
 def test_what_expires_in_masses_goes_in_parts_and_is_counted_whole() -> None:
     store = SqliteStore(":memory:")
     happenings = [
-        Happening(episode(f"{n}", session=str(n % 4), expires_at=START + HOUR * (n % 5)), raw(hours=n % 3))
+        EpisodeDraft(episode(f"{n}", session=str(n % 4), expires_at=START + HOUR * (n % 5)), raw(hours=n % 3))
         for n in range(3_000)
     ]
     store.apply(Plan(ANA, (), episodes=tuple(happenings)))
@@ -116,9 +118,9 @@ def test_a_member_of_a_shared_commit_that_fails_takes_its_episode_alone(tmp_path
 
     def write(n: int) -> bool:
         steps = (Add(message(f"m{n}")), *([Change("nothing", pinned=True)] if n % 3 == 0 else []))
-        over = Episode("", "s", "turn", "", 0.5, START, None, item=own(0), key="k")
+        over = Episode("", "s", "turn", "", 0.5, START, None, item=refer_to_step(0), key="k")
         try:
-            store.apply(Plan(ANA, steps, episodes=(Happening(over),)))
+            store.apply(Plan(ANA, steps, episodes=(EpisodeDraft(over),)))
         except NotFound:
             return False
         return True
@@ -152,7 +154,7 @@ def test_a_store_of_the_second_version_takes_episodes(tmp_path: Path) -> None:
     before.close()
     store = SqliteStore(path)
     assert store.status().schema == migrate.latest() > 2
-    over = Happening(Episode("", "s", "turn", "", 0.5, START, None, item=own(0)))
+    over = EpisodeDraft(Episode("", "s", "turn", "", 0.5, START, None, item=refer_to_step(0)))
     applied = store.apply(Plan(ANA, (Add(message("Said.")),), episodes=(over,)))
     assert [one.item for one in store.episodes.recent(ANA, None, 9, START)] == [applied.outcomes[0].id]
     assert [one.point for one in store.check() if one.state == "fail"] == []
@@ -177,10 +179,15 @@ def test_summaries_and_sessions_of_the_second_version_are_kept(tmp_path: Path) -
 def make_third(path: Path) -> None:
     """How tests/files/tiers-v1.db was made, by the version that brought schema 3. Never run again."""
     store = SqliteStore(path, clock=SetClock())
-    over = Episode("", "s", "turn", "", 0.5, START, START + 24 * HOUR, data={"ü": [1]}, item=own(0), key="said")
-    steps = (Add(message("I live in Lima.", "s")), Add(derived("Ana lives in Lima.", Cite(own(0), 2, 14), slot="city")))
-    store.apply(Plan(ANA, steps, episodes=(Happening(over, raw("At length.")), Happening(episode("alone", 1)))))
-    episodes = (Happening(replace(over, happened_at=START + HOUR), raw("More.")),)
+    over = Episode(
+        "", "s", "turn", "", 0.5, START, START + 24 * HOUR, data={"ü": [1]}, item=refer_to_step(0), key="said"
+    )
+    steps = (
+        Add(message("I live in Lima.", "s")),
+        Add(derived("Ana lives in Lima.", Citation(refer_to_step(0), 2, 14), slot="city")),
+    )
+    store.apply(Plan(ANA, steps, episodes=(EpisodeDraft(over, raw("At length.")), EpisodeDraft(episode("alone", 1)))))
+    episodes = (EpisodeDraft(replace(over, happened_at=START + HOUR), raw("More.")),)
     store.apply(Plan(ANA, (Add(message("I live in Lima!", "s")),), episodes=episodes))
     (way,) = add(store, fact("Bake, then wait.", kind="procedure"))
     for task, success in (("a", True), ("b", False), ("c", True)):
@@ -200,7 +207,7 @@ def test_a_store_of_the_third_version_opens(tmp_path: Path) -> None:
     assert (store.episodes.raw(ANA, second.id, START), store.episodes.raw(ANA, first.id, START)) == ("More.", None)
     assert store.outcomes.tallies(ANA, [way]) == {way: Tally(2, 1, START)}
     assert store.summary(ANA, "s") == Summary("In sum.", 1, 1, "digest")
-    assert store.behind(ANA, "extract", 9) == [Behind(ANA, "s", 1, 2)]
+    assert store.behind(ANA, "extract", 9) == [UnprocessedSession(ANA, "s", 1, 2)]
     forget(store, second.id)
     forget(store, first.id)
     assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (Summary("", 0, 3, ""), None)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engrain.core.rules.message_filters import reads_like_an_order
+from engrain.core.rules.message_filters import is_prompt_injection
 
 SENTENCES = Path(__file__).parents[1] / "files" / "gate-sentences.jsonl"
 
@@ -33,7 +33,7 @@ SENTENCES = Path(__file__).parents[1] / "files" / "gate-sentences.jsonl"
     ],
 )
 def test_an_order_to_the_model_is_known(text: str) -> None:
-    assert reads_like_an_order(text)
+    assert is_prompt_injection(text)
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_an_order_to_the_model_is_known(text: str) -> None:
     ],
 )
 def test_what_people_write_is_not(text: str) -> None:
-    assert not reads_like_an_order(text)
+    assert not is_prompt_injection(text)
 
 
 def test_no_sentence_of_everyday_talk_is_taken_for_an_order() -> None:
     lines = [json.loads(line) for line in SENTENCES.read_text().splitlines() if line.strip()]
     said = [one["text"] for one in lines if isinstance(one.get("text"), str)]
     assert len(said) > 100
-    assert [text for text in said if reads_like_an_order(text)] == []
+    assert [text for text in said if is_prompt_injection(text)] == []
 
 
 @pytest.mark.parametrize("part", ["ignore ", "do not ", "agents must ", "system ", "ignore all previous "])
 def test_any_text_is_read_in_linear_time(part: str) -> None:
     began = time.thread_time()
-    reads_like_an_order(part * (200_000 // len(part)))
+    is_prompt_injection(part * (200_000 // len(part)))
     assert time.thread_time() - began < 2.0

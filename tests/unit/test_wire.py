@@ -11,29 +11,29 @@ from hypothesis import strategies as st
 from wire_rules import Rejected, check_anthropic, check_anthropic_request, check_openai, check_openai_request
 
 from engrain.core.chat.render import (
+    CONVERSATION_OPENING,
     NO_OUTPUT,
     NO_RESULT,
-    OPENING,
     split_system,
     to_anthropic,
     to_openai,
-    tools_for_anthropic,
-    tools_for_openai,
+    tools_to_anthropic,
+    tools_to_openai,
 )
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import Ask, Reply, Said, ToolCall, ToolSpec
+from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
 
 
-def user(text: str) -> Said:
-    return Said("user", text)
+def user(text: str) -> ChatMessage:
+    return ChatMessage("user", text)
 
 
-def calls(*ids: str, text: str = "") -> Said:
-    return Said("assistant", text, tuple(ToolCall(id, "look", {"at": id}) for id in ids))
+def calls(*ids: str, text: str = "") -> ChatMessage:
+    return ChatMessage("assistant", text, tuple(ToolCall(id, "look", {"at": id}) for id in ids))
 
 
-def result(id: str | None, text: str = "seen", failed: bool = False) -> Said:
-    return Said("tool", text, answers=id, failed=failed)
+def result(id: str | None, text: str = "seen", failed: bool = False) -> ChatMessage:
+    return ChatMessage("tool", text, answers=id, failed=failed)
 
 
 def results_of(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -79,7 +79,13 @@ def test_a_conversation_with_tools_in_the_form_of_anthropic() -> None:
 
 
 def test_a_conversation_with_tools_in_the_form_of_openai() -> None:
-    said = [Said("system", "Be brief."), user("Look."), calls("a", "b"), result("a", "sun"), result("b", "no", True)]
+    said = [
+        ChatMessage("system", "Be brief."),
+        user("Look."),
+        calls("a", "b"),
+        result("a", "sun"),
+        result("b", "no", True),
+    ]
     written = to_openai(said)
     check_openai(written)
     assert written == [
@@ -99,7 +105,7 @@ def test_a_conversation_with_tools_in_the_form_of_openai() -> None:
 
 
 def test_system_messages_are_split_off_and_joined() -> None:
-    said = [Said("system", "One."), user("Hi."), Said("system", " "), Said("system", "Two.")]
+    said = [ChatMessage("system", "One."), user("Hi."), ChatMessage("system", " "), ChatMessage("system", "Two.")]
     assert split_system(said) == ("One.\n\nTwo.", (user("Hi."),))
     assert to_anthropic(said) == to_anthropic([user("Hi.")])
     assert [message["role"] for message in to_openai(said)] == ["system", "user"]
@@ -134,7 +140,7 @@ def test_a_second_result_of_one_call_is_quoted(form: Any) -> None:
 
 @BOTH
 def test_a_late_result_comes_to_its_call(form: Any) -> None:
-    written = form([user("Look."), calls("a"), user("Hurry."), Said("assistant", "Wait."), result("a", "late")])
+    written = form([user("Look."), calls("a"), user("Hurry."), ChatMessage("assistant", "Wait."), result("a", "late")])
     assert results_of(written) == [("a", "late")]
     assert "not recorded" not in json.dumps(written)
 
@@ -164,7 +170,7 @@ def test_an_id_that_a_service_refuses_is_replaced(form: Any, id: str) -> None:
 
 @BOTH
 def test_an_empty_text_is_left_out(form: Any) -> None:
-    assert form([user("Hi."), Said("assistant", " \n"), user(""), user("Still there?")]) == form(
+    assert form([user("Hi."), ChatMessage("assistant", " \n"), user(""), user("Still there?")]) == form(
         [user("Hi."), user("Still there?")]
     )
 
@@ -176,19 +182,21 @@ def test_an_empty_output_says_so(form: Any) -> None:
 
 @BOTH
 def test_a_conversation_that_begins_with_the_assistant_gets_an_opening(form: Any) -> None:
-    first = form([Said("assistant", "Hello.")])[0]
+    first = form([ChatMessage("assistant", "Hello.")])[0]
     assert first["role"] == "user"
-    assert OPENING in json.dumps(first)
+    assert CONVERSATION_OPENING in json.dumps(first)
 
 
 def test_a_last_word_of_the_assistant_has_no_white_space_behind() -> None:
-    assert to_anthropic([user("Hi."), Said("assistant", "So: \n")])[-1]["content"] == [{"type": "text", "text": "So:"}]
+    assert to_anthropic([user("Hi."), ChatMessage("assistant", "So: \n")])[-1]["content"] == [
+        {"type": "text", "text": "So:"}
+    ]
 
 
 @BOTH
 def test_nothing_said_is_nothing_sent(form: Any) -> None:
     assert form([]) == []
-    assert form([user(" "), Said("assistant", "")]) == []
+    assert form([user(" "), ChatMessage("assistant", "")]) == []
 
 
 @BOTH
@@ -199,7 +207,7 @@ def test_a_lone_surrogate_does_not_stop_the_conversation(form: Any) -> None:
 @BOTH
 def test_a_malformed_call_shows_what_the_model_wrote(form: Any) -> None:
     call = ToolCall("a", "look at", malformed='{"at": ')
-    written = form([user("Look."), Said("assistant", calls=(call,)), result("a", "That was no JSON.", True)])
+    written = form([user("Look."), ChatMessage("assistant", calls=(call,)), result("a", "That was no JSON.", True)])
     assert "look_at" in json.dumps(written)
     block = written[1]
     sent = (
@@ -212,7 +220,7 @@ def test_a_malformed_call_shows_what_the_model_wrote(form: Any) -> None:
 
 def test_arguments_that_are_not_json_are_a_typed_error() -> None:
     with pytest.raises(InvalidInput, match="not plain JSON"):
-        to_openai([user("Look."), Said("assistant", calls=(ToolCall("a", "look", {"at": {1, 2}}),))])
+        to_openai([user("Look."), ChatMessage("assistant", calls=(ToolCall("a", "look", {"at": {1, 2}}),))])
 
 
 # Any conversation
@@ -232,22 +240,22 @@ CALLS = st.builds(
     st.sampled_from(["", "", "{", "[1]"]),
 )
 SAID = st.one_of(
-    st.builds(Said, st.sampled_from(["user", "assistant", "system"]), TEXTS),
-    st.builds(Said, st.just("assistant"), TEXTS, st.lists(CALLS, max_size=3).map(tuple)),
-    st.builds(Said, st.just("tool"), TEXTS, answers=IDS | st.none(), failed=st.booleans()),
+    st.builds(ChatMessage, st.sampled_from(["user", "assistant", "system"]), TEXTS),
+    st.builds(ChatMessage, st.just("assistant"), TEXTS, st.lists(CALLS, max_size=3).map(tuple)),
+    st.builds(ChatMessage, st.just("tool"), TEXTS, answers=IDS | st.none(), failed=st.booleans()),
 )
 CONVERSATIONS = st.lists(SAID, max_size=12)
 
 
 @given(CONVERSATIONS)
-def test_anthropic_accepts_any_conversation(said: list[Said]) -> None:
+def test_anthropic_accepts_any_conversation(said: list[ChatMessage]) -> None:
     if written := to_anthropic(said):
         check_anthropic(written)
         json.dumps(written, ensure_ascii=False).encode()
 
 
 @given(CONVERSATIONS)
-def test_openai_accepts_any_conversation(said: list[Said]) -> None:
+def test_openai_accepts_any_conversation(said: list[ChatMessage]) -> None:
     if written := to_openai(said):
         check_openai(written)
         json.dumps(written, ensure_ascii=False).encode()
@@ -258,7 +266,7 @@ def test_nothing_said_is_lost(kinds: list[int], random: Any) -> None:
     said = [
         [
             user(f"<u{at}>"),
-            Said("assistant", f"<a{at}>"),
+            ChatMessage("assistant", f"<a{at}>"),
             calls(f"<{at % 4}>", text=f"<c{at}>"),
             result(f"<{random.randrange(5)}>", f"<r{at}>"),
         ][kind]
@@ -270,10 +278,10 @@ def test_nothing_said_is_lost(kinds: list[int], random: Any) -> None:
 
 
 @given(CONVERSATIONS)
-def test_what_was_sent_stays_when_the_user_speaks_again(said: list[Said]) -> None:
+def test_what_was_sent_stays_when_the_user_speaks_again(said: list[ChatMessage]) -> None:
     """So that a service can keep the beginning of a prompt in its cache."""
     written = to_anthropic([*said, user("First.")])
-    longer = to_anthropic([*said, user("First."), Said("assistant", "Yes."), user("Second.")])
+    longer = to_anthropic([*said, user("First."), ChatMessage("assistant", "Yes."), user("Second.")])
     assert longer[: len(written)] == written
 
 
@@ -283,9 +291,9 @@ def test_what_was_sent_stays_when_the_user_speaks_again(said: list[Said]) -> Non
 def test_tools_are_offered_in_both_forms() -> None:
     tool = ToolSpec("look", "Looks.", {"type": "object"})
     message = [{"role": "user", "content": "Look."}]
-    check_openai_request({"model": "m", "max_tokens": 1, "messages": message, "tools": tools_for_openai([tool])})
+    check_openai_request({"model": "m", "max_tokens": 1, "messages": message, "tools": tools_to_openai([tool])})
     written = to_anthropic([user("Look.")])
-    check_anthropic_request({"model": "m", "max_tokens": 1, "messages": written, "tools": tools_for_anthropic([tool])})
+    check_anthropic_request({"model": "m", "max_tokens": 1, "messages": written, "tools": tools_to_anthropic([tool])})
 
 
 @pytest.mark.parametrize(
@@ -295,14 +303,14 @@ def test_tools_are_offered_in_both_forms() -> None:
         lambda: ToolSpec("", "Looks."),
         lambda: ToolSpec("x" * 65, "Looks."),
         lambda: ToolSpec("look", "Looks.", {"type": "string"}),
-        lambda: Said("robot", "Hi."),  # type: ignore[arg-type]
-        lambda: Said("user", None),  # type: ignore[arg-type]
-        lambda: Said("user", "Hi.", (ToolCall("a", "look"),)),
-        lambda: Said("user", "Hi.", answers="a"),
-        lambda: Ask((user("Hi."),), max_tokens=0),
-        lambda: Ask((user("Hi."),), timeout=0),
-        lambda: Ask((user("Hi."),), timeout=float("nan")),
-        lambda: Ask((user("Hi."),), tools=(ToolSpec("look", ""), ToolSpec("look", ""))),
+        lambda: ChatMessage("robot", "Hi."),  # type: ignore[arg-type]
+        lambda: ChatMessage("user", None),  # type: ignore[arg-type]
+        lambda: ChatMessage("user", "Hi.", (ToolCall("a", "look"),)),
+        lambda: ChatMessage("user", "Hi.", answers="a"),
+        lambda: ChatRequest((user("Hi."),), max_tokens=0),
+        lambda: ChatRequest((user("Hi."),), timeout=0),
+        lambda: ChatRequest((user("Hi."),), timeout=float("nan")),
+        lambda: ChatRequest((user("Hi."),), tools=(ToolSpec("look", ""), ToolSpec("look", ""))),
     ],
 )
 def test_what_cannot_be_said_is_a_typed_error(make: Any) -> None:
@@ -312,7 +320,7 @@ def test_what_cannot_be_said_is_a_typed_error(make: Any) -> None:
 
 def test_a_reply_is_the_next_message() -> None:
     call = ToolCall("a", "look")
-    assert Reply("I look.", (call,), "tools", "m").said == Said("assistant", "I look.", (call,))
+    assert ChatReply("I look.", (call,), "tools", "m").said == ChatMessage("assistant", "I look.", (call,))
 
 
 # The rules that the tests above rely on

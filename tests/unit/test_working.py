@@ -13,8 +13,8 @@ import pytest
 
 from engrain.core.errors import BadText, EmptyText, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.retention import TIERS
-from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, Entry
-from engrain.core.tokens import estimated_tokens
+from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, BufferEntry
+from engrain.core.tokens import estimate_tokens
 from engrain.tiers.working import WorkingMemory
 
 
@@ -211,8 +211,8 @@ def test_the_context_stays_within_its_budget(budget: int) -> None:
         memory.add_result(f"key {number}", "v" * 300)
         memory.add_thought("hm " * 300)
     memory.add("The last word. " * 100)
-    assert estimated_tokens(memory.context(budget)) <= budget
-    assert estimated_tokens(memory.context(budget, items=False)) <= budget
+    assert estimate_tokens(memory.context(budget)) <= budget
+    assert estimate_tokens(memory.context(budget, items=False)) <= budget
     if budget >= 60:
         assert "The last word" in memory.context(budget), "the newest goes first into a small budget"
 
@@ -352,7 +352,7 @@ def test_a_bad_item_is_refused_and_changes_nothing(item: Any, error: type[Except
 def test_a_message_can_be_added_as_it_is() -> None:
     memory = WorkingMemory()
     kept = memory.add({"role": "user", "content": "hello"}, kind="message")
-    assert kept == Entry("hello", "message", "user", 2)
+    assert kept == BufferEntry("hello", "message", "user", 2)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_what_waits_for_a_model_does_not_grow_for_ever() -> None:
     memory = filled(3_000, summarize=lambda texts, limit: "")
     pending = memory.pending()
     assert pending is not None
-    assert sum(map(estimated_tokens, pending.texts)) < 16_000
+    assert sum(map(estimate_tokens, pending.texts)) < 16_000
 
 
 # Snapshots

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.working import Entry
-from engrain.core.tokens import estimated_tokens
+from engrain.core.model.working import BufferEntry
+from engrain.core.tokens import estimate_tokens
 from engrain.tiers.working import WorkingMemory
 
 
@@ -21,7 +21,7 @@ def heavier_together(text: str) -> int:
     return len(text.split()) + text.count("\n") ** 2
 
 
-COUNTERS: tuple[Callable[[str], int], ...] = (estimated_tokens, len, heavier_together)
+COUNTERS: tuple[Callable[[str], int], ...] = (estimate_tokens, len, heavier_together)
 PIECES = (
     *(
         "We decided to wait. ",
@@ -69,7 +69,7 @@ class Working(RuleBasedStateMachine):
         self.answer = "good"
         self.summarize = (lambda texts, limit: ANSWERS[self.answer](texts, limit)) if model else None
         self.memory = WorkingMemory(tokens, items, share, self.keep, count, self.summarize)
-        self.added: list[Entry] = []  # since the summary was last written by a model
+        self.added: list[BufferEntry] = []  # since the summary was last written by a model
         self.base: list[str] = []  # its lines then
         self.frame: dict[str, Any] = {"task": "", "subgoals": [], "results": {}, "scratchpad": [], "variables": {}}
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engrain.agent.journal import NoJournal, Part, TaskJournal
-from engrain.agent.prompt import Background
-from engrain.agent.results import Answer, Called
+from engrain.agent.prompt import MemoryPrompt
+from engrain.agent.results import AgentReply, Called
 from engrain.agent.tools import Tool, as_tool
 from engrain.agent.tools import memory_tools as own_tools
-from engrain.agent.turn import Manner, Place, Together, Turn, short
+from engrain.agent.turn import AgentConfig, Together, Turn, TurnContext, short
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.chat import checked_timeout
-from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.core.model.chat import check_timeout
+from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
@@ -59,18 +59,18 @@ class _Agent(Generic[M]):
             )
         self._memory = memory
         own = own_tools(self._opened) if memory_tools else []
-        self._manner = Manner(
+        self._manner = AgentConfig(
             MeteredModel(_model(model)),
             _by_name(self._proved([*own, *_tools(tools)])),
             frozenset(tool.name for tool in own),
             system,
-            checked_count(max_steps, "max_steps", 1, MAX_STEPS),
-            checked_count(max_tokens, "max_tokens", 1, 10_000_000),
-            None if timeout is None else checked_timeout(timeout),
+            check_count(max_steps, "max_steps", 1, MAX_STEPS),
+            check_count(max_tokens, "max_tokens", 1, 10_000_000),
+            None if timeout is None else check_timeout(timeout),
             on_call,
         )
-        self._session = None if session is None else checked_key(session, "session")
-        self._background = Background(checked_count(budget, "budget", 0, 1_000_000))
+        self._session = None if session is None else check_key(session, "session")
+        self._background = MemoryPrompt(check_count(budget, "budget", 0, 1_000_000))
         self._busy = threading.Lock()
 
     def status(self) -> dict[str, Any]:
@@ -84,8 +84,8 @@ class _Agent(Generic[M]):
     def _proved(self, tools: list[Tool]) -> list[Tool]:
         return tools
 
-    def _turn(self, journal: NoJournal, together: Together, task: str) -> Flow[Answer]:
-        place = Place(self._opened(), self._session, self._background, together)
+    def _turn(self, journal: NoJournal, together: Together, task: str) -> Flow[AgentReply]:
+        place = TurnContext(self._opened(), self._session, self._background, together)
         return Turn(self._manner, place, journal, task).flow()
 
     @contextmanager
@@ -113,14 +113,14 @@ class AgentWithMemory(_Agent[Memory]):
 
     _takes = Memory
 
-    def run(self, task: str, *, task_id: str | None = None) -> Answer:
+    def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """One turn of the conversation. What the user said is in the log before the model is asked; ModelFailed leaves
         it there.
 
         With a `task_id` the turn is a durable task: if the process dies, the same call continues it, and no recorded
         reply of the model is paid for twice. A tool that is an effect and was cut off raises StepAmbiguous.
         """
-        said = checked_text(task, "task")
+        said = check_text(task, "task")
         with self._alone():
             if task_id is None:
                 return drive(self._turn(NoJournal(), _one_by_one, said))
@@ -145,9 +145,9 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
 
     _takes = AsyncMemory
 
-    async def run(self, task: str, *, task_id: str | None = None) -> Answer:
+    async def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """As AgentWithMemory.run."""
-        said = checked_text(task, "task")
+        said = check_text(task, "task")
         hop = self._memory._hop
 
         async def played(part: Part, *_: Any) -> Any:

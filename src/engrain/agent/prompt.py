@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.model.recall import SESSION, RecallRequest, Section
-from engrain.core.model.recall import quoted as line_of
-from engrain.core.tokens import estimated_tokens
+from engrain.core.model.recall import SESSION_HEADING, RecallRequest, Section
+from engrain.core.model.recall import quote_item as line_of
+from engrain.core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from engrain.core.chat.window import Window
     from engrain.core.model.items import Item
-    from engrain.core.model.sessions import Opening
+    from engrain.core.model.sessions import SessionStart
     from engrain.memory import Memory
 
 SYSTEM = "You are a helpful assistant with a memory that stays."
@@ -40,7 +40,7 @@ def system_text(own: str, block: str, last: bool, refused: bool = False) -> str:
     return "\n\n".join([*parts, LAST] if last else parts)
 
 
-class Background:
+class MemoryPrompt:
     """What memory has for the turns of a session, within a budget of tokens.
 
     What the session began with is shown from turn to turn as long as all of it holds. It is looked up anew when
@@ -49,8 +49,8 @@ class Background:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._opening: Opening | None = None
-        self._shown: Opening | None = None  # as much of it as the budget allows
+        self._opening: SessionStart | None = None
+        self._shown: SessionStart | None = None  # as much of it as the budget allows
         self._start = 0
 
     def enter(self, memory: Memory, session: str) -> None:
@@ -68,35 +68,35 @@ class Background:
         parts = [str(opening)]
         if at_work:
             context = memory.working.context(int(self._budget * WORK_SHARE))
-            parts.append(str(Section(SESSION, tuple(context.splitlines()))))
+            parts.append(str(Section(SESSION_HEADING, tuple(context.splitlines()))))
         shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
-        left = max(0, self._budget - sum(map(estimated_tokens, parts)))
+        left = max(0, self._budget - sum(map(estimate_tokens, parts)))
         found = memory._open.recall(RecallRequest(question[:QUERY], n=HITS, budget=left, shown=shown))
         return "\n\n".join(part for part in (*parts, str(found)) if part)
 
-    def _current(self, memory: Memory, session: str, window: Window) -> Opening:
+    def _current(self, memory: Memory, session: str, window: Window) -> SessionStart:
         opening, shown = self._opening, self._shown
         if opening is None or shown is None or window.start > self._start or not _holds(memory, opening):
             return self._begin(memory, session, window.start)
         return shown
 
-    def _begin(self, memory: Memory, session: str, start: int) -> Opening:
+    def _begin(self, memory: Memory, session: str, start: int) -> SessionStart:
         self._opening, self._start = memory.start_session(session), start
         self._shown = _cut(self._opening, int(self._budget * OPENING_SHARE))
         return self._shown
 
 
-def _holds(memory: Memory, opening: Opening) -> bool:
+def _holds(memory: Memory, opening: SessionStart) -> bool:
     """Whether nothing of it was changed, corrected or forgotten since."""
     ids = [item.id for item in _items(opening)]
-    engine, now = memory._open, memory._open.kit.clock()
-    return not ids or sum(item.visible(now) for item in engine.kit.items.get_many(engine.scope, ids)) == len(ids)
+    engine, now = memory._open, memory._open.services.clock()
+    return not ids or sum(item.visible(now) for item in engine.services.items.get_many(engine.scope, ids)) == len(ids)
 
 
-def _cut(opening: Opening, budget: int) -> Opening:
+def _cut(opening: SessionStart, budget: int) -> SessionStart:
     kept: set[str] = set()
     for item in _items(opening):
-        tokens = estimated_tokens(line_of(item))
+        tokens = estimate_tokens(line_of(item))
         if tokens <= budget:
             budget -= tokens
             kept.add(item.id)
@@ -108,5 +108,5 @@ def _cut(opening: Opening, budget: int) -> Opening:
     )
 
 
-def _items(opening: Opening) -> list[Item]:
+def _items(opening: SessionStart) -> list[Item]:
     return [*opening.profile, *([opening.summary] if opening.summary else []), *opening.episodes]

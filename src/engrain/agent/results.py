@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from engrain.agent.schema import fitted
 from engrain.agent.tools import Tool, storable, told
-from engrain.core.errors import InvalidInput, NotDone
-from engrain.core.model.chat import Reply, ToolCall
-from engrain.core.model.messages import arguments_text
+from engrain.core.errors import EffectNotPerformed, InvalidInput
+from engrain.core.model.chat import ChatReply, ToolCall
+from engrain.core.model.messages import encode_arguments
 from engrain.tasks.driver import Call, Flow, Pause
 
 Stopped = Literal["end", "steps", "length", "refused", "failed"]
@@ -28,7 +28,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentReply:
     """`str()` of it is the text. `stopped` says why the agent stopped: "end", it had said all; "steps", it had used up
     its steps and answered with what it knew; "length", the answer was cut at max_tokens; "refused", the model would not
     answer; "failed", it answered with nothing.
@@ -92,7 +92,7 @@ def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
         try:
             return Result(told((yield Call(used.bound(arguments)))))
         except Exception as exc:
-            unsure = used.effect and not isinstance(exc, NotDone)
+            unsure = used.effect and not isinstance(exc, EffectNotPerformed)
             if unsure and once:
                 raise
             if unsure or failures >= used.retry.times:
@@ -111,10 +111,10 @@ LONGEST = 64  # characters of a name and of an id: what services accept
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ModelReply:
     """A reply, and how many messages the session had when the model was asked."""
 
-    reply: Reply
+    reply: ChatReply
     seen: int
 
     @property
@@ -128,12 +128,12 @@ class Heard:
         return {"text": said.text, "calls": calls, "stop": said.stop, "model": said.model, **tokens, "seen": self.seen}
 
 
-def heard_of(plain: dict[str, Any]) -> Heard:
+def heard_of(plain: dict[str, Any]) -> ModelReply:
     values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
-    return Heard(Reply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
+    return ModelReply(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
 
 
-def storable_reply(reply: Reply) -> Reply:
+def storable_reply(reply: ChatReply) -> ChatReply:
     """The reply with nothing in it that a store or a journal would refuse: it has been paid for."""
     return replace(reply, text=storable(reply.text), calls=tuple(map(_storable_call, reply.calls)))
 
@@ -146,7 +146,7 @@ def _storable_call(call: ToolCall) -> ToolCall:
         malformed=storable(call.malformed),
     )
     try:
-        arguments_text(known)
+        encode_arguments(known)
     except InvalidInput:
         written = storable(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
         return replace(known, arguments={}, malformed=written[:10_000] or "(not JSON)")

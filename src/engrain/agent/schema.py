@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engrain.core.errors import InvalidInput
-from engrain.core.validation import check_plain
+from engrain.core.validation import check_json
 
 Schema = dict[str, Any]
 
@@ -134,7 +134,7 @@ def _told_arguments(doc: str) -> dict[str, str]:
 
 def _is_plain(value: object) -> bool:
     try:
-        check_plain(value, "default")
+        check_json(value, "default")
     except InvalidInput:
         return False
     return True

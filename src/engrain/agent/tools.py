@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from engrain.agent.schema import parameters_of, purpose_of
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ToolCall, ToolSpec, checked_timeout
-from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
+from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.recall import RecallRequest
-from engrain.core.validation import checked_text
+from engrain.core.validation import check_text
 from engrain.tasks.policies import Retry, as_retry
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Tool:
             raise InvalidInput(f"the description of tool {self.name!r} must be a str.")
         self.retry  # noqa: B018
         if self.timeout is not None:
-            checked_timeout(self.timeout)
+            check_timeout(self.timeout)
 
     @property
     def spec(self) -> ToolSpec:
@@ -199,7 +199,7 @@ HITS = 8
 IMPORTANCE = 0.6
 
 
-def learnt(call: ToolCall, cite: Cite, said: Item) -> Note:
+def learnt(call: ToolCall, cite: Citation, said: Item) -> Note:
     """What a call of `remember` that did not fail asks to have kept. It is written when the call stands in the log, so
     that it can cite its words there, and what the user `said`, and go with either; what was forgotten no model brings
     back."""
@@ -208,10 +208,10 @@ def learnt(call: ToolCall, cite: Cite, said: Item) -> Note:
     return Note(text, IMPORTANCE, source=source, derived=True)
 
 
-def _rests_on(text: str, said: Item) -> Cite:
+def _rests_on(text: str, said: Item) -> Citation:
     """The same words there; where it has others the whole message, which stays when only the fact is forgotten."""
     found = re.search(re.escape(text.strip().rstrip(".!")), said.text, re.IGNORECASE)
-    return Cite(said.id, *(found.span() if found else (0, 0)))
+    return Citation(said.id, *(found.span() if found else (0, 0)))
 
 
 def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
@@ -223,7 +223,7 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             text: One whole sentence that can be understood alone.
         """
-        checked_text(text)
+        check_text(text)
         return "Noted."
 
     def recall(question: str) -> str:

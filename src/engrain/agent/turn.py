@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engrain.agent.journal import NoJournal, Part
-from engrain.agent.prompt import Background, system_text
+from engrain.agent.prompt import MemoryPrompt, system_text
 from engrain.agent.results import (
     NOT_KEPT,
-    Answer,
+    AgentReply,
     Called,
-    Heard,
+    ModelReply,
     Result,
     Stopped,
     heard_of,
@@ -27,10 +27,10 @@ from engrain.agent.results import (
 from engrain.agent.tools import REMEMBER, Tool, learnt
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model import chat
-from engrain.core.model.chat import Reply, Said, ToolCall
-from engrain.core.model.items import Cite, Source
-from engrain.core.model.messages import Message, spans_of_calls
-from engrain.core.tokens import estimated_tokens, middle_cut
+from engrain.core.model.chat import ChatMessage, ChatReply, ToolCall
+from engrain.core.model.items import Citation, Source
+from engrain.core.model.messages import Message, find_call_spans
+from engrain.core.tokens import cut_middle, estimate_tokens
 from engrain.tasks.driver import Ask, Call, Flow
 from engrain.telemetry import traced
 
@@ -57,7 +57,7 @@ Together = Callable[[Sequence[Part]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class AgentConfig:
     """How an agent works. To use a tool that is `aside` is no work: memory's own."""
 
     model: MeteredModel
@@ -71,21 +71,21 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnContext:
     """Where a turn happens: its memory, its session if one is named, and what memory has for it.
 
     `together` plays several parts, side by side where the face can."""
 
     memory: Memory
     session: str | None
-    background: Background
+    background: MemoryPrompt
     together: Together
 
 
 class Turn:
     """Its flow may be driven once. What the journal has of it is not done again."""
 
-    def __init__(self, manner: Manner, place: Place, journal: NoJournal, task: str) -> None:
+    def __init__(self, manner: AgentConfig, place: TurnContext, journal: NoJournal, task: str) -> None:
         self._manner = manner
         self._place = place
         self._memory = place.memory
@@ -102,8 +102,8 @@ class Turn:
         self._whole: dict[str, str] = {}  # results of this turn by the id of their message
         self._block: str | None = None
 
-    def flow(self) -> Flow[Answer]:
-        self._began = yield Ask(self._memory._open.kit.items.moment)
+    def flow(self) -> Flow[AgentReply]:
+        self._began = yield Ask(self._memory._open.services.items.moment)
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
@@ -147,7 +147,7 @@ class Turn:
 
     # The model
 
-    def _asked(self, last: bool) -> Flow[Heard]:
+    def _asked(self, last: bool) -> Flow[ModelReply]:
         asked: list[bool] = []
 
         def part() -> Flow[dict[str, Any]]:
@@ -166,7 +166,7 @@ class Turn:
         return heard
 
     def _failed(self, why: ModelFailed) -> Flow[None]:
-        cites = tuple(map(Cite, self._heard))
+        cites = tuple(map(Citation, self._heard))
         try:
             yield Ask(partial(self._memory._open.episodic.record_error, why, session=self._session, cites=cites))
         except NotFound:
@@ -178,36 +178,36 @@ class Turn:
             block = partial(self._place.background.block, self._memory, self._session, self._task, window)
             self._block = yield Ask(partial(block, at_work=not self._own))
         tools = self._manner.tools
-        ask = chat.Ask(
+        ask = chat.ChatRequest(
             _answerable(self._shown(window)),
             system_text(self._manner.system, self._block, last and bool(tools), self._refused),
             () if last else tuple(tool.spec for tool in tools.values()),
             self._manner.max_tokens,
             self._manner.timeout,
         )
-        reply: Reply = yield Call(self._manner.model.reply, (ask,))
-        return Heard(storable_reply(reply), seen).plain
+        reply: ChatReply = yield Call(self._manner.model.reply, (ask,))
+        return ModelReply(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
         talk = self._memory._open.conversation(self._session)
         # The length first: what comes in between is shown, and noticed when the answer is kept.
         return len(talk), talk.window()
 
-    def _shown(self, window: Window) -> list[Said]:
+    def _shown(self, window: Window) -> list[ChatMessage]:
         """The window, in which this turn's results stand whole as far as there is room, the newest first."""
         room = WHOLE_RESULTS
         messages = list(window.messages)
         for at in reversed(range(len(messages))):
             whole = self._whole.get(messages[at].id or "", "")
-            text, _ = middle_cut(whole, room, estimated_tokens)
+            text, _ = cut_middle(whole, room, estimate_tokens)
             if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
-                room -= estimated_tokens(text)
+                room -= estimate_tokens(text)
         return replace(window, messages=tuple(messages)).said
 
     # Tools
 
-    def _use_tools(self, heard: Heard) -> Flow[None]:
+    def _use_tools(self, heard: ModelReply) -> Flow[None]:
         reply = heard.reply
         parts = [partial(self._called, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
         called: list[Called] = yield Call(self._place.together, (parts,))
@@ -246,7 +246,7 @@ class Turn:
         aside = self._manner.aside
         wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
         row = (yield Ask(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
-        spans = spans_of_calls(row) if row else []
+        spans = find_call_spans(row) if row else []
         heard = (yield Ask(partial(self._memory.get, self._heard[0]))) if row else None
         request = self._journal.request(self._id, self._steps)
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
@@ -254,7 +254,7 @@ class Turn:
                 continue
             keep = self._memory._open.semantic.remember
             try:
-                yield Ask(partial(keep, learnt(call, Cite(ids[0], *span), heard), request and f"{request}:{at}"))
+                yield Ask(partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}"))
             except (NotFound, InvalidInput) as exc:
                 _log.info("what the model wanted remembered was not kept: %s", exc)
 
@@ -272,7 +272,7 @@ class Turn:
 
     # The end
 
-    def _said(self, heard: Heard) -> Flow[list[str] | None]:
+    def _said(self, heard: ModelReply) -> Flow[list[str] | None]:
         """The id of the answer, if there is one. None if somebody else spoke while the model thought: then it is asked
         again, with what was said."""
         if not heard.reply.text.strip():
@@ -290,25 +290,25 @@ class Turn:
         kept: list[str] | None = yield from self._journal.step("answer", part)
         return kept
 
-    def _answer(self, reply: Reply, last: bool) -> Answer:
+    def _answer(self, reply: ChatReply, last: bool) -> AgentReply:
         stopped: Stopped = "end" if reply.stop == "tools" else reply.stop
         if last and self._manner.tools:
             stopped = "steps"
         elif stopped == "end" and not reply.text.strip():
             stopped = "failed"
         tokens = (self._tokens_in, self._tokens_out)
-        return Answer(
+        return AgentReply(
             reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
         )
 
-    def _end(self, answer: Answer, kept: list[str]) -> Flow[None]:
+    def _end(self, answer: AgentReply, kept: list[str]) -> Flow[None]:
         """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
         what was said is forgotten."""
         worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
         if not self._own or not worked:
             return
         request = self._journal.request(self._id, self._steps + 1)
-        cites = tuple(map(Cite, (*self._heard, *kept)))
+        cites = tuple(map(Citation, (*self._heard, *kept)))
         if answer.stopped == "end":
             text = f"Successfully completed: {short(self._task)} Outcome: {short(answer.text)}"
             keep = partial(self._memory.remember, text, importance=OUTCOME, source=Source("task", "agent", cites))
@@ -347,7 +347,7 @@ def _action(called: Called) -> str:
     return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
 
 
-def _answerable(said: list[Said]) -> tuple[Said, ...]:
+def _answerable(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:
     """A model answers the user or a tool: what an assistant said after that is left out."""
     last = max((at for at, one in enumerate(said) if one.role in ("user", "tool")), default=-1)
     return tuple(one for at, one in enumerate(said) if at <= last or one.role != "assistant")

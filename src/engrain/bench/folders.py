@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import ROLES, Note, Place
+from engrain.core.model.items import ROLES, Note, SessionPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Doc:
         return Note(self.text, occurred_at=self.ts, place=self._place, metadata={"doc": self.id})
 
     @property
-    def _place(self) -> Place | None:
+    def _place(self) -> SessionPosition | None:
         if self.session is None:
             return None
-        return Place(self.session, self.turn, self.name, self.role if self.role in ROLES else None)
+        return SessionPosition(self.session, self.turn, self.name, self.role if self.role in ROLES else None)
 
 
 @dataclass(frozen=True, slots=True)

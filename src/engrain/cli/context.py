@@ -18,13 +18,13 @@ from engrain.cli.command import COMMON
 from engrain.cli.output import document, line, many, safe
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.messages import calls_of
-from engrain.core.rules.cascade import addresses
-from engrain.core.validation import hint, near
+from engrain.core.model.messages import read_calls
+from engrain.core.rules.cascade import find_addresses
+from engrain.core.validation import find_similar_names, suggest_name
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
-    from engrain.core.model.results import Owned
+    from engrain.core.model.results import MemoryInfo
     from engrain.memory import Memory
 
 
@@ -101,11 +101,11 @@ class Session:
         """Another command for the memory that was named on this command line, safe to paste. What a variable of the
         environment names it finds there again."""
         from engrain.core.identity import Scope
-        from engrain.core.model.results import command
+        from engrain.core.model.results import format_command
 
         here = click.get_current_context()
         given = {name: getattr(self, name) if typed(here, name) else None for name in COMMON}
-        return command(*words, store=given.pop("store"), owner=Scope(**given))
+        return format_command(*words, store=given.pop("store"), owner=Scope(**given))
 
     def must_exist(self) -> None:
         path = self._file()
@@ -216,18 +216,18 @@ def elsewhere(memory: Memory) -> str:
     return f"this memory ({scope}) is empty. The store has {told}{more}: name it with --agent, --tenant."
 
 
-def _is_among(scope: Scope, every: Sequence[Owned]) -> bool:
+def _is_among(scope: Scope, every: Sequence[MemoryInfo]) -> bool:
     return any(_scope(one) == scope for one in every)
 
 
-def _scope(one: Owned) -> Scope:
+def _scope(one: MemoryInfo) -> Scope:
     return Scope(one.tenant, one.agent, one.user)
 
 
-def _guess(scope: Scope, every: Sequence[Owned]) -> str:
+def _guess(scope: Scope, every: Sequence[MemoryInfo]) -> str:
     for part in PARTS:
         name, names = getattr(scope, part), {one for owned in every if (one := getattr(owned, part))}
-        if name and name not in names and (told := hint(name, sorted(names))):
+        if name and name not in names and (told := suggest_name(name, sorted(names))):
             return told
     return ""
 
@@ -251,8 +251,8 @@ def nothing_from(memory: Memory, source: str) -> list[str]:
     items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
     known = {one.name for item in items for one in item.sources if one.name}
     said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
-    known |= {one for item in said for call in calls_of(item.text, item.metadata) for one in addresses(call)}
-    like = list(dict.fromkeys([*_of_host(source, known), *near(source, known, SHOWN)]))[:SHOWN]
+    known |= {one for item in said for call in read_calls(item.text, item.metadata) for one in find_addresses(call)}
+    like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]
     named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
     return [f"Nothing came from {safe(source)}.", *named]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from engrain.cli.output import faint, many, safe, strong, wrapped
 from engrain.core.errors import InvalidInput
-from engrain.core.model.results import describe_counts, looked_again
+from engrain.core.model.results import describe_counts, describe_verification
 
 if TYPE_CHECKING:
     from engrain.cli.context import Session
     from engrain.core.identity import Scope
     from engrain.core.model.items import Item
     from engrain.memory import Memory
-    from engrain.privacy.erase import Erased, Undone
-    from engrain.privacy.receipts import Receipt, Verified
+    from engrain.privacy.erase import ErasureResult, UndoResult
+    from engrain.privacy.receipts import Receipt, VerificationResult
 
 
 SHOWN = 20
@@ -36,7 +36,7 @@ REMAINS = {
 }
 
 
-def erased_lines(done: Erased, files: ReceiptFiles, cli: Session) -> Iterator[str]:
+def erased_lines(done: ErasureResult, files: ReceiptFiles, cli: Session) -> Iterator[str]:
     if done.dry_run:
         yield from _would(done)
     elif done.over:
@@ -52,14 +52,14 @@ def erased_lines(done: Erased, files: ReceiptFiles, cli: Session) -> Iterator[st
         yield from _kept(done.receipt, files, cli)
 
 
-def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles, cli: Session) -> Iterator[str]:
+def resumed_lines(answers: Sequence[ErasureResult], files: ReceiptFiles, cli: Session) -> Iterator[str]:
     for one in answers:
         yield from erased_lines(one, files, cli)
     if not answers:
         yield "No erasure is under way."
 
 
-def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
+def verified_lines(found: VerificationResult, texts: Sequence[str]) -> Iterator[str]:
     if texts and not found.bytes:
         yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
     *told, verdict = map(safe, str(found).splitlines())
@@ -67,7 +67,7 @@ def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
     yield strong(verdict)
 
 
-def _would(done: Erased) -> Iterator[str]:
+def _would(done: ErasureResult) -> Iterator[str]:
     counts = describe_counts(done.counts)
     if not counts and not done.memories:
         yield "Nothing is left to erase. With --yes it is looked for once more, and there is a receipt."
@@ -85,7 +85,7 @@ def _agents(memories: Sequence[Scope]) -> str:
 
 
 def _proof(receipt: Receipt) -> Iterator[str]:
-    yield looked_again(receipt.values["verified"])
+    yield describe_verification(receipt.values["verified"])
     for one in receipt.values["remains"]:
         if one.get("known") != 0:
             yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
@@ -106,7 +106,7 @@ def _kept(receipt: Receipt, files: ReceiptFiles, cli: Session) -> Iterator[str]:
 VERSIONS = 1_000
 
 
-def undone_lines(found: Undone, again: Sequence[Item], cli: Session) -> Iterator[str]:
+def undone_lines(found: UndoResult, again: Sequence[Item], cli: Session) -> Iterator[str]:
     for item in found.items[:SHOWN]:
         yield from wrapped(f"{_way(item)}: {item.text}", "  ", longest=150)
         yield faint(f"    {item.id}{f' · slot {safe(item.slot)}' if item.slot else ''}")
@@ -119,7 +119,7 @@ def undone_lines(found: Undone, again: Sequence[Item], cli: Session) -> Iterator
     yield from _outcome(found, cli) if found else ()
 
 
-def holds_again(memory: Memory, found: Undone) -> list[Item]:
+def holds_again(memory: Memory, found: UndoResult) -> list[Item]:
     """Values that take their slots again. A slot that several versions may come back to is not foretold."""
     gone = {item.id: item for item in found.items}
     again = []
@@ -145,7 +145,7 @@ def _way(item: Item) -> str:
     return item.source or "tool" if item.role == "tool" else item.role or item.kind
 
 
-def _outcome(found: Undone, cli: Session) -> Iterator[str]:
+def _outcome(found: UndoResult, cli: Session) -> Iterator[str]:
     if found.done is None:
         told = "item came from it or rests on it", "items came from it or rest on it"
         yield f"{many(len(found.items), *told)}. Add --yes to take {'it' if len(found.items) == 1 else 'them'} back."

@@ -169,9 +169,9 @@ class Root(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as wrong:
-            from engrain.core.validation import near
+            from engrain.core.validation import find_similar_names
 
-            meant = [ELSEWHERE[args[0]]] if args[0] in ELSEWHERE else near(args[0], COMMANDS)
+            meant = [ELSEWHERE[args[0]]] if args[0] in ELSEWHERE else find_similar_names(args[0], COMMANDS)
             told = f" Did you mean 'engrain {meant[0]}'?" if meant else ""
             raise click.UsageError(f"{wrong.message}{told}", ctx) from None
 

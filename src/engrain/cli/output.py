@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from engrain.core.model.items import Item
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 
 LONGEST = 600
 INDENT = "  "
@@ -94,7 +94,7 @@ def _traits(item: Item) -> Iterator[str]:
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
     for key, value in item.metadata.items():
-        ours = key == RESERVED or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
+        ours = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
         if not ours:
             yield f"{key}={value}"
 

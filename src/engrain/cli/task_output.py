@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engrain.cli.output import faint, safe, strong, wrapped
-from engrain.core.model.tasks import CHECKPOINT, ENDED
+from engrain.core.model.tasks import CHECKPOINT_VERSION, ENDED_STATUSES
 from engrain.tasks.serialization import decode
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MARKS = {
 
 def task_lines(task: TaskRecord) -> Iterator[str]:
     # A checkpoint is held by nobody: whoever wrote it last may be gone.
-    held = task.version != CHECKPOINT or task.status in ENDED
+    held = task.version != CHECKPOINT_VERSION or task.status in ENDED_STATUSES
     status = click.style((task.status if held else "kept").ljust(9), fg=COLOURS.get(task.status))
     yield f"{status} {strong(safe(task.task))}" + (f"  {safe(task.goal)}" if task.goal else "")
     parts = [f"started {task.started_at:%Y-%m-%d %H:%M}"]
@@ -35,10 +35,10 @@ def task_lines(task: TaskRecord) -> Iterator[str]:
         parts.append(f"ended {task.ended_at:%Y-%m-%d %H:%M}")
     if task.worker and held:
         parts.append(f"run by {worker(task.worker)}")
-    if task.epoch > 1 and task.version != CHECKPOINT:
+    if task.epoch > 1 and task.version != CHECKPOINT_VERSION:
         parts.append(f"claimed {task.epoch} times")
     if task.version:
-        parts.append("a checkpoint" if task.version == CHECKPOINT else f"version {task.version}")
+        parts.append("a checkpoint" if task.version == CHECKPOINT_VERSION else f"version {task.version}")
     yield faint(" " * 10 + safe(" · ".join(parts)))
     if task.outcome:
         yield from wrapped(task.outcome, " " * 10)
@@ -47,7 +47,7 @@ def task_lines(task: TaskRecord) -> Iterator[str]:
 def timeline_lines(found: Timeline) -> Iterator[str]:
     yield from task_lines(found.task)
     yield ""
-    if found.task.version == CHECKPOINT:
+    if found.task.version == CHECKPOINT_VERSION:
         yield from wrapped(json.dumps(decode(found.task.snapshot), ensure_ascii=False, indent=2))
         return
     left = max((len(label(step)) for step in found.steps), default=0)

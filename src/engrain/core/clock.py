@@ -32,7 +32,7 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def checked_time(moment: object, what: str, *, end_of_day: bool = False) -> datetime:
+def check_time(moment: object, what: str, *, end_of_day: bool = False) -> datetime:
     """An aware datetime, one without a zone (taken as UTC), a date, or ISO 8601 text of either; given back in UTC.
 
     A date alone is its first moment, or with `end_of_day` its last: "as of Friday" includes what was said on Friday.
@@ -56,7 +56,7 @@ def checked_time(moment: object, what: str, *, end_of_day: bool = False) -> date
         raise InvalidInput(f"{what}: {moment} is outside the years 1 to 9999.") from exc
 
 
-def checked_span(span: object, what: str) -> timedelta:
+def check_duration(span: object, what: str) -> timedelta:
     """A length of time, as a timedelta or in seconds: from none to a hundred years."""
     found = span
     if isinstance(span, (int, float)) and not isinstance(span, bool) and math.isfinite(span):
@@ -67,45 +67,47 @@ def checked_span(span: object, what: str) -> timedelta:
 
 
 # So long nobody looks after a memory that is in use; a clock that is wrong is mostly wrong by years.
-LEAP = timedelta(days=180)
+MAX_CLOCK_STEP = timedelta(days=180)
 # For so long it must go on saying so.
-ENOUGH = timedelta(days=1)
+CLOCK_CONFIRMATION = timedelta(days=1)
 _OFTEN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClockState:
     """`last` is the last moment that was believed, `since` when one far beyond it was first seen."""
 
     last: datetime | None = None
     since: datetime | None = None
 
 
-def leapt(seen: Seen, now: datetime) -> bool:
+def clock_jumped(seen: ClockState, now: datetime) -> bool:
     """Whether it is too early to believe that it is so late."""
-    if seen.last is None or now - seen.last <= LEAP:
+    if seen.last is None or now - seen.last <= MAX_CLOCK_STEP:
         return False
-    return seen.since is None or not ENOUGH <= now - seen.since <= LEAP
+    return seen.since is None or not CLOCK_CONFIRMATION <= now - seen.since <= MAX_CLOCK_STEP
 
 
-def following(seen: Seen, now: datetime) -> Seen:
+def next_state(seen: ClockState, now: datetime) -> ClockState:
     """What is known after a look at the clock; the same value if nothing is worth being noted."""
-    if leapt(seen, now):
-        begun = seen.since is not None and seen.since <= now <= seen.since + LEAP
-        return seen if begun else Seen(seen.last, now)
+    if clock_jumped(seen, now):
+        begun = seen.since is not None and seen.since <= now <= seen.since + MAX_CLOCK_STEP
+        return seen if begun else ClockState(seen.last, now)
     recent = seen.last is not None and abs(now - seen.last) < _OFTEN
-    return seen if recent and seen.since is None else Seen(now)
+    return seen if recent and seen.since is None else ClockState(now)
 
 
-def written(seen: Seen) -> str:
+def write_clock_state(seen: ClockState) -> str:
     moments = {"last": seen.last, "since": seen.since}
     return json.dumps({name: at.isoformat() if at else None for name, at in moments.items()})
 
 
-def read(text: str | None) -> Seen:
+def read_clock_state(text: str | None) -> ClockState:
     """Nothing is known from a text that is not one of these."""
     try:
         values = json.loads(text or "{}")
-        return Seen(*(datetime.fromisoformat(values[name]) if values[name] else None for name in ("last", "since")))
+        return ClockState(
+            *(datetime.fromisoformat(values[name]) if values[name] else None for name in ("last", "since"))
+        )
     except (ValueError, TypeError, KeyError):
-        return Seen()
+        return ClockState()

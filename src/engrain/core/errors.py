@@ -10,7 +10,7 @@ class EngrainError(Exception):
     """The root: catch this to catch everything that engrain raises on purpose."""
 
 
-class ServerAway(UserWarning):
+class BackendUnavailableWarning(UserWarning):
     """A server that holds a part of the memory does not answer; what can be done without it is done, and the answer
     says what it is without."""
 
@@ -196,7 +196,7 @@ class StepFailed(TaskError):
     """Stands for a failure that the task went on from in an earlier run, whose own class is no longer there."""
 
 
-class NotDone(TaskError):
+class EffectNotPerformed(TaskError):
     """Raised by an effect to say that it certainly did not happen, so that it may be tried again."""
 
 

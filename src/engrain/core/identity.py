@@ -11,12 +11,12 @@ from datetime import datetime
 from functools import lru_cache
 
 from engrain.core.clock import to_micros
-from engrain.core.validation import checked_name
+from engrain.core.validation import check_name
 
 IdSource = Callable[[datetime], str]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u
-LENGTH = 26
+ID_LENGTH = 26
 
 
 class SortableIds:
@@ -35,7 +35,7 @@ class SortableIds:
 
 def _base32(number: int) -> str:
     letters = []
-    for _ in range(LENGTH):
+    for _ in range(ID_LENGTH):
         number, rest = divmod(number, 32)
         letters.append(_ALPHABET[rest])
     return "".join(reversed(letters))
@@ -53,7 +53,7 @@ class Scope:
         for part in ("tenant", "agent", "user"):
             value = getattr(self, part)
             if value is not None:
-                checked_name(value, part)
+                check_name(value, part)
 
     @property
     def id(self) -> str:

@@ -11,7 +11,7 @@ from engrain.core.errors import InvalidInput
 CountTokens = Callable[[str], int]
 
 
-def estimated_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """A quarter of a token per ASCII character and a whole one per other: high for most texts rather than low."""
     plain = len(text) if text.isascii() else sum(map(str.isascii, text))
     return (plain + 3) // 4 + len(text) - plain
@@ -34,9 +34,9 @@ class _Proved:
         return found
 
 
-def proved_counter(count: CountTokens) -> CountTokens:
+def check_counter(count: CountTokens) -> CountTokens:
     """The same counter with typed errors. One that cannot count is refused at once."""
-    if count is estimated_tokens or isinstance(count, _Proved):
+    if count is estimate_tokens or isinstance(count, _Proved):
         return count
     if not callable(count):
         raise InvalidInput(f"count_tokens must be a function of a text, not {type(count).__name__}.")
@@ -45,18 +45,18 @@ def proved_counter(count: CountTokens) -> CountTokens:
     return proved
 
 
-CUT = "…"
+ELLIPSIS = "…"
 
 
-def clipped(text: str, limit: int, count: CountTokens) -> str:
+def clip_text(text: str, limit: int, count: CountTokens) -> str:
     """The text, or as much of its head as fits with "…" after it; "" where not even one character does."""
     if count(text) <= limit:
         return text
-    size = _largest(lambda size: text[:size].rstrip() + CUT, len(text) - 1, limit, count)
-    return text[:size].rstrip() + CUT if size else ""
+    size = _largest(lambda size: text[:size].rstrip() + ELLIPSIS, len(text) - 1, limit, count)
+    return text[:size].rstrip() + ELLIPSIS if size else ""
 
 
-def middle_cut(text: str, limit: int, count: CountTokens) -> tuple[str, int]:
+def cut_middle(text: str, limit: int, count: CountTokens) -> tuple[str, int]:
     """The text, or its head and tail around a mark ("" where that does not fit), and about how much was left out."""
     whole = count(text)
     if whole <= limit:

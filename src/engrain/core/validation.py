@@ -21,7 +21,7 @@ MAX_BATCH = 100_000
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
-def checked_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
+def check_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
     """The text itself, or a typed error; never a repaired copy."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
@@ -34,7 +34,7 @@ def checked_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str
     return text
 
 
-def checked_sized(text: object, what: str, limit: int = MAX_TEXT) -> str:
+def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
     """A text that may be empty."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
@@ -44,7 +44,7 @@ def checked_sized(text: object, what: str, limit: int = MAX_TEXT) -> str:
     return text
 
 
-def checked_name(name: object, what: str) -> str:
+def check_name(name: object, what: str) -> str:
     """A short key such as a user, a slot, a session or a source."""
     if not isinstance(name, str):
         raise InvalidInput(f"{what} must be a str, not {type(name).__name__}.")
@@ -54,14 +54,14 @@ def checked_name(name: object, what: str) -> str:
     return name
 
 
-def checked_key(name: object, what: str) -> str:
+def check_key(name: object, what: str) -> str:
     """A name that must not be empty."""
-    if not checked_name(name, what).strip():
+    if not check_name(name, what).strip():
         raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
     return str(name)
 
 
-def checked_share(value: object, what: str) -> float:
+def check_share(value: object, what: str) -> float:
     """A number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InvalidInput(f"{what} must be a number from 0 to 1, not {value!r}.")
@@ -70,13 +70,13 @@ def checked_share(value: object, what: str) -> float:
     return float(value)
 
 
-def checked_count(value: object, what: str, least: int = 1, most: int = 10_000) -> int:
+def check_count(value: object, what: str, least: int = 1, most: int = 10_000) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(f"{what} must be a whole number from {least} to {most:,}, not {value!r}.")
     return value
 
 
-def checked_metadata(metadata: object) -> dict[str, Json]:
+def check_metadata(metadata: object) -> dict[str, Json]:
     """Plain JSON with string keys; anything else is named in the error."""
     if metadata is None:
         return {}
@@ -143,12 +143,12 @@ _MAX_BITS = 14_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
-def json_text(value: object, what: object, limit: int = MAX_JSON) -> str:
+def encode_json(value: object, what: object, limit: int = MAX_JSON) -> str:
     """The value as compact JSON; anything that is not plain JSON is refused with an error that names it."""
     if type(value) is str and value.isascii():
         text = encode_basestring(value)
     else:
-        check_plain(value, str(what))
+        check_json(value, str(what))
         text = _ENCODER.encode(value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > limit:
@@ -156,7 +156,7 @@ def json_text(value: object, what: object, limit: int = MAX_JSON) -> str:
     return text
 
 
-def check_plain(value: object, where: str, advice: str = "use text, numbers, lists or dicts") -> None:
+def check_json(value: object, where: str, advice: str = "use text, numbers, lists or dicts") -> None:
     if not _to_json(value, 0):
         _prove(value, where, (), advice)
 
@@ -222,7 +222,7 @@ def _shown(value: object) -> str:
     return shown if len(shown) <= 80 else shown[:79] + "…"
 
 
-def near(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+def find_similar_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """Those that differ by a slip or two, the closest first."""
     lowered: dict[str, str] = {}
     for one in known:
@@ -230,6 +230,6 @@ def near(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     return [lowered[one] for one in difflib.get_close_matches(name.lower(), lowered, most, 0.75)]
 
 
-def hint(name: str, known: Iterable[str]) -> str:
-    found = near(name, known)
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    found = find_similar_names(name, known)
     return f" Did you mean {found[0]!r}?" if found else ""

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import NotFound
-from engrain.core.model.items import Cite, Note, Source
-from engrain.core.model.tasks import ENDED, TaskRecord
+from engrain.core.model.items import Citation, Note, Source
+from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import redact_json
 from engrain.tasks.working_state import Outcome
 from engrain.tiers.working import WorkingMemory
@@ -29,11 +29,11 @@ class WorkingDesk:
         self.working = engine.working
 
     def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
-        over = task.status in ENDED  # it is only replayed, and nobody works at it
+        over = task.status in ENDED_STATUSES  # it is only replayed, and nobody works at it
         used = procedure if over else procedure or self._engine.version_of(self._procedure)
         self._task = task.task
         if over or not self.working.take(task.goal or task.task, task.task, left):
-            self.working = WorkingMemory(count_tokens=self._engine.kit.count_tokens)
+            self.working = WorkingMemory(count_tokens=self._engine.services.count_tokens)
             self.working.take(task.goal or task.task, task.task, left)
         if left is None:
             self.working.set_variable(PROCEDURE, used)
@@ -45,7 +45,7 @@ class WorkingDesk:
     def snapshot(self) -> tuple[object, Any]:
         # The mark first: what changes in between is stored again with the next step.
         mark, taken = self.working.mark(), self.working.snapshot()
-        return mark, redact_json(taken, self._engine.kit.redact)
+        return mark, redact_json(taken, self._engine.services.redact)
 
     def put_back(self, left: Any) -> object:
         if self.working.task_id == self._task:
@@ -58,7 +58,7 @@ class WorkingDesk:
                 self._engine.procedural.used(procedure, task.task, True, outcome.text)
         if outcome.text:
             said = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
-            note = Note(said, 0.7, source=Source(task.task, "agent", tuple(map(Cite, outcome.cites))))
+            note = Note(said, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
             self._engine.semantic.remember(note, f"task\x1f{task.task}\x1f{task.started_at.isoformat()}")
 
     def leave(self) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.messages import Message
-from engrain.core.model.sessions import Closing, Opening
-from engrain.core.validation import checked_key, checked_text
+from engrain.core.model.sessions import SessionEnd, SessionStart
+from engrain.core.validation import check_key, check_text
 from engrain.engine.desk import PROCEDURE, WorkingDesk
 from engrain.engine.parts import Parts
-from engrain.tasks.execution import Course, Terms
+from engrain.tasks.execution import TaskExecution, TaskOptions
 from engrain.tiers.conversation import ConversationMemory
 
 _log = logging.getLogger("engrain")
@@ -25,8 +25,8 @@ ACTION = 100  # characters under which a result is kept; the rest of a long acti
 class Happenings(Parts):
     # Sessions
 
-    def start_session(self, session: str | None) -> Opening:
-        name = self._new_id(self.kit.clock()) if session is None else checked_key(session, "session")
+    def start_session(self, session: str | None) -> SessionStart:
+        name = self._new_id(self.services.clock()) if session is None else check_key(session, "session")
         if self.session is not None and self.session != name:
             self._leave(self.session)
         self.clear_erased()
@@ -45,7 +45,7 @@ class Happenings(Parts):
         except StoreError as exc:
             _log.warning("session %r is not summed up yet: %s", session, exc)
 
-    def end_session(self) -> Closing | None:
+    def end_session(self) -> SessionEnd | None:
         session = self.session
         if session is None:
             return None
@@ -57,10 +57,10 @@ class Happenings(Parts):
     def present(self, session: str | None = None) -> str:
         """The session meant: the one named, or else the present one, which begins with what is said first."""
         if session is not None:
-            return checked_key(session, "session")
+            return check_key(session, "session")
         with self._present:
             if self.session is None:
-                self.session = self._new_id(self.kit.clock())
+                self.session = self._new_id(self.services.clock())
             return self.session
 
     def conversation(self, session: str | None = None) -> ConversationMemory:
@@ -69,7 +69,7 @@ class Happenings(Parts):
         known = self._talk
         if known is not None and known.session == name:
             return known
-        talk = ConversationMemory(self.kit, self.scope, name)
+        talk = ConversationMemory(self.services, self.scope, name)
         if name == self.session:
             self._talk = talk
         return talk
@@ -88,7 +88,7 @@ class Happenings(Parts):
         return list(recorded.ids)
 
     def call_id(self) -> str:
-        return f"call_{self._new_id(self.kit.clock())}"
+        return f"call_{self._new_id(self.services.clock())}"
 
     def record_tool_call(
         self, call: ToolCall, result: str, failed: bool, session: str | None, request_id: str | None
@@ -100,7 +100,7 @@ class Happenings(Parts):
 
     # The task at hand
 
-    def course(self, terms: Terms, procedure: str | None, working: bool) -> Course:
+    def course(self, terms: TaskOptions, procedure: str | None, working: bool) -> TaskExecution:
         """A durable task, at hand in working memory unless that is not wanted."""
         if procedure is not None and not working:
             raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
@@ -129,7 +129,7 @@ class Happenings(Parts):
         self._at_work("record_step")
         if thought:
             self.working.add_thought(thought)
-        name = checked_text(action, "action")[:ACTION]
+        name = check_text(action, "action")[:ACTION]
         done = self.working.results
         times = sum(key == name or key.startswith(f"{name} (") for key in done)
         self.working.add_result(f"{name} ({times + 1})" if times else name, result)

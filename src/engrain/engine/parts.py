@@ -1,4 +1,4 @@
-"""What every part of the engine stands on: a kit, a scope, and the tiers."""
+"""What every part of the engine stands on: a services, a scope, and the tiers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from engrain.core.errors import StoreError
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.engine.snapshots import Snapshots
-from engrain.maintenance.embedding_worker import Upkeep
-from engrain.maintenance.enrichment_worker import TIMEOUT, Enricher, summarizer
+from engrain.maintenance.embedding_worker import EmbeddingWorker
+from engrain.maintenance.enrichment_worker import TIMEOUT, EnrichmentWorker, summarizer
 from engrain.maintenance.metering import MeteredModel
-from engrain.maintenance.vector_sync import Feeder
-from engrain.ports import Kit
+from engrain.maintenance.vector_sync import VectorSync
+from engrain.ports import Services
 from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
@@ -30,28 +30,28 @@ _log = logging.getLogger("engrain")
 class Parts:
     """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
 
-    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
+    def __init__(self, services: Services, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
         self.background = background
-        self.upkeep = Upkeep(kit, background)
-        self.feeder = Feeder(kit.feed, background)
-        self.model = MeteredModel(kit.model) if kit.model else None
-        self.kit = replace(kit, embedder=self.upkeep.embedder, model=self.model)
+        self.upkeep = EmbeddingWorker(services, background)
+        self.feeder = VectorSync(services.feed, background)
+        self.model = MeteredModel(services.model) if services.model else None
+        self.services = replace(services, embedder=self.upkeep.embedder, model=self.model)
         self.scope = scope
         self.reads = tuple(reads)
         summarize = summarizer(self.model, TIMEOUT) if self.model else None
-        self.snapshots = Snapshots(kit.state, scope, kit.redact) if kit.state else None
-        self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
+        self.snapshots = Snapshots(services.state, scope, services.redact) if services.state else None
+        self.working = WorkingMemory(count_tokens=services.count_tokens, summarize=summarize)
         self._last = self.last_erasure() if self.snapshots else ""
         self._looked = True  # whether it could be seen at the last change
         self._looking = threading.RLock()  # to clear is a change, too
         if self.snapshots is not None:
             self.working.changing, self.working.changed = self.clear_erased, self._keep_working
-        self.episodic = EpisodicMemory(self.kit, scope)
-        self.semantic = SemanticMemory(self.kit, scope)
-        self.procedural = ProceduralMemory(self.kit, scope)
-        self.sessions = Sessions(self.kit, scope)
-        self.tasks = Tasks(self.kit, scope)
-        self.enricher = Enricher(self.kit, scope, background, self.working.refine)
+        self.episodic = EpisodicMemory(self.services, scope)
+        self.semantic = SemanticMemory(self.services, scope)
+        self.procedural = ProceduralMemory(self.services, scope)
+        self.sessions = Sessions(self.services, scope)
+        self.tasks = Tasks(self.services, scope)
+        self.enricher = EnrichmentWorker(self.services, scope, background, self.working.refine)
         self.session: str | None = None
         self._present = threading.Lock()
         self._talk: ConversationMemory | None = None
@@ -71,7 +71,7 @@ class Parts:
 
     def last_erasure(self) -> str:
         """Of this user, done or under way; "" for none."""
-        user, erasing = owner(self.scope), self.kit.erasing
+        user, erasing = find_owner(self.scope), self.services.erasing
         if user is None or erasing is None:
             return ""
         mark, done = erasing.mark(user), erasing.erased(user)

@@ -15,7 +15,7 @@ from engrain.ports.sessions import WORKING
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 _log = logging.getLogger("engrain")
 _EMPTY = WorkingMemory().snapshot()
@@ -24,7 +24,7 @@ _EMPTY = WorkingMemory().snapshot()
 class Snapshots:
     """The whole of working memory, after every change. A server that does not answer stops nobody."""
 
-    def __init__(self, state: SessionState, scope: Scope, redact: Redact | None = None) -> None:
+    def __init__(self, state: SessionState, scope: Scope, redact: RedactFunction | None = None) -> None:
         self._state = state
         self._redact = redact
         self._scope = scope

@@ -20,7 +20,7 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import UNOPENED, Checked, Verdict, command, passed, several
+from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, count_noun, format_command, report_pass
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 
@@ -52,7 +52,7 @@ _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
 )
 
 
-def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[Checked]:
+def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[CheckResult]:
     """Run all checks in order. `tell` is called with 1 after each."""
     found = []
     for check in CHECKS:
@@ -62,14 +62,14 @@ def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: No
     return found
 
 
-def explain_unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
+def explain_unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
     """Return the results for a store that does not open: one check explains it, the others are unknown."""
     reason, mend = next(
         ((name, mend) for kind, name, mend in _OPEN_ERRORS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{command('status', store=store)}`"))
-    rest = Verdict("unknown", UNOPENED)
+    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
+    rest = Verdict("unknown", NOT_OPENED)
     return [_build_result(check, why if check.name == reason else rest) for check in CHECKS]
 
 
@@ -92,9 +92,9 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
             else f"all {len(found):,}"
         )
         last = " last written to," if len(found) < context.memory_count else ""
-        return passed(f"in {few} memories{last} {check.each}")
+        return report_pass(f"in {few} memories{last} {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
-    beside = f"; {several(more, 'more memory', 'more memories')} likewise" if more else ""
+    beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
     return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
 
 
@@ -134,5 +134,5 @@ def _shorten_message(error: EngrainError) -> str:
     return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
 
 
-def _build_result(check: Check, verdict: Verdict) -> Checked:
-    return Checked(check.number, check.group, check.name, *verdict)
+def _build_result(check: Check, verdict: Verdict) -> CheckResult:
+    return CheckResult(check.number, check.group, check.name, *verdict)

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 
 from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry
+from engrain.core.model.audit import AuditEntry, AuditResult
 from engrain.core.model.items import Item
 from engrain.core.model.queries import Finding, ListQuery, StoreStatus
-from engrain.core.model.results import Group, Verdict, command
-from engrain.ports import Kit
+from engrain.core.model.results import Group, Verdict, format_command
+from engrain.ports import Services
 from engrain.ports.storage import Deployed
 
 
@@ -44,10 +44,10 @@ class FailFastPort:
         return call
 
 
-def wrap_server_ports(kit: Kit, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
-    """Return replacements for the ports of this kit that may be on a server of their own."""
-    feed: object = kit.feed
-    servers = [one for one in kit.servers if one is not feed]
+def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
+    """Return replacements for the ports of this services that may be on a server of their own."""
+    feed: object = services.feed
+    servers = [one for one in services.servers if one is not feed]
 
     def away() -> str | None:
         check()
@@ -55,10 +55,10 @@ def wrap_server_ports(kit: Kit, check: Callable[[], Sequence[Finding]]) -> dict[
         return servers[0].trouble if servers and all(one.trouble for one in servers) else None
 
     found: dict[str, Any] = {}
-    if kit.episodes is not None and not kit.together:
-        found["episodes"] = FailFastPort(kit.episodes, away)
-    if kit.journal is not None and servers:
-        found["journal"] = FailFastPort(kit.journal)
+    if services.episodes is not None and not services.same_store:
+        found["episodes"] = FailFastPort(services.episodes, away)
+    if services.journal is not None and servers:
+        found["journal"] = FailFastPort(services.journal)
     return found
 
 
@@ -81,7 +81,7 @@ class CheckContext:
 
     def __init__(
         self,
-        kit: Kit,
+        services: Services,
         scope: Scope,
         background: Mapping[str, Any] | None = None,
         *,
@@ -89,9 +89,9 @@ class CheckContext:
         store: str | None = None,
     ) -> None:
         self._known: dict[str, object] = {}
-        self.kit = replace(kit, **wrap_server_ports(kit, lambda: self._server_findings))
+        self.services = replace(services, **wrap_server_ports(services, lambda: self._server_findings))
         self.scope = scope
-        self.now: datetime = kit.clock()
+        self.now: datetime = services.clock()
         # State of the background workers of this process, as `status` shows it.
         self.background = background or {}
         self.verdicts: dict[str, Verdict] = {}  # of the earlier checks, by name
@@ -102,7 +102,7 @@ class CheckContext:
 
     @property
     def store(self) -> StoreStatus:
-        return self._once("store", lambda: self.kit.items.status(self.kit.embedder.model.key))
+        return self._once("store", lambda: self.services.items.status(self.services.embedder.model.key))
 
     @property
     def memory_count(self) -> int | None:
@@ -119,28 +119,28 @@ class CheckContext:
         if self._others is not None:
             return [item for one in self.memories for item in one.newest_items]
         query = ListQuery(self.scope, limit=self.limit)
-        return self._once(f"newest {self.scope.id}", lambda: self.kit.items.page(query))
+        return self._once(f"newest {self.scope.id}", lambda: self.services.items.page(query))
 
     @property
-    def audit_result(self) -> Audited | None:
-        return self._once("audited", lambda: self.kit.audit.verify() if self.kit.audit else None)
+    def audit_result(self) -> AuditResult | None:
+        return self._once("audited", lambda: self.services.audit.verify() if self.services.audit else None)
 
     def find_last_recorded(self, what: str) -> datetime | None:
         """Return the time of the last such audit entry; None if there is none among the newest entries."""
         return max((one.at for one in self.audit_entries if one.what == what), default=None)
 
     @property
-    def audit_entries(self) -> list[Entry]:
+    def audit_entries(self) -> list[AuditEntry]:
         """The newest entries of the audit log."""
-        if self.kit.audit is None or self.audit_result is None:
+        if self.services.audit is None or self.audit_result is None:
             return []
-        return self.kit.audit.entries(max(0, self.audit_result.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
+        return self.services.audit.entries(max(0, self.audit_result.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
 
     def build_command(self, *words: str, about: str = "") -> str:
         """Build the engrain command for this memory, in the backticks that the report expects."""
         of_all = self._others is not None or (self.is_one_of_several and words[0] == "maintain")
         owner = None if of_all else self.scope
-        return f"`{command(*words, about=about, store=self.store_name, owner=owner)}`"
+        return f"`{format_command(*words, about=about, store=self.store_name, owner=owner)}`"
 
     def find_own(self, point: str) -> Verdict | None:
         """Return the store's own finding; None if it has none."""
@@ -157,7 +157,7 @@ class CheckContext:
         return self._once("own", self._check_store)
 
     def _check_store(self) -> dict[str, Finding]:
-        items = self.kit.items
+        items = self.services.items
         around = items.deployment() if isinstance(items, Deployed) else []
         return {one.point: one for one in (*items.check(), *around)}
 
@@ -166,11 +166,11 @@ class CheckContext:
         return self._once("beside", self._check_servers)
 
     def _check_servers(self) -> list[Finding]:
-        feed, told = cast(object, self.kit.feed), self.background.get("vectors") or {}
+        feed, told = cast(object, self.services.feed), self.background.get("vectors") or {}
         # The background state tells whether the vector server answers: do not wait for it again.
         away = told.get("error") if told.get("behind") is None else None
         known = [Finding("vectors", "fail", away)] if away else []
-        asked = [server for server in self.kit.servers if not (away and server is feed)]
+        asked = [server for server in self.services.servers if not (away and server is feed)]
         # In parallel: of several servers that do not answer, only the slowest costs time.
         with ThreadPoolExecutor(max(1, len(asked))) as together:
             answers = list(together.map(lambda server: server.check(), asked))
@@ -188,7 +188,7 @@ class CheckContext:
         return [self._narrow_to(one, limit) for one in last]
 
     def _read_last_write(self, scope: Scope) -> float:
-        newest = self.kit.items.page(ListQuery(scope, history=True, limit=1))
+        newest = self.services.items.page(ListQuery(scope, history=True, limit=1))
         return newest[0].recorded_at.timestamp() if newest else 0.0
 
     def _narrow_to(self, scope: Scope, limit: int) -> CheckContext:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError
 from engrain.core.formats import manifests
-from engrain.core.formats.manifests import MANIFEST, TOOLS, BackupManifest, taken_at
+from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, failed, passed, several, warned
+from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
@@ -25,11 +25,11 @@ BACKUP_SLACK = timedelta(minutes=5)
 
 
 def check_engine(context: CheckContext) -> Verdict:
-    return context.find_own("engine") or passed(f"{context.store.backend}, in this process alone")
+    return context.find_own("engine") or report_pass(f"{context.store.backend}, in this process alone")
 
 
 def check_power_cut(context: CheckContext) -> Verdict:
-    own = context.find_own("sync") or warned(
+    own = context.find_own("sync") or report_warning(
         "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
     )
     found = find_worst([own, *context.find_on_servers("redis durability")])
@@ -37,72 +37,78 @@ def check_power_cut(context: CheckContext) -> Verdict:
 
 
 def check_integrity(context: CheckContext) -> Verdict:
-    return context.find_own("integrity") or passed("nothing of it is in files that could be damaged")
+    return context.find_own("integrity") or report_pass("nothing of it is in files that could be damaged")
 
 
 def check_schema(context: CheckContext) -> Verdict:
     found = context.find_own("schema")
     if found is None:
-        return passed("the store is in memory, and of this version of engrain")
+        return report_pass("the store is in memory, and of this version of engrain")
     if found.state == "pass":
-        return passed(f"{found.why}, the one that this engrain writes")
-    return failed(f"the schema is of {found.why}, not {context.store.schema}", "restart every program that has it open")
+        return report_pass(f"{found.why}, the one that this engrain writes")
+    return report_failure(
+        f"the schema is of {found.why}, not {context.store.schema}", "restart every program that has it open"
+    )
 
 
 def check_file_system(context: CheckContext) -> Verdict:
-    return context.find_own("file system") or passed(f"no file of its own: {context.store.backend}")
+    return context.find_own("file system") or report_pass(f"no file of its own: {context.store.backend}")
 
 
 def check_backup(context: CheckContext) -> Verdict:
-    store, policies = context.store, context.kit.policies
-    if not isinstance(context.kit.items, Backed):
-        return passed(f"a {store.backend} store is {TOOLS.rstrip('.')}")
+    store, policies = context.store, context.services.policies
+    if not isinstance(context.services.items, Backed):
+        return report_pass(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
-        return passed("there is nothing to back up yet")
+        return report_pass("there is nothing to back up yet")
     if not policies.backup_folder:
         return _check_manual_backup(context)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(context.kit, folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(context.services, folder) if (at := parse_backup_time(stem, name))}
     if not taken:
-        return failed(f"there is no backup in {folder}", context.build_command("maintain"))
+        return report_failure(f"there is no backup in {folder}", context.build_command("maintain"))
     newest = max(taken)
     newest_text = f"the newest backup, {taken[newest].name}, was taken {describe_age(newest, context.now)}"
     if wrong := _find_damage(taken[newest]):
         # Maintenance takes no new backup while a file of that name exists.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
         mend = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
-        return failed(f"{newest_text} and {wrong}", mend)
+        return report_failure(f"{newest_text} and {wrong}", mend)
     if context.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
-        return warned(
+        return report_warning(
             f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")
         )
-    return passed(f"{newest_text} and is whole")
+    return report_pass(f"{newest_text} and is whole")
 
 
 def _check_manual_backup(context: CheckContext) -> Verdict:
     """Check the age of the last manual backup. The audit log has its time, but not its place."""
     last = context.find_last_recorded("backup")
     if last is not None and context.now - last <= MAX_MANUAL_BACKUP_AGE:
-        return passed(f"the last backup was taken by hand, {describe_age(last, context.now)}")
+        return report_pass(f"the last backup was taken by hand, {describe_age(last, context.now)}")
     if last is None and _is_new(context):
-        return passed(f"nothing is older than a day ({several(context.store.items, 'item')}); a backup is due tomorrow")
+        return report_pass(
+            f"nothing is older than a day ({count_noun(context.store.items, 'item')}); a backup is due tomorrow"
+        )
     old = f"the last was taken by hand {describe_age(last, context.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {several(context.store.items, 'item')} by itself, and {old}"
+    why = f"nothing takes backups of {count_noun(context.store.items, 'item')} by itself, and {old}"
     once = context.build_command("backup", "FILE")
-    return warned(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
+    return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
 def _is_new(context: CheckContext) -> bool:
     """Check the age of the whole store, because a backup has all of it."""
-    every, old = memories(context.kit), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
+    every, old = memories(context.services), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
     if len(every) > MAX_SORTED_MEMORIES:
         return False  # a store with so many memories needs a backup on its first day
-    return not any(context.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+    return not any(context.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
 def _find_damage(path: Path) -> str:
     try:
-        manifest = manifests.read(path.with_name(path.name + MANIFEST).read_bytes(), path.name + MANIFEST)
+        manifest = manifests.read_backup_manifest(
+            path.with_name(path.name + MANIFEST_SUFFIX).read_bytes(), path.name + MANIFEST_SUFFIX
+        )
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.model.results import Verdict, failed, named, passed, several, warned
-from engrain.core.model.tasks import CHECKPOINT, TaskQuery, TaskRecord
+from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
 from engrain.health.context import Check, CheckContext, describe_age
 from engrain.maintenance.scheduler import CARE, PLACE
 
@@ -18,21 +18,21 @@ MAX_CLOCK_SKEW, FAILING_CLOCK_SKEW = timedelta(seconds=5), timedelta(hours=1)
 
 
 def check_disk(context: CheckContext) -> Verdict:
-    return context.find_own("disk") or passed(
+    return context.find_own("disk") or report_pass(
         f"its disk is not seen from here: {context.store.backend} {context.store.location}"
     )
 
 
 def check_clock(context: CheckContext) -> Verdict:
-    newest = context.kit.items.moment()
+    newest = context.services.items.moment()
     # Read after the store's moment: others may write while the earlier checks run.
-    behind = timedelta(microseconds=newest - to_micros(context.kit.clock()))
+    behind = timedelta(microseconds=newest - to_micros(context.services.clock()))
     if behind <= MAX_CLOCK_SKEW:
-        return passed("the clock is not behind what was recorded")
+        return report_pass("the clock is not behind what was recorded")
     told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
     why = f"the clock is {told}, so that times stand still and nothing expires"
     mend = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
-    return failed(why, mend) if behind > FAILING_CLOCK_SKEW else warned(why, mend)
+    return report_failure(why, mend) if behind > FAILING_CLOCK_SKEW else report_warning(why, mend)
 
 
 def _format_span(length: timedelta) -> str:
@@ -44,9 +44,9 @@ def _format_span(length: timedelta) -> str:
 
 
 def check_waiting_tasks(context: CheckContext) -> Verdict:
-    journal = context.kit.journal
+    journal = context.services.journal
     if journal is None:
-        return passed("this store keeps no tasks")
+        return report_pass("this store keeps no tasks")
     tasks = journal.tasks(
         TaskQuery(context.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MAX_TASKS)
     )
@@ -61,63 +61,65 @@ def check_waiting_tasks(context: CheckContext) -> Verdict:
             [f"{task} ({how})" for task, how in waiting],
             context.build_command("tasks", "show", about=waiting[0][0]),
         )
-        why = f"{several(len(told), 'task waits', 'tasks wait')} for a person: {named(told)}"
-        return warned(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
-    return passed("no task waits for a person")
+        why = f"{count_noun(len(told), 'task waits', 'tasks wait')} for a person: {list_first(told)}"
+        return report_warning(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
+    return report_pass("no task waits for a person")
 
 
 def _is_ambiguous(context: CheckContext, task: TaskRecord) -> bool:
-    assert context.kit.journal is not None
-    return any(step.status == "ambiguous" for step in context.kit.journal.unsettled(context.scope, task.task))
+    assert context.services.journal is not None
+    return any(step.status == "ambiguous" for step in context.services.journal.unsettled(context.scope, task.task))
 
 
 def check_leases(context: CheckContext) -> Verdict:
-    if context.kit.journal is None:
-        return passed("this store keeps no tasks")
-    stale = context.kit.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
-    left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
+    if context.services.journal is None:
+        return report_pass("this store keeps no tasks")
+    stale = context.services.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
+    left = [one for one in stale if one.version != CHECKPOINT_VERSION and one.until is not None]
     if not left:
-        return passed("every task that runs has a worker that gives signs of life")
-    told = named([f"{one.task} (last sign {describe_age(one.until, context.now)})" for one in left if one.until])
+        return report_pass("every task that runs has a worker that gives signs of life")
+    told = list_first([f"{one.task} (last sign {describe_age(one.until, context.now)})" for one in left if one.until])
     cancel = context.build_command("tasks", "cancel", about=left[0].task)
-    why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
-    return warned(why, f"start its program again, which recovers it; or {cancel}")
+    why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
+    return report_warning(why, f"start its program again, which recovers it; or {cancel}")
 
 
 def check_maintenance(context: CheckContext) -> Verdict:
     if trouble := _list_errors(context.background):
-        return warned(
-            f"work beside is failing: {named(trouble)}",
+        return report_warning(
+            f"work beside is failing: {list_first(trouble)}",
             f"{context.build_command('status', '--json')} shows it; mend what it names",
         )
-    every = timedelta(minutes=context.kit.policies.every_minutes)
-    record = context.kit.journal.task(PLACE, CARE) if context.kit.journal else None
+    every = timedelta(minutes=context.services.policies.every_minutes)
+    record = context.services.journal.task(PLACE, CARE) if context.services.journal else None
     if not every:
         return _check_manual_maintenance(context)
     if record is None:
-        return passed(f"care is due every {_format_minutes(every)}, and has not been yet in a program that stays open")
+        return report_pass(
+            f"care is due every {_format_minutes(every)}, and has not been yet in a program that stays open"
+        )
     return _check_last_round(context, every, record)
 
 
 def _check_last_round(context: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
     if record.status == "running" and record.until and record.until > context.now:
-        return passed("a round of care is under way")
+        return report_pass("a round of care is under way")
     last = _parse_time(record.outcome)
     if last is None:
         why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
-        return warned(why, f"{context.build_command('maintain')} shows what is wrong")
+        return report_warning(why, f"{context.build_command('maintain')} shows what is wrong")
     if context.now - last > MAX_MISSED_ROUNDS * every:
         due = f"though one is due every {_format_minutes(every)}"
         why = f"the last round of care was {describe_age(last, context.now)}, {due}"
-        return warned(why, f"{context.build_command('maintain')}; and start the program that stays open")
-    return passed(f"the last round of care was {describe_age(last, context.now)}, and nothing beside fails")
+        return report_warning(why, f"{context.build_command('maintain')}; and start the program that stays open")
+    return report_pass(f"the last round of care was {describe_age(last, context.now)}, and nothing beside fails")
 
 
 def _check_manual_maintenance(context: CheckContext) -> Verdict:
     """Check manual maintenance: overdue data shows that nobody runs it."""
     found = context.verdicts.get("past its time")
     if found is None or found.state != "warn":
-        return passed("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
+        return report_pass("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
     last = context.find_last_recorded("maintain")
     since = (
         f"the last care that did something was {describe_age(last, context.now)}"
@@ -126,7 +128,7 @@ def _check_manual_maintenance(context: CheckContext) -> Verdict:
     )
     why = f"nobody seems to look after this store: things are overdue, and {since}"
     daily = f"{context.build_command('maintain')} daily, as deploy/engrain-upkeep.timer does"
-    return warned(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
+    return report_warning(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
 
 def _list_errors(background: Mapping[str, Any]) -> list[str]:

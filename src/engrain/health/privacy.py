@@ -9,18 +9,26 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Hold, owner
+from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
-from engrain.core.model.tasks import ENDED, TaskQuery
-from engrain.core.secrets.redact import Private, finds
+from engrain.core.model.results import (
+    Verdict,
+    count_noun,
+    format_command,
+    list_first,
+    report_failure,
+    report_pass,
+    report_warning,
+)
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
+from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
-from engrain.maintenance.passes import ALL, Round
+from engrain.maintenance.passes import ALL, MaintenanceContext
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
-SECRET_KINDS: tuple[Private, ...] = ("keys", "cards", "iban")
+SECRET_KINDS: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
 SECRET_NAMES = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
 MAX_VERIFIED_ERASURES = 20  # the newest
 MAX_ERASURE_TIME = timedelta(hours=1)
@@ -38,23 +46,23 @@ def check_forgotten(context: CheckContext) -> Verdict:
     if found and found.state != "pass":
         return found
     if context.store.purge_pending:
-        return warned(
+        return report_warning(
             "forgotten bytes are still to be removed",
             f"{context.build_command('maintain')}, once no other program reads the store",
         )
-    return passed("nothing that was forgotten is left in the files")
+    return report_pass("nothing that was forgotten is left in the files")
 
 
 def check_erasures(context: CheckContext) -> Verdict:
-    erasing = context.kit.erasing
+    erasing = context.services.erasing
     if erasing is None:
-        return passed("this store erases nothing as a whole; forget removes one item at a time")
+        return report_pass("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
-        many = several(len(running), "erasure is", "erasures are")
+        many = count_noun(len(running), "erasure is", "erasures are")
         why = f"{many} not complete, the oldest begun {describe_age(begun, context.now)}"
-        return (failed if context.now - begun > MAX_ERASURE_TIME else warned)(
+        return (report_failure if context.now - begun > MAX_ERASURE_TIME else report_warning)(
             why, context.build_command("erase", "--resume")
         )
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
@@ -63,15 +71,19 @@ def check_erasures(context: CheckContext) -> Verdict:
         if rows := sum(left.values()):
             erased = f"receipt {one.receipt} says was erased {describe_age(one.at, context.now)}"
             why = f"{rows:,} rows are there again of what {erased}"
-            return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
+            return report_failure(
+                why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
+            )
     for user, at in _find_refused_erasures(context, erasing).items():
         asked = f"an erasure that was asked for {describe_age(at, context.now)}"
         why = f"{asked} was refused under a legal hold, which has ended since"
-        line = command("erase", "--yes", "--receipt", "receipt.json", store=context.store_name, owner=user)
-        return warned(why, f"`{line}`")
+        line = format_command("erase", "--yes", "--receipt", "receipt.json", store=context.store_name, owner=user)
+        return report_warning(why, f"`{line}`")
     if not done:
-        return passed("no erasure was asked for")
-    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back")
+        return report_pass("no erasure was asked for")
+    return report_pass(
+        f"{count_noun(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back"
+    )
 
 
 def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
@@ -91,11 +103,13 @@ def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scop
 def check_audit_log(context: CheckContext) -> Verdict:
     found = context.audit_result
     if found is None:
-        return passed("this store keeps no audit log")
+        return report_pass("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return failed(why, f"{context.build_command('audit', 'verify')} shows all; restore the log from a backup")
-    return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
+        return report_failure(
+            why, f"{context.build_command('audit', 'verify')} shows all; restore the log from a backup"
+        )
+    return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
 
 
 def check_secrets(context: CheckContext) -> Verdict:
@@ -103,17 +117,19 @@ def check_secrets(context: CheckContext) -> Verdict:
     ids = []
     for item in context.newest_items:
         if found := {
-            one.kind for text in _iterate_texts(item) for one in finds(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
+            one.kind for text in _iterate_texts(item) for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
         }:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
-        how = "and texts are redacted before they are kept" if context.kit.redact else "and nothing is redacted"
-        return passed(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
+        how = "and texts are redacted before they are kept" if context.services.redact else "and nothing is redacted"
+        return report_pass(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
     told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {named(ids)}"
+    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {list_first(ids)}"
     mend = context.build_command("forget", ids[0])
-    return warned(why, mend if context.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
+    return report_warning(
+        why, mend if context.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+    )
 
 
 def _iterate_texts(item: Item) -> Iterator[str]:
@@ -123,21 +139,21 @@ def _iterate_texts(item: Item) -> Iterator[str]:
 
 
 def check_encryption(context: CheckContext) -> Verdict:
-    found = context.find_own("encryption") or passed("nothing of it is on a disk")
+    found = context.find_own("encryption") or report_pass("nothing of it is on a disk")
     if found.state != "pass" or not (clear := _list_unencrypted_folders(context)):
         return found
-    why = f"{found.why}; but {named(clear)} holds the same words in the clear, as far as can be seen"
-    return warned(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
+    why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
+    return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
 def _list_unencrypted_folders(context: CheckContext) -> list[str]:
     """List unencrypted folders of the mirror and of backups. Backups of an encrypted store are encrypted."""
     folder, sealed = (
-        context.kit.folder,
-        context.store.details.get("encrypted") or not isinstance(context.kit.items, Backed),
+        context.services.folder,
+        context.store.details.get("encrypted") or not isinstance(context.services.items, Backed),
     )
     files = [folder(one.scope).path for one in context.memories] if folder else []
-    backups = None if sealed else context.kit.policies.backup_folder
+    backups = None if sealed else context.services.policies.backup_folder
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
@@ -145,22 +161,25 @@ def _list_unencrypted_folders(context: CheckContext) -> list[str]:
 def check_retention(context: CheckContext) -> Verdict:
     over = _count_overdue(context)
     if any(over.values()):
-        told = [several(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
+        told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
         mend = (
             context.build_command("maintain")
             if over["episodes"] or over["tasks"]
             else f"{context.build_command('hold')} lists the holds"
         )
-        return warned(f"kept past their time: {', '.join(told)}", mend)
-    days = context.kit.policies.task_days
-    return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
+        return report_warning(f"kept past their time: {', '.join(told)}", mend)
+    days = context.services.policies.task_days
+    return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
 def _count_overdue(context: CheckContext) -> dict[str, int]:
-    kit, before = context.kit, context.now - timedelta(days=context.kit.policies.task_days) - OVERDUE_GRACE
-    late = Round(kit, context.scope, context.now - OVERDUE_GRACE)
-    expired = episodes.passes(late)[1].each if kit.episodes else ()
-    ended = kit.journal.tasks(TaskQuery(context.scope, ENDED, limit=ALL)) if kit.journal else []
+    services, before = (
+        context.services,
+        context.now - timedelta(days=context.services.policies.task_days) - OVERDUE_GRACE,
+    )
+    late = MaintenanceContext(services, context.scope, context.now - OVERDUE_GRACE)
+    expired = episodes.passes(late)[1].each if services.episodes else ()
+    ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
@@ -171,14 +190,14 @@ def _count_overdue(context: CheckContext) -> dict[str, int]:
 def check_old_holds(context: CheckContext) -> Verdict:
     """Check the holds of the whole store, because no memory shows what a hold hides."""
     if not (holds := _list_old_holds(context)):
-        return passed("no hold is a year old")
-    told = several(len(holds), *OVERDUE_NAMES["holds"])
-    return warned(f"kept past their time: {told}", f"{context.build_command('hold')} lists the holds")
+        return report_pass("no hold is a year old")
+    told = count_noun(len(holds), *OVERDUE_NAMES["holds"])
+    return report_warning(f"kept past their time: {told}", f"{context.build_command('hold')} lists the holds")
 
 
 def _list_old_holds(context: CheckContext) -> list[Hold]:
     """List the old holds in the whole store, or on the checked memory's user."""
-    erasing, user = context.kit.erasing, owner(context.scope)
+    erasing, user = context.services.erasing, find_owner(context.scope)
     if erasing is None:
         return []
     old = [one for one in erasing.holds() if context.now - one.at > MAX_HOLD_AGE]

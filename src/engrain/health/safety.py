@@ -8,15 +8,23 @@ import sys
 from pathlib import Path
 
 from engrain.core.errors import EngrainError
-from engrain.core.markdown.layout import unsettled
+from engrain.core.markdown.layout import list_conflict_ids
 from engrain.core.markdown.sync_state import CONFLICTS, SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
-from engrain.core.model.messages import answered, calls_of
+from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
-from engrain.core.rules.cascade import addresses
-from engrain.core.rules.message_filters import reads_like_an_order
+from engrain.core.model.results import (
+    Verdict,
+    count_noun,
+    format_command,
+    list_first,
+    report_failure,
+    report_pass,
+    report_warning,
+)
+from engrain.core.rules.cascade import find_addresses
+from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
 USER_SLOT_PREFIX = "user."
@@ -28,15 +36,15 @@ MAX_PINNED_ITEMS = 1_000
 def check_walls(context: CheckContext) -> Verdict:
     owners = context.find_own("owners")
     if owners and owners.state != "pass":
-        nobodys = command("list", store=context.store_name)
+        nobodys = format_command("list", store=context.store_name)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return find_worst([one for one in (context.find_own("walls"), owners) if one]) or passed(
+    return find_worst([one for one in (context.find_own("walls"), owners) if one]) or report_pass(
         "every memory is a space of its own in this process"
     )
 
 
 def check_trust(context: CheckContext) -> Verdict:
-    items = context.kit.items
+    items = context.services.items
     soul = items.slot(context.scope, SOUL_SLOT, None)
     pinned = items.page(
         ListQuery(context.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
@@ -44,28 +52,30 @@ def check_trust(context: CheckContext) -> Verdict:
     speaks = [*items.slots(context.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
     low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
-        return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
-    told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
-    many = several(len(low), "item speaks", "items speak")
+        return report_pass(f"what speaks for the user is the user's word ({count_noun(len(speaks), 'slot')})")
+    told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
+    many = count_noun(len(low), "item speaks", "items speak")
     why = f"{many} for the user on the word of a page, a file or a tool: {told}"
     shown = context.build_command("why", next(iter(low)))
-    return warned(why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE")
+    return report_warning(
+        why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
+    )
 
 
 def check_instructions(context: CheckContext) -> Verdict:
     where = parse_filter({"trust": {"<=": MAX_OTHERS_TRUST}})
-    read = context.kit.items.page(ListQuery(context.scope, where, limit=context.limit))
-    found = [one for one in read if reads_like_an_order(one.text[:MAX_CHARACTERS_READ])]
+    read = context.services.items.page(ListQuery(context.scope, where, limit=context.limit))
+    found = [one for one in read if is_prompt_injection(one.text[:MAX_CHARACTERS_READ])]
     if not read:
-        return passed("there is no text that is not the user's own word")
+        return report_pass("there is no text that is not the user's own word")
     if not found:
-        return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
-    told = named([_describe_item(one) for one in found])
+        return report_pass(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
+    told = list_first([_describe_item(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
     source = next((source for one in found if (source := _find_origin(context, one))), None)
     if source is None:
-        return warned(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
-    return warned(
+        return report_warning(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
+    return report_warning(
         why, f"{context.build_command('undo', about=source)} shows what came from there; with --yes it is taken back"
     )
 
@@ -78,12 +88,17 @@ def _find_origin(context: CheckContext, item: Item) -> str | None:
     if item.role != "tool" or item.place is None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
-    said = context.kit.items.page(ListQuery(context.scope, asked, limit=context.limit))
+    said = context.services.items.page(ListQuery(context.scope, asked, limit=context.limit))
     before = sorted(
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
-    made = [call for one in before for call in calls_of(one.text, one.metadata) if call.id == answered(item.metadata)]
-    return min(addresses(made[-1]), default=None) if made else None
+    made = [
+        call
+        for one in before
+        for call in read_calls(one.text, one.metadata)
+        if call.id == get_answered_call(item.metadata)
+    ]
+    return min(find_addresses(made[-1]), default=None) if made else None
 
 
 def _describe_item(item: Item) -> str:
@@ -91,7 +106,7 @@ def _describe_item(item: Item) -> str:
 
 
 def check_rights(context: CheckContext) -> Verdict:
-    own = context.find_own("rights") or passed(f"no file of its own: {context.store.backend}")
+    own = context.find_own("rights") or report_pass(f"no file of its own: {context.store.backend}")
     found = [one for one in (own, *_check_folders(context)) if one.state != "pass"]
     if not found:
         return own
@@ -101,14 +116,16 @@ def check_rights(context: CheckContext) -> Verdict:
 
 def _check_folders(context: CheckContext) -> list[Verdict]:
     """Check the folders of the mirror and of the backups, which have the same texts."""
-    folder = context.kit.folder
+    folder = context.services.folder
     files = [folder(one.scope).path for one in context.memories] if folder else []
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, context.kit.policies.backup_folder) if one)
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, context.services.policies.backup_folder) if one)
     open_ones = [str(path) for path in paths if _is_open_to_all(path)]
     if not open_ones:
         return []
     return [
-        warned(f"every user of this machine can look into {named(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`")
+        report_warning(
+            f"every user of this machine can look into {list_first(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`"
+        )
     ]
 
 
@@ -121,22 +138,23 @@ def _is_open_to_all(folder: Path) -> bool:
 
 
 def check_file_conflicts(context: CheckContext) -> Verdict:
-    if context.kit.folder is None:
-        return passed("no folder of files is kept in step (mirror in [lifecycle])")
-    folder = context.kit.folder(context.scope)
+    if context.services.folder is None:
+        return report_pass("no folder of files is kept in step (mirror in [lifecycle])")
+    folder = context.services.folder(context.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:
-        return failed(
+        return report_failure(
             f"{folder.path} cannot be read: {str(exc).rstrip('.')}",
             context.build_command("files", "status", str(folder.path)),
         )
-    waiting = unsettled(raw.decode("utf-8", "replace")) if raw else []
+    waiting = list_conflict_ids(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:
-        return passed(f"nothing in {folder.path} waits for a decision")
-    why = f"{several(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
-    return warned(
-        f"{why}, which stands: {named(waiting)}", f"decide in {folder.path}/{CONFLICTS}, and delete what is settled"
+        return report_pass(f"nothing in {folder.path} waits for a decision")
+    why = f"{count_noun(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
+    return report_warning(
+        f"{why}, which stands: {list_first(waiting)}",
+        f"decide in {folder.path}/{CONFLICTS}, and delete what is settled",
     )
 
 

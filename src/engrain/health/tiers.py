@@ -6,15 +6,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from engrain.core.errors import StoreError
-from engrain.core.model.procedures import SLOT as PROCEDURE
-from engrain.core.model.procedures import at_least
-from engrain.core.model.results import Verdict, failed, named, passed, several, warned
+from engrain.core.model.procedures import PROCEDURE_SLOT_PREFIX as PROCEDURE
+from engrain.core.model.procedures import estimate_success_rate
+from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import SLOT as SESSION
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION
 from engrain.core.model.tasks import TaskQuery
 from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
-from engrain.maintenance.passes import Round
+from engrain.maintenance.passes import MaintenanceContext
 
 MAX_SESSIONS = 50  # the newest
 ABANDONED_AFTER = timedelta(days=1)  # without a message
@@ -22,26 +22,26 @@ MIN_TRIALS = 3  # before a procedure's success rate counts
 
 
 def check_stores(context: CheckContext) -> Verdict:
-    kit = context.kit
+    services = context.services
     asked: dict[str, Callable[[], object] | None] = {
-        "conversation": lambda: kit.log.sessions(context.scope, 1),
+        "conversation": lambda: services.log.sessions(context.scope, 1),
         "semantic": lambda: context.store,
-        "episodic": (lambda: kit.episodes and kit.episodes.recent(context.scope, None, 1, context.now)),
-        "procedural": (lambda: kit.outcomes and kit.outcomes.tallies(context.scope, [])),
-        "tasks": (lambda: kit.journal and kit.journal.tasks(TaskQuery(context.scope, limit=1))),
+        "episodic": (lambda: services.episodes and services.episodes.recent(context.scope, None, 1, context.now)),
+        "procedural": (lambda: services.outcomes and services.outcomes.tallies(context.scope, [])),
+        "tasks": (lambda: services.journal and services.journal.tasks(TaskQuery(context.scope, limit=1))),
     }
-    parts = {"episodic": kit.episodes, "procedural": kit.outcomes, "tasks": kit.journal}
+    parts = {"episodic": services.episodes, "procedural": services.outcomes, "tasks": services.journal}
     missing = [name for name, part in parts.items() if part is None]
     if missing:
-        return warned(
-            f"this store has no place for {named(missing)} memory", "engrain copy it to agent.db or postgresql://…"
+        return report_warning(
+            f"this store has no place for {list_first(missing)} memory", "engrain copy it to agent.db or postgresql://…"
         )
     for name, ask in asked.items():
         try:
             if ask:
                 ask()
         except StoreError as exc:
-            return failed(
+            return report_failure(
                 f"{name} memory does not answer: {str(exc).rstrip('.')}",
                 "start its server, or name another in [stores]",
             )
@@ -50,13 +50,13 @@ def check_stores(context: CheckContext) -> Verdict:
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
     if shut := context.find_own("writable"):
         return shut
-    beside = f", with {named([one.where for one in kit.servers])} beside it" if kit.servers else ""
-    return passed(f"all kinds of memory answer, in {context.store.backend}{beside}")
+    beside = f", with {list_first([one.where for one in services.servers])} beside it" if services.servers else ""
+    return report_pass(f"all kinds of memory answer, in {context.store.backend}{beside}")
 
 
 def check_windows(context: CheckContext) -> Verdict:
     most = TIERS["conversation"].window.max_items
-    log = context.kit.log
+    log = context.services.log
     names = log.sessions(context.scope, MAX_SESSIONS)
     behind = []
     for name in names:
@@ -65,39 +65,41 @@ def check_windows(context: CheckContext) -> Verdict:
         if tail > most and len(log.last(context.scope, name, most + 1)) > most:
             behind.append(f"{name} ({tail:,})")
     if not names:
-        return passed("there is no session yet")
+        return report_pass("there is no session yet")
     if not behind:
-        return passed(f"no session, of the newest {len(names)}, has more than {most} messages without a summary")
-    many = several(len(behind), "session has", "sessions have")
-    why = f"{many} more than {most} messages without a summary: {named(behind)}"
-    return warned(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
+        return report_pass(f"no session, of the newest {len(names)}, has more than {most} messages without a summary")
+    many = count_noun(len(behind), "session has", "sessions have")
+    why = f"{many} more than {most} messages without a summary: {list_first(behind)}"
+    return report_warning(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
 
 
 def check_sessions(context: CheckContext) -> Verdict:
-    names = context.kit.log.sessions(context.scope, MAX_SESSIONS)
+    names = context.services.log.sessions(context.scope, MAX_SESSIONS)
     left = [name for name in names if _was_abandoned(context, name)]
     if not names:
-        return passed("there is no session yet")
+        return report_pass("there is no session yet")
     if not left:
-        return passed(f"no session, of the newest {len(names)}, was left for a day without its summary")
-    many = several(len(left), "session was", "sessions were")
-    why = f"{many} never ended, so that no summary of it is found: {named(left)}"
-    return warned(why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three")
+        return report_pass(f"no session, of the newest {len(names)}, was left for a day without its summary")
+    many = count_noun(len(left), "session was", "sessions were")
+    why = f"{many} never ended, so that no summary of it is found: {list_first(left)}"
+    return report_warning(
+        why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three"
+    )
 
 
 def _was_abandoned(context: CheckContext, session: str) -> bool:
-    last = context.kit.log.last(context.scope, session, 1)
+    last = context.services.log.last(context.scope, session, 1)
     if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = context.kit.items.slot(context.scope, SESSION + session, None)
-    return held is None or held.metadata.get("upto") != context.kit.log.length(context.scope, session)
+    held = context.services.items.slot(context.scope, SESSION + session, None)
+    return held is None or held.metadata.get("upto") != context.services.log.length(context.scope, session)
 
 
 def check_episodes(context: CheckContext) -> Verdict:
-    if context.kit.episodes is None:
-        return passed("this store keeps no episodes")
+    if context.services.episodes is None:
+        return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
-        len(one.each) for one in lapsing.passes(Round(context.kit, context.scope, context.now))
+        len(one.each) for one in lapsing.passes(MaintenanceContext(context.services, context.scope, context.now))
     )
     most = TIERS["episodic"].max_items
     wrong = (
@@ -107,38 +109,37 @@ def check_episodes(context: CheckContext) -> Verdict:
     )
     told = [f"{count:,} {what}" for count, what in wrong if count]
     if told:
-        return warned(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
-    return passed(f"episodes keep within {most:,} a session, and the important ones last")
+        return report_warning(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
+    return report_pass(f"episodes keep within {most:,} a session, and the important ones last")
 
 
 def check_slots(context: CheckContext) -> Verdict:
-    found = context.find_own("slots") or passed("this store can hold one value of a slot at a time, and no other")
+    found = context.find_own("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
     mend = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
     return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
 def check_procedures(context: CheckContext) -> Verdict:
-    if context.kit.outcomes is None:
-        return passed("this store counts no trials of procedures")
+    if context.services.outcomes is None:
+        return report_pass("this store counts no trials of procedures")
     known = {
         item.id: (item.slot or "").removeprefix(PROCEDURE)
-        for item in context.kit.items.slots(context.scope, PROCEDURE, None)
+        for item in context.services.items.slots(context.scope, PROCEDURE, None)
     }
     if not known:
-        return passed("there is no procedure yet")
-    tallies = context.kit.outcomes.tallies(context.scope, list(known))
+        return report_pass("there is no procedure yet")
+    tallies = context.services.outcomes.tallies(context.scope, list(known))
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()
-        if one.successes + one.failures >= MIN_TRIALS and at_least(one.successes, one.failures) < at_least(0, 0)
+        if one.successes + one.failures >= MIN_TRIALS
+        and estimate_success_rate(one.successes, one.failures) < estimate_success_rate(0, 0)
     ]
     if bad:
-        why = (
-            f"{several(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {named(bad)}"
-        )
+        why = f"{count_noun(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {list_first(bad)}"
         shown = context.build_command("procedures", about=bad[0].rpartition(" (")[0])
-        return warned(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
-    return passed(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
+        return report_warning(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
+    return report_pass(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 
 
 CHECKS = (

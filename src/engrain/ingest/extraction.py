@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engrain.core.errors import EngrainError
-from engrain.core.model.chat import Ask, Said
-from engrain.core.model.items import FORGOTTEN, Cite, Item, Note, Source, checked
-from engrain.core.model.recall import escaped
-from engrain.core.rules.message_filters import blank_pasted, without_code
-from engrain.core.rules.slots import SPEAKER, named_by
-from engrain.core.secrets.personal import gives_away_a_secret
+from engrain.core.model.chat import ChatMessage, ChatRequest
+from engrain.core.model.items import FORGOTTEN, Citation, Item, Note, Source, check_note
+from engrain.core.model.recall import escape_text
+from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
+from engrain.core.secrets.personal import contains_secret
 
 BY_MODEL = "model"  # value of metadata "by" for a fact that a model found
 MAX_FACTS = 20
@@ -43,12 +43,12 @@ class Extraction:
     rejected: int = 0  # entries whose words are not in the message, or that may not be kept
 
 
-def build_request(messages: Sequence[Item], timeout: float) -> Ask:
+def build_request(messages: Sequence[Item], timeout: float) -> ChatRequest:
     lines = [
-        f'{number}. {item.role}: "{escaped(item.text[:MAX_MESSAGE_CHARACTERS])}"'
+        f'{number}. {item.role}: "{escape_text(item.text[:MAX_MESSAGE_CHARACTERS])}"'
         for number, item in enumerate(messages, 1)
     ]
-    return Ask((Said("user", "\n".join(lines)),), SYSTEM_PROMPT, timeout=timeout)
+    return ChatRequest((ChatMessage("user", "\n".join(lines)),), SYSTEM_PROMPT, timeout=timeout)
 
 
 def extract_facts(
@@ -91,21 +91,21 @@ def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, other_s
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
     # Pasted text is not the speaker's own, and secrets are never kept.
-    if blank_pasted(without_code(item.text))[start:end] != words or gives_away_a_secret(item.text):
+    if blank_pasted(blank_code(item.text))[start:end] != words or contains_secret(item.text):
         return None
     other = other_speaker(item.speaker)
     note = Note(
         words,
         _parse_importance(entry.get("importance")),
-        named_by(other, _parse_slot(entry.get("slot"))),
-        {"by": BY_MODEL, SPEAKER: other} if other else {"by": BY_MODEL},
-        Source(other, "user", (Cite(item.id, start, end),)),
+        rename_for_speaker(other, _parse_slot(entry.get("slot"))),
+        {"by": BY_MODEL, SPEAKER_KEY: other} if other else {"by": BY_MODEL},
+        Source(other, "user", (Citation(item.id, start, end),)),
         # With a time of its own, another speaker's fact is not merged with the user's same words.
         (item.occurred_at or item.recorded_at) if other else None,
         derived=True,
     )
     try:
-        return checked(note)
+        return check_note(note)
     except EngrainError:
         return None
 

@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import ROLES, Cite, Draft, Item, Note, Source, Unsaid, Worth
+from engrain.core.model.items import ROLES, Citation, Draft, ForgetRequest, Item, Note, Source, Statement
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
-from engrain.core.rules.slots import SPEAKER, named_by
-from engrain.core.rules.statements import PREFERENCE, statements, traits
-from engrain.core.text.languages import languages
-from engrain.core.text.tokenizer import spoken, terms, tokens
+from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
+from engrain.core.rules.statements import load_statement_rules
+from engrain.core.rules.traits import PREFERENCE, detect_traits
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
 from engrain.ingest.write import build_draft
-from engrain.ports import Kit, WordQuery
+from engrain.ports import Services, WordQuery
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
 MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
@@ -35,40 +36,44 @@ class Utterance:
     is_live: bool = False  # utterance now, not imported from an earlier time
     speaker: str | None = None  # None: the user
 
-    def quote(self, found: Worth | Unsaid) -> str:
+    def quote(self, found: Statement | ForgetRequest) -> str:
         return self.message.text[found.start : found.end]
 
 
 def plan_steps(
-    found: Sequence[Worth | Unsaid], utterance: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit
+    found: Sequence[Statement | ForgetRequest],
+    utterance: Utterance,
+    planned: Sequence[Step],
+    scope: Scope,
+    services: Services,
 ) -> list[Step]:
     """Return the planned steps with those of this message added, and without those that it retracts."""
     steps = [*planned]
     for one in found:
         if not utterance.quote(one).strip():
             continue
-        one = replace(one, slot=named_by(utterance.speaker, one.slot))
-        if isinstance(one, Worth):
-            steps.append(_plan_statement(one, utterance, steps, scope, kit))
+        one = replace(one, slot=rename_for_speaker(utterance.speaker, one.slot))
+        if isinstance(one, Statement):
+            steps.append(_plan_statement(one, utterance, steps, scope, services))
             continue
         writes = [step for step in steps if isinstance(step, (Add, Correct))]
         retracted = [step for step in writes if _retracts_draft(one, utterance, step.draft)]
         steps = [step for step in steps if step not in retracted]
-        steps += _plan_forgetting(one, utterance, [step.draft for step in retracted], scope, kit)
+        steps += _plan_forgetting(one, utterance, [step.draft for step in retracted], scope, services)
     return steps
 
 
-def find_other_speaker(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
+def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
     """Return the speaker, or None if it is the user: by the scope's user id, or by the stored `user.name`."""
-    words = set(tokens(speaker or "")) - set(ROLES)
+    words = set(tokenize(speaker or "")) - set(ROLES)
     if not words:
         return None
-    stored = kit.items.slot(scope, "user.name", None)
-    user_id, user_name = set(tokens(scope.user or "")), set(tokens(stored.text if stored else ""))
+    stored = services.items.slot(scope, "user.name", None)
+    user_id, user_name = set(tokenize(scope.user or "")), set(tokenize(stored.text if stored else ""))
     return None if words <= user_id or words <= user_name or (user_id and user_id <= words) else speaker
 
 
-def build_note(found: Worth, utterance: Utterance, kit: Kit) -> Note:
+def build_note(found: Statement, utterance: Utterance, services: Services) -> Note:
     """Quote the statement's words in a note that cites them.
 
     A live statement may bring back what was forgotten. An imported one may not.
@@ -78,96 +83,100 @@ def build_note(found: Worth, utterance: Utterance, kit: Kit) -> Note:
         text=utterance.quote(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": BY_GATE, SPEAKER: utterance.speaker} if by_other else {"by": BY_GATE},
-        source=Source(utterance.speaker, "user", (Cite(utterance.row_id, found.start, found.end),)),
+        metadata={"by": BY_GATE, SPEAKER_KEY: utterance.speaker} if by_other else {"by": BY_GATE},
+        source=Source(utterance.speaker, "user", (Citation(utterance.row_id, found.start, found.end),)),
         # With a time of its own, another speaker's "I like tea" is not merged with the user's.
-        occurred_at=utterance.message.occurred_at or (kit.clock() if by_other else None),
+        occurred_at=utterance.message.occurred_at or (services.clock() if by_other else None),
         derived=not utterance.is_live,
     )
 
 
-def _plan_statement(found: Worth, utterance: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+def _plan_statement(
+    found: Statement, utterance: Utterance, planned: Sequence[Step], scope: Scope, services: Services
+) -> Step:
     planned_values = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
     def read_slot(slot: str) -> str | None:
-        item = None if slot in planned_values else kit.items.slot(scope, slot, None)
+        item = None if slot in planned_values else services.items.slot(scope, slot, None)
         return item.text if item else planned_values.get(slot)
 
     found = replace(found, slot=_choose_slot(found, utterance, read_slot))
-    old = _find_replaced(found, utterance, scope, kit)
+    old = _find_replaced(found, utterance, scope, services)
     slot = found.slot if old is None else old.slot
-    made = build_draft(build_note(replace(found, slot=slot), utterance, kit), kit.redact)
+    made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _choose_slot(found: Worth, utterance: Utterance, read_slot: Callable[[str], str | None]) -> str | None:
+def _choose_slot(found: Statement, utterance: Utterance, read_slot: Callable[[str], str | None]) -> str | None:
     """Return the slot that a statement fills.
 
     A statement that something ended fills a slot only if the slot holds that value: somebody who lives in Quito may
     say that he no longer lives in Lima.
     """
     slot = found.slot or ""
-    if found.slot is None or not statements().sign("ended").search(utterance.quote(found)):
+    if found.slot is None or not load_statement_rules().sign("ended").search(utterance.quote(found)):
         return found.slot
     value = read_slot(slot)
     if found.replaces is not None:
-        return slot if value and set(terms(found.replaces)) <= set(terms(value)) else None
+        return slot if value and set(extract_terms(found.replaces)) <= set(extract_terms(value)) else None
     # "I quit my job" ends the job if no employer is known.
     job = slot.removesuffix(_EMPLOYER) + _JOB
     return job if not value and slot.endswith(_EMPLOYER) and read_slot(job) else slot
 
 
-def _find_replaced(found: Worth, utterance: Utterance, scope: Scope, kit: Kit) -> Item | None:
+def _find_replaced(found: Statement, utterance: Utterance, scope: Scope, services: Services) -> Item | None:
     """Return the preference that the statement ends, or the fact that it repeats to deny it ("I no longer like tea").
 
     None if several facts could be meant.
     """
     if found.replaces is None or found.slot is not None:
         return None
-    words = set(terms(found.replaces))
+    words = set(extract_terms(found.replaces))
     likely = [
-        item for item in _search_words(found.replaces, _GATE_FACTS, scope, kit) if _is_by_same_speaker(item, utterance)
+        item
+        for item in _search_words(found.replaces, _GATE_FACTS, scope, services)
+        if _is_by_same_speaker(item, utterance)
     ]
-    quoted = set(tokens(utterance.quote(found)))
-    named = [item for item in likely if words <= set(terms(item.text))]
-    meant = [item for item in named if traits(item.text) & PREFERENCE or quoted > set(tokens(item.text))]
+    quoted = set(tokenize(utterance.quote(found)))
+    named = [item for item in likely if words <= set(extract_terms(item.text))]
+    meant = [item for item in named if detect_traits(item.text) & PREFERENCE or quoted > set(tokenize(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
-def _retracts_draft(found: Unsaid, utterance: Utterance, draft: Draft) -> bool:
+def _retracts_draft(found: ForgetRequest, utterance: Utterance, draft: Draft) -> bool:
     """Check whether a forget request means a draft that is planned but not written yet."""
     statement = utterance.quote(found)
-    if draft.kind != "fact" or draft.metadata.get(SPEAKER) != utterance.speaker:
+    if draft.kind != "fact" or draft.metadata.get(SPEAKER_KEY) != utterance.speaker:
         return False
     if found.slot is None or draft.slot != found.slot:
-        return tokens(draft.text) == tokens(statement)
+        return tokenize(draft.text) == tokenize(statement)
     return not gate.find_statements(statement) or not _extract_value_terms(found.slot, statement).isdisjoint(
-        terms(draft.text)
+        extract_terms(draft.text)
     )
 
 
 def _plan_forgetting(
-    found: Unsaid, utterance: Utterance, retracted: Sequence[Draft], scope: Scope, kit: Kit
+    found: ForgetRequest, utterance: Utterance, retracted: Sequence[Draft], scope: Scope, services: Services
 ) -> list[Step]:
     """Plan to forget the facts that are meant, the words that name them in this message, and the retracted drafts.
 
     A statement cites all of these words, so forgetting a meant fact forgets them too. If no fact is known yet, the
     statement has expired from the start and the caller forgets it: this keeps the words from being ingested later.
     """
-    meant = _find_meant(found, utterance, scope, kit)
-    now = kit.clock()
-    span = Cite(utterance.row_id, found.start, found.end)
+    meant = _find_meant(found, utterance, scope, services)
+    now = services.clock()
+    span = Citation(utterance.row_id, found.start, found.end)
     words = [cite for draft in retracted for cite in draft.source.cites]
     statement = Draft(
         utterance.quote(found),
-        source=Source(kind="user", cites=(*(Cite(item.id) for item in meant[:1]), span, *words)),
+        source=Source(kind="user", cites=(*(Citation(item.id) for item in meant[:1]), span, *words)),
         occurred_at=now,
         expires_at=None if meant else now,
     )
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _find_meant(found: Unsaid, utterance: Utterance, scope: Scope, kit: Kit) -> list[Item]:
+def _find_meant(found: ForgetRequest, utterance: Utterance, scope: Scope, services: Services) -> list[Item]:
     """Return the facts that a forget request means.
 
     A slot's named values, or all that it ever had if none is named ("forget my city"). Otherwise, facts with exactly
@@ -175,36 +184,40 @@ def _find_meant(found: Unsaid, utterance: Utterance, scope: Scope, kit: Kit) -> 
     """
     statement = utterance.quote(found)
     if found.slot is None:
-        return _find_same_words(statement, utterance, scope, kit)
-    return _find_slot_values(found.slot, statement, scope, kit) or _find_same_words(statement, utterance, scope, kit)
+        return _find_same_words(statement, utterance, scope, services)
+    return _find_slot_values(found.slot, statement, scope, services) or _find_same_words(
+        statement, utterance, scope, services
+    )
 
 
-def _find_slot_values(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
-    versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
+def _find_slot_values(slot: str, statement: str, scope: Scope, services: Services) -> list[Item]:
+    versions = [item for item in services.items.history(scope, slot) if item.retracted_at is None]
     if not gate.find_statements(statement):
         return versions
     value = _extract_value_terms(slot, statement)
-    shared = {item.id: value.intersection(terms(item.text)) for item in versions}
+    shared = {item.id: value.intersection(extract_terms(item.text)) for item in versions}
     # "Forget that I live in Quito" means the fact "I moved to Quito", not "I live in Lima": the last word decides.
-    last = next((one for one in reversed(terms(statement)) if one in value), None)
+    last = next((one for one in reversed(extract_terms(statement)) if one in value), None)
     full_matches = [item for item in versions if shared[item.id] == value]
     last_matches = [item for item in versions if last in shared[item.id]]
     return full_matches or last_matches or [item for item in versions if shared[item.id]]
 
 
 def _extract_value_terms(slot: str, statement: str) -> set[int]:
-    return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
+    return set(extract_terms(statement)) - set(extract_terms(split_identifier(slot))) - load_languages().stop_terms
 
 
-def _find_same_words(statement: str, utterance: Utterance, scope: Scope, kit: Kit) -> list[Item]:
-    likely = _search_words(statement, _FACTS, scope, kit)
-    return [item for item in likely if tokens(item.text) == tokens(statement) and _is_by_same_speaker(item, utterance)]
+def _find_same_words(statement: str, utterance: Utterance, scope: Scope, services: Services) -> list[Item]:
+    likely = _search_words(statement, _FACTS, scope, services)
+    return [
+        item for item in likely if tokenize(item.text) == tokenize(statement) and _is_by_same_speaker(item, utterance)
+    ]
 
 
 def _is_by_same_speaker(item: Item, utterance: Utterance) -> bool:
-    return item.metadata.get(SPEAKER) == utterance.speaker
+    return item.metadata.get(SPEAKER_KEY) == utterance.speaker
 
 
-def _search_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
-    return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []
+def _search_words(text: str, where: Filter, scope: Scope, services: Services) -> list[Item]:
+    query = WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
+    return services.items.get_many(scope, [hit.id for hit in services.words.best(query).hits]) if query.terms else []

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engrain.core.model.items import Unsaid, Worth
-from engrain.core.rules.message_filters import blank_pasted, without_code
-from engrain.core.rules.slots import mentioned, slot_of
-from engrain.core.rules.statements import compiled, statements
-from engrain.core.secrets.personal import gives_away_a_secret
-from engrain.core.text.passages import Clause, Sentence, clauses, split_sentences, trimmed
+from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.slots import fill_slot, find_mentioned_slot
+from engrain.core.rules.statements import compile_pattern, load_statement_rules
+from engrain.core.secrets.personal import contains_secret
+from engrain.core.text.sentences import Clause, Sentence, split_clauses, split_sentences, trim_span
 from engrain.ingest.rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
@@ -24,12 +24,12 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _DEFAULT_IMPORTANCE = 0.6
 _WORD = re.compile(r"[\w'-]+")
 
-Found = Worth | Unsaid
+Found = Statement | ForgetRequest
 
 
 def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
     """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text)."""
-    plain = without_code(text)
+    plain = blank_code(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
@@ -42,7 +42,7 @@ class _MessageReader:
     """Reader of one message. `text` is the original; `shown` blanks all words that are not the speaker's own."""
 
     def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
-        self.rules = statements()
+        self.rules = load_statement_rules()
         self.text = text
         self.shown = blank_pasted(plain)
         self.before = before
@@ -60,7 +60,7 @@ class _MessageReader:
                 self.found = [*self.found, *new]
                 last = sentence
         end = self._find_serious_end() if self.found else 0
-        serious = (one for one in self.found if isinstance(one, Unsaid) or one.end <= end)
+        serious = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= end)
         return _keep_last_per_slot([one for one in serious if one.start < one.end])
 
     def _find_serious_end(self) -> int:
@@ -79,29 +79,31 @@ class _MessageReader:
         start = skip_lead(self.shown, sentence.start, sentence.end)
         thing = self._match_request("unsaid", words, start, sentence.end)
         if thing:
-            return [self._build_forget_request(*trimmed(self.shown, *thing.span("said")))]
+            return [self._build_forget_request(*trim_span(self.shown, *thing.span("said")))]
         statement = self._match_request("untold", words, start, sentence.end)
         if statement:
-            return self._forget_statements(*trimmed(self.shown, *statement.span("said")))
+            return self._forget_statements(*trim_span(self.shown, *statement.span("said")))
         if last and self._match_request("back", words, start, sentence.end):
             return self._keep_previous(last)
         found = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
         return self._drop_secrets(sentence, found)
 
     def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:
-        return [] if found and gives_away_a_secret(self.text[sentence.start : sentence.end]) else found
+        return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
 
-    def _build_forget_request(self, start: int, end: int) -> Unsaid:
+    def _build_forget_request(self, start: int, end: int) -> ForgetRequest:
         found = match_fact(self.shown, self.text, start, end)
-        return Unsaid(start, end, found.slot if found else mentioned(self.shown[start:end]))
+        return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
 
     def _forget_statements(self, start: int, end: int) -> list[Found]:
         """Split the words as for keeping them, so that the same statements are found again."""
-        return [Unsaid(one.start, one.end, one.slot) for one in self._split_statements(start, end, explicit=True)]
+        return [
+            ForgetRequest(one.start, one.end, one.slot) for one in self._split_statements(start, end, explicit=True)
+        ]
 
     def _keep_previous(self, last: Sentence) -> list[Found]:
         """Keep the sentence before one such as "remember that"."""
-        stated = [one for one in self.found if one.start >= last.start and isinstance(one, Worth)]
+        stated = [one for one in self.found if one.start >= last.start and isinstance(one, Statement)]
         self.found = [one for one in self.found if one.start < last.start]
         kept: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in stated]
         return kept or self._drop_secrets(last, self._split_statements(last.start, last.end, explicit=True))
@@ -121,7 +123,7 @@ class _MessageReader:
 
     def _split_statements(self, start: int, end: int, *, explicit: bool) -> list[Found]:
         """Return the words as one statement, or one per clause if each clause states a fact; none for "note it"."""
-        if self.rules.sign("points").fullmatch(self.shown, *trimmed(self.shown, start, end)):
+        if self.rules.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
         parts = self._split_clauses(Sentence(start, end, False))
         starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
@@ -226,23 +228,23 @@ class _MessageReader:
                 void = self._has("void_clause", around.start, around.end) or self._is_reported(around, before=False)
                 # "Guess where I live" is an order, not a place.
                 if not overlaps and not void and not self._begins("orders", start, around.end):
-                    found.append(self._build_statement(start, end, rule.kind, slot_of(rule, match, self.text)))
+                    found.append(self._build_statement(start, end, rule.kind, fill_slot(rule, match, self.text)))
         return found
 
-    def _build_statement(self, start: int, end: int, kind: str, slot: str | None) -> Worth:
-        start, end = trimmed(self.shown, start, end)
+    def _build_statement(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
+        start, end = trim_span(self.shown, start, end)
         importance = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE)
-        return Worth(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end))
+        return Statement(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end))
 
     def _find_replaced(self, start: int, end: int) -> str | None:
         for pattern in self.rules.asks["replaces"]:
-            match = compiled(pattern).search(self.shown, start, end)
+            match = compile_pattern(pattern).search(self.shown, start, end)
             if match:
-                return self.text[slice(*trimmed(self.shown, *match.span("old")))] or None
+                return self.text[slice(*trim_span(self.shown, *match.span("old")))] or None
         return None
 
     def _split_clauses(self, sentence: Sentence) -> list[Clause]:
-        return clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
+        return split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
 
     def _has(self, sign: str, start: int, end: int) -> bool:
         # A slice, because "^" matches only at the start of the string, wherever the search begins.
@@ -254,12 +256,14 @@ class _MessageReader:
     def _match_request(self, what: str, words: frozenset[str], start: int, end: int) -> re.Match[str] | None:
         if words.isdisjoint(self.rules.hints[what]):
             return None
-        tried = (compiled(pattern).match(self.shown, start, end) for pattern in self.rules.asks[what])
+        tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.rules.asks[what])
         return next(filter(None, tried), None)
 
 
 def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
     """Sort the statements. Of two values for one slot, only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
-    last = {one.slot: one for one in ordered if isinstance(one, Worth)}
-    return [replace(one, slot=None) if isinstance(one, Worth) and last[one.slot] is not one else one for one in ordered]
+    last = {one.slot: one for one in ordered if isinstance(one, Statement)}
+    return [
+        replace(one, slot=None) if isinstance(one, Statement) and last[one.slot] is not one else one for one in ordered
+    ]

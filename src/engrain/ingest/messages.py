@@ -9,17 +9,17 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Source, Unsaid, Worth
-from engrain.core.model.messages import Message, message_of, note_of
-from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, own
-from engrain.core.model.sessions import Happening
-from engrain.core.rules.importance import EpisodeKind, Happened, novelty, score
+from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
+from engrain.core.model.messages import Message, item_to_message, message_to_note
+from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
+from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
-from engrain.ports import Kit
+from engrain.ports import Services
 
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000
@@ -50,12 +50,12 @@ class RecordOptions:
 class AnalyzedMessage:
     message: Message  # as the log shows it
     raw: str | None  # the whole of a long tool output
-    found: Sequence[Worth | Unsaid]
-    event: Happened | None
+    found: Sequence[Statement | ForgetRequest]
+    event: EpisodeEvent | None
 
 
 def record_messages(
-    messages: Sequence[Message], session: str, scope: Scope, kit: Kit, options: RecordOptions | None = None
+    messages: Sequence[Message], session: str, scope: Scope, services: Services, options: RecordOptions | None = None
 ) -> RecordResult:
     """Write checked messages to the log in order, with the facts and episodes that follow from them.
 
@@ -63,56 +63,60 @@ def record_messages(
     message that asks to forget: the message is kept, and `refused` gives the reason.
     """
     options = options or RecordOptions()
-    began = kit.items.moment() if options.began is None else options.began
-    messages = [redact_message(message, kit.redact) for message in messages]
+    began = services.items.moment() if options.began is None else options.began
+    messages = [redact_message(message, services.redact) for message in messages]
     expect = None if options.expect is None else (session, options.expect)
     plan = Plan(scope, (), options.request_id, expect, began=began)
     try:
-        return _write_with_retries(messages, session, kit, plan)
+        return _write_with_retries(messages, session, services, plan)
     except OnHold as exc:
-        result = _write_with_retries(messages, session, kit, plan, forgets=False)
+        result = _write_with_retries(messages, session, services, plan, forgets=False)
         _log.warning("a message of session %r asked to forget, but nothing was forgotten: %s", session, exc)
         return replace(result, refused=str(exc))
 
 
 def _write_with_retries(
-    messages: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True
+    messages: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool = True
 ) -> RecordResult:
     for _ in range(MAX_ATTEMPTS - 1):
         try:
-            return _write_messages(messages, session, kit, plan, forgets)
+            return _write_messages(messages, session, services, plan, forgets)
         except NotFound:
             # Nothing was written: another writer forgot or corrected a fact that this message changes.
             _log.debug("a fact changed while a message of session %r was written; trying again", session)
-    return _write_messages(messages, session, kit, plan, forgets)
+    return _write_messages(messages, session, services, plan, forgets)
 
 
-def _write_messages(messages: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> RecordResult:
+def _write_messages(
+    messages: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool
+) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
-    earlier = [message_of(row) for row in kit.log.last(scope, session, episodes.NOVELTY_ROWS)]
+    earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     turns = _analyze_messages(messages, earlier)
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.build_draft(note_of(turn.message, session), kit.redact), request))
+        steps.append(Add(write.build_draft(message_to_note(turn.message, session), services.redact), request))
     derived: list[Step] = []
     # Several user messages at once are a transcript, not live speech.
     is_live = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
-        utterance = Utterance(turn.message, own(k), is_live and turn.message.occurred_at is None)
+        utterance = Utterance(turn.message, refer_to_step(k), is_live and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
-            utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, kit))
-        found = [one for one in turn.found if forgets or isinstance(one, Worth)]
-        planned = plan_steps(found, utterance, derived, scope, kit)
-        derived = planned if planned != derived else [*derived, *_plan_lasting_item(turn, k, kit)]
+            utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
+        found = [one for one in turn.found if forgets or isinstance(one, Statement)]
+        planned = plan_steps(found, utterance, derived, scope, services)
+        derived = planned if planned != derived else [*derived, *_plan_lasting_item(turn, k, services)]
     steps += derived
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
-    steps += [Forget(own(k)) for k in expired]
-    plan = replace(plan, steps=_embed_steps(steps, kit), episodes=tuple(_build_happenings(turns, session, kit)))
-    applied = _apply_plan(plan, session, kit)
+    steps += [Forget(refer_to_step(k)) for k in expired]
+    plan = replace(
+        plan, steps=_embed_steps(steps, services), episodes=tuple(_build_happenings(turns, session, services))
+    )
+    applied = _apply_plan(plan, session, services)
     result = _build_result(applied, len(turns))
-    return result if applied.repeated else _finish_forgetting(result, scope, kit)
+    return result if applied.repeated else _finish_forgetting(result, scope, services)
 
 
 def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) -> list[AnalyzedMessage]:
@@ -126,7 +130,7 @@ def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) ->
     return turns
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
+def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Statement | ForgetRequest]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
@@ -136,67 +140,69 @@ def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[
     return gate.find_statements(own, [(one.role, one.text) for one in earlier])
 
 
-def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
+def _build_event(
+    message: Message, earlier: Sequence[Message], found: Sequence[Statement | ForgetRequest]
+) -> EpisodeEvent | None:
     if message.role == "system":
         return None
     # A tool call counts by its name and arguments, as in its row: two different calls are two events.
-    text = note_of(message, "").text if message.calls else message.text
+    text = message_to_note(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
-    explicit = any(isinstance(one, Worth) and one.explicit for one in found)
-    new = novelty(text, [one.text for one in earlier])
-    return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
+    explicit = any(isinstance(one, Statement) and one.explicit for one in found)
+    new = measure_novelty(text, [one.text for one in earlier])
+    return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
-def _plan_lasting_item(turn: AnalyzedMessage, k: int, kit: Kit) -> list[Step]:
+def _plan_lasting_item(turn: AnalyzedMessage, k: int, services: Services) -> list[Step]:
     """Plan the item that an important event becomes. The caller skips it if the gate kept something of the message."""
-    if turn.event is None or not turn.event.text or not score(turn.event).promotes:
+    if turn.event is None or not turn.event.text or not score_importance(turn.event).promotes:
         return []
-    source = note_of(turn.message, "").source
+    source = message_to_note(turn.message, "").source
     assert isinstance(source, Source)
     # Cites the whole row: if two rows with the same words share one item, forgetting one row leaves the other.
-    note = episodes.build_lasting_note(turn.event, replace(source, cites=(Cite(own(k)),)))
-    return [Add(replace(write.build_draft(note, kit.redact), kind="episode"))]
+    note = episodes.build_lasting_note(turn.event, replace(source, cites=(Citation(refer_to_step(k)),)))
+    return [Add(replace(write.build_draft(note, services.redact), kind="episode"))]
 
 
-def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, kit: Kit) -> list[Happening]:
-    made: list[Happening] = []
-    now = kit.clock()
-    for k, turn in enumerate(turns if kit.episodes else ()):
+def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, services: Services) -> list[EpisodeDraft]:
+    made: list[EpisodeDraft] = []
+    now = services.clock()
+    for k, turn in enumerate(turns if services.episodes else ()):
         occurred = turn.message.occurred_at
         at = occurred if isinstance(occurred, datetime) else now
-        entry = turn.event and episodes.build_entry(turn.event, session, at, own(k), turn.message.tool)
+        entry = turn.event and episodes.build_entry(turn.event, session, at, refer_to_step(k), turn.message.tool)
         # The entry of an old event has expired already.
         if entry and entry.alive(now):
-            made.append(Happening(entry, episodes.build_raw(turn.raw, at)))
+            made.append(EpisodeDraft(entry, episodes.build_raw(turn.raw, at)))
     return made
 
 
-def _embed_steps(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
+def _embed_steps(steps: Sequence[Step], services: Services) -> tuple[Step, ...]:
     drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
-    made = iter(write.add_vectors(drafts, kit.embedder))
+    made = iter(write.add_vectors(drafts, services.embedder))
     return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
 
 
-def _apply_plan(plan: Plan, session: str, kit: Kit) -> Applied:
+def _apply_plan(plan: Plan, session: str, services: Services) -> Applied:
     try:
-        return episodes.commit_plan(plan, kit)
+        return episodes.commit_plan(plan, services)
     except Conflict:
         # The derived steps depend on what is stored, so a repeated request may come with other steps.
-        first = _find_first_answer(plan, session, kit) if plan.request_id is not None else None
+        first = _find_first_answer(plan, session, services) if plan.request_id is not None else None
         if first is None:
             raise
         return first
 
 
-def _find_first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
+def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied | None:
     try:
         # No session has length -1, so this writes nothing and only answers for a known request.
-        first = kit.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
+        first = services.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
     except Conflict:
         return None
     # Each message has its own request id: different words under the same id raise Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
-    kit.items.apply(Plan(plan.scope, rows, began=plan.began))
+    services.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 
 
@@ -214,15 +220,15 @@ def _build_result(applied: Applied, count: int) -> RecordResult:
     )
 
 
-def _finish_forgetting(result: RecordResult, scope: Scope, kit: Kit) -> RecordResult:
+def _finish_forgetting(result: RecordResult, scope: Scope, services: Services) -> RecordResult:
     """After forgetting: remove entries from a separate store, purge bytes, and embed the cut messages again."""
     if not result.forgotten and not result.marked:
         return result
     try:
-        if kit.episodes is not None and not kit.together:
-            kit.episodes.remove(scope, [*result.forgotten, *result.marked])
-        kit.items.purge()
-        write.embed_missing(kit, len(result.marked))
+        if services.episodes is not None and not services.same_store:
+            services.episodes.remove(scope, [*result.forgotten, *result.marked])
+        services.items.purge()
+        write.embed_missing(services, len(result.marked))
     except (StoreError, EmbedderFailed) as exc:
         # The items are forgotten; maintenance retries the rest.
         _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)

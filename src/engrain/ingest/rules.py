@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from engrain.core.rules.message_filters import blank_pasted
-from engrain.core.rules.slots import class_of, mentioned, slot_of
-from engrain.core.rules.statements import ANY, Rule, compiled, statements
-from engrain.core.text.passages import clauses, split_sentences
+from engrain.core.rules.slots import classify_thing, fill_slot, find_mentioned_slot
+from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
+from engrain.core.text.sentences import split_clauses, split_sentences
 
 _MAX_LEADS = 8
 _FIRST_WORD = re.compile(r"[\w']+")
@@ -26,7 +26,7 @@ class Fact:
 
 def skip_lead(shown: str, start: int, end: int) -> int:
     """Return the start of a clause's content, behind "oh, by the way," and the like."""
-    lead = statements().sign("lead")
+    lead = load_statement_rules().sign("lead")
     for _ in range(_MAX_LEADS):
         match = lead.match(shown, start, end)
         if match is None or match.end() == start:
@@ -41,7 +41,7 @@ def match_fact(shown: str, text: str, start: int, end: int) -> Fact | None:
     found = _match_rules(first, shown, text, start, end)
     if found:
         return found
-    subject = statements().dropped.get(first)
+    subject = load_statement_rules().dropped.get(first)
     if subject is None:
         return None
     return _match_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
@@ -51,21 +51,21 @@ def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = s
     for pattern, rule in _list_rules(_find_rule_word(first)):
         match = pattern.match(shown, start, end)
         if match:
-            alone = statements().sign("beside").match(shown, start, end) is None
-            return Fact(rule.kind, slot_of(rule, match, text) if alone else None, rule.holds)
+            alone = load_statement_rules().sign("beside").match(shown, start, end) is None
+            return Fact(rule.kind, fill_slot(rule, match, text) if alone else None, rule.holds)
     return None
 
 
 def _find_rule_word(first: str) -> str:
     """Return the word under which the rules for a first word are listed: "j'" for "j'habite"."""
-    rules = statements().by_word
+    rules = load_statement_rules().by_word
     elided = first.partition("'")[0] + "'"
-    return first if first in rules else elided if elided in rules else ANY
+    return first if first in rules else elided if elided in rules else ANY_WORD
 
 
 @cache
 def _list_rules(word: str) -> list[tuple[re.Pattern[str], Rule]]:
-    return [(rule.pattern, rule) for rule in statements().by_word[word]]
+    return [(rule.pattern, rule) for rule in load_statement_rules().by_word[word]]
 
 
 def _read_first_word(shown: str, start: int, end: int) -> str:
@@ -89,9 +89,9 @@ _SHAPES = {
 
 def match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
     """Match words that give a right value for a wrong one. Unless that is `sure`, they must look like a value."""
-    rules = statements()
+    rules = load_statement_rules()
     for pattern in rules.asks["right"]:
-        match = compiled(pattern).match(shown, start, end)
+        match = compile_pattern(pattern).match(shown, start, end)
         if match is None:
             continue
         value = match.start("value")
@@ -105,11 +105,11 @@ def match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Mat
 
 def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
     """Check that a value has the form that a slot needs. In a `sure` correction a name needs no capital letter."""
-    rules = statements()
+    rules = load_statement_rules()
     value = rules.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
     leaf = slot.rpartition(".")[2]
     if leaf in rules.classes.values() or slot.startswith("user.prefers."):
-        return class_of(value, by_head=True) == leaf
+        return classify_thing(value, by_head=True) == leaf
     shape = rules.shapes.get(leaf)
     if shape == "state":
         return any(
@@ -140,17 +140,17 @@ def find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
 
 def _find_last_slot(shown: str) -> str | None:
     """Return the slot of the last sentence that is not a mere courtesy."""
-    rules = statements()
+    rules = load_statement_rules()
     courtesy = rules.sign("courtesy")
     sentences = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
     if not sentences:
         return None
     sentence = sentences[-1]
-    for clause in reversed(clauses(shown, sentence, rules.sign("breaks"), rules.sign("opens"))):
+    for clause in reversed(split_clauses(shown, sentence, rules.sign("breaks"), rules.sign("opens"))):
         found = match_fact(shown, shown, skip_lead(shown, clause.start, clause.end), clause.end)
         if found and found.slot:
             return found.slot
-    return mentioned(shown[sentence.start : sentence.end])
+    return find_mentioned_slot(shown[sentence.start : sentence.end])
 
 
 def _swap_persons(shown: str) -> str:
@@ -158,7 +158,7 @@ def _swap_persons(shown: str) -> str:
 
     The assistant's statements about itself become those of a third person.
     """
-    turned = dict(statements().turned)
+    turned = dict(load_statement_rules().turned)
     own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
     words = own | turned
     return _WORD.sub(lambda match: words.get(match[0].lower(), match[0]), shown)

@@ -7,15 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from engrain.core.chat.window import SUMMARY_SHARE, borders, cut_at, due, weighed
+from engrain.core.chat.window import (
+    SUMMARY_SHARE,
+    count_message_tokens,
+    count_to_summarize,
+    find_cut_points,
+    needs_summary,
+)
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.retention import Window as Limits
-from engrain.core.secrets.personal import gives_away_a_secret
-from engrain.core.text.summarize import SUMMARY, Line, Part, digest, lines, select_lines, text_of
-from engrain.ports import Kit, Summary
+from engrain.core.secrets.personal import contains_secret
+from engrain.core.text.summarize import (
+    SUMMARY_KIND,
+    DigestLine,
+    DigestPart,
+    join_lines,
+    select_lines,
+    split_lines,
+    write_digest,
+)
+from engrain.ports import Services, Summary
 
 BY_DIGEST = "digest"  # value of "by" for a summary made without a model
 CLEARED_PROGRESS = "window"  # name of the log's progress mark: where the window was last cleared
@@ -45,21 +59,21 @@ class WindowSummary:
         return self.stored.version + 1 if self.stored else 1
 
 
-def load_summary(kit: Kit, scope: Scope, session: str) -> WindowSummary:
-    stored = kit.log.summary(scope, session)
+def load_summary(services: Services, scope: Scope, session: str) -> WindowSummary:
+    stored = services.log.summary(scope, session)
     # The mark is separate from the summary, which a forget deletes: cleared messages must not come back then.
-    cleared = kit.log.progress(scope, session, CLEARED_PROGRESS)
+    cleared = services.log.progress(scope, session, CLEARED_PROGRESS)
     if stored is None or stored.upto < cleared:
         return WindowSummary("", cleared, stored)
     return WindowSummary(stored.text, stored.upto, stored)
 
 
-def load_version(kit: Kit, scope: Scope, session: str) -> int:
+def load_version(services: Services, scope: Scope, session: str) -> int:
     """Return the version of the session's summary, which every forget in the session raises.
 
     Read it before the messages and write only while it is unchanged: then no forgotten text is stored again.
     """
-    stored = kit.log.summary(scope, session)
+    stored = services.log.summary(scope, session)
     return stored.version if stored else 0
 
 
@@ -72,46 +86,46 @@ class OpenWindow:
     following: int  # number of the next message
 
 
-def roll_summary(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = False) -> OpenWindow:
+def roll_summary(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> OpenWindow:
     """Summarize the older messages if the window is too large, or `always`; return the window that is left."""
     for _ in range(MAX_ATTEMPTS):
-        before = load_summary(kit, scope, session)
-        rows = kit.log.read(scope, session, before.start, ROLL_BATCH_SIZE)
-        messages = [message_of(row) for row in rows]
-        weights = [weighed(message, kit.count_tokens) for message in messages]
-        cut = _choose_cut(messages, limits, kit, always or due(len(messages), sum(weights), limits))
+        before = load_summary(services, scope, session)
+        rows = services.log.read(scope, session, before.start, ROLL_BATCH_SIZE)
+        messages = [item_to_message(row) for row in rows]
+        weights = [count_message_tokens(message, services.count_tokens) for message in messages]
+        cut = _choose_cut(messages, limits, services, always or needs_summary(len(messages), sum(weights), limits))
         if cut == 0:
             break
         parts = [
-            Part(before.text, kind=SUMMARY),
+            DigestPart(before.text, kind=SUMMARY_KIND),
             *(build_part(one) for one in messages[:cut] if not is_opening_message(one)),
         ]
-        text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
+        text = write_digest(parts, int(limits.max_tokens * SUMMARY_SHARE), services.count_tokens)
         summary = Summary(text, messages[cut].number or 0, before.next_version, BY_DIGEST)
-        if store_summary(kit, scope, session, summary) and len(rows) < ROLL_BATCH_SIZE:
+        if store_summary(services, scope, session, summary) and len(rows) < ROLL_BATCH_SIZE:
             break
     following = (messages[-1].number or 0) + 1 if messages else before.start
     return OpenWindow(len(messages) - cut, sum(weights[cut:]), following)
 
 
-def store_summary(kit: Kit, scope: Scope, session: str, summary: Summary) -> bool:
+def store_summary(services: Services, scope: Scope, session: str, summary: Summary) -> bool:
     """Store a summary. False if another came first, or something in the session was forgotten since its version."""
     try:
-        kit.log.summarize(scope, session, summary)
+        services.log.summarize(scope, session, summary)
     except Conflict:
         _log.debug("the summary of session %r is outdated and was not stored", session)
         return False
     return True
 
 
-def clear_window(kit: Kit, scope: Scope, session: str) -> None:
+def clear_window(services: Services, scope: Scope, session: str) -> None:
     """Start the window after the last message. The log stays."""
-    length = kit.log.length(scope, session)
-    kit.log.advance(scope, session, CLEARED_PROGRESS, length)
+    length = services.log.length(scope, session)
+    services.log.advance(scope, session, CLEARED_PROGRESS, length)
     for _ in range(MAX_ATTEMPTS):
-        stored = kit.log.summary(scope, session)
+        stored = services.log.summary(scope, session)
         try:
-            kit.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, BY_DIGEST))
+            services.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, BY_DIGEST))
             return
         except Conflict:
             continue
@@ -122,21 +136,21 @@ def is_opening_message(message: Message) -> bool:
     return message.number == 0 and message.role == "system"
 
 
-def _choose_cut(messages: Sequence[Message], limits: Limits, kit: Kit, now: bool) -> int:
+def _choose_cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
     if len(messages) == ROLL_BATCH_SIZE:
         # Far behind, for example after the summary was deleted: catch up in batches.
-        return borders(messages)[-1] or ROLL_BATCH_SIZE - 1
-    return cut_at(messages, limits, kit.count_tokens) if now else 0
+        return find_cut_points(messages)[-1] or ROLL_BATCH_SIZE - 1
+    return count_to_summarize(messages, limits, services.count_tokens) if now else 0
 
 
-def build_part(message: Message, day: str = "") -> Part:
+def build_part(message: Message, day: str = "") -> DigestPart:
     """Build the digest's input of a message. A decision or a resolved error is one line that names its kind itself."""
     kind = "error" if message.failed and not message.event else ""
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
-        return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
+        return DigestPart(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
     speaker, event = message.speaker or message.tool or message.role, bool(message.event)
-    return Part(message.text, speaker, kind, day, event, message.role == "tool" and not event)
+    return DigestPart(message.text, speaker, kind, day, event, message.role == "tool" and not event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +165,29 @@ class Recap:
     at: datetime  # time of the last message
 
 
-def build_recap(kit: Kit, scope: Scope, session: str, previous: Item | None, length: int) -> Recap | None:
+def build_recap(services: Services, scope: Scope, session: str, previous: Item | None, length: int) -> Recap | None:
     """Extend the previous recap by the messages since, a thousand at a time. None if there are no messages.
 
     So the beginning of a long session is covered too, and ending a session again costs only its new messages.
     """
     start = count_covered(previous)
     text, since, at = previous.text if previous else "", _first_day(previous), previous.valid_from if previous else None
-    origins = _find_origins(kit, scope, previous) if previous else {}
+    origins = _find_origins(services, scope, previous) if previous else {}
     place = start
-    while rows := [row for row in kit.log.read(scope, session, place, RECAP_BATCH_SIZE) if (row.place or 0) < length]:
+    while rows := [
+        row for row in services.log.read(scope, session, place, RECAP_BATCH_SIZE) if (row.place or 0) < length
+    ]:
         since = since or _day_of(rows[0])
-        parts = [Part(text, kind=SUMMARY), *_build_parts(rows, since)]
-        selected = select_lines(parts, MAX_RECAP_TOKENS, kit.count_tokens)
-        selected = [one for one in selected if not gives_away_a_secret(one.text)]
+        parts = [DigestPart(text, kind=SUMMARY_KIND), *_build_parts(rows, since)]
+        selected = select_lines(parts, MAX_RECAP_TOKENS, services.count_tokens)
+        selected = [one for one in selected if not contains_secret(one.text)]
         origins = {one.text: _find_line_sources(one, origins, rows, previous) for one in selected}
-        text, place = text_of(selected), (rows[-1].place or 0) + 1
+        text, place = join_lines(selected), (rows[-1].place or 0) + 1
         at = max(_time_of(rows[-1]), at or _time_of(rows[-1]))
     if at is None:
         return None
     sources = dict.fromkeys(source for ids in origins.values() for source in ids)
-    latest = max(kit.clock(), previous.valid_from if previous else at)
+    latest = max(services.clock(), previous.valid_from if previous else at)
     return Recap(text, tuple(sources), start, length, since, min(at, latest))
 
 
@@ -181,17 +197,17 @@ def count_covered(recap: Item | None) -> int:
     return upto if isinstance(upto, int) else 0
 
 
-def _find_origins(kit: Kit, scope: Scope, recap: Item) -> Origins:
+def _find_origins(services: Services, scope: Scope, recap: Item) -> Origins:
     """Find the origins of a recap's lines, as far as the cited messages have them word for word."""
     cited = [cite.item for source in recap.sources for cite in source.cites]
     found: Origins = {}
-    for row in kit.items.get_many(scope, cited):
+    for row in services.items.get_many(scope, cited):
         for part in _build_parts([row], _first_day(recap)) if row.kind == "message" else ():
-            found |= {one.text: (row.id,) for one in lines(part, len)}
+            found |= {one.text: (row.id,) for one in split_lines(part, len)}
     return found
 
 
-def _find_line_sources(line: Line, known: Origins, rows: Sequence[Item], recap: Item | None) -> tuple[str, ...]:
+def _find_line_sources(line: DigestLine, known: Origins, rows: Sequence[Item], recap: Item | None) -> tuple[str, ...]:
     """Return the message that a line was taken from.
 
     A line that no message has, such as a model's or half of a long one, may come from any of them: return all.
@@ -205,10 +221,10 @@ def _find_line_sources(line: Line, known: Origins, rows: Sequence[Item], recap: 
     return tuple(dict.fromkeys([*([recap.id] if recap else []), *before, *new]))
 
 
-def _build_parts(rows: Sequence[Item], since: str) -> list[Part]:
-    messages = [(message_of(row), _day_of(row)) for row in rows]
+def _build_parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
+    messages = [(item_to_message(row), _day_of(row)) for row in rows]
     return [
-        Part("") if is_opening_message(message) else build_part(message, "" if day == since else day)
+        DigestPart("") if is_opening_message(message) else build_part(message, "" if day == since else day)
         for message, day in messages
     ]
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any
 
-from engrain.core.text.passages import sentence_spans
-from engrain.core.text.summarize import Part, digest
+from engrain.core.text.passages import find_sentence_spans
+from engrain.core.text.summarize import DigestPart, write_digest
 
 MAX_SHOWN_CHARACTERS = 2_000  # a shorter output is shown whole; an excerpt is never longer
 MAX_RAW_BYTES = 1_000_000  # of UTF-8
@@ -213,16 +213,20 @@ def _excerpt_prose(text: str, budget: int) -> Excerpt | None:
     if typical < _MIN_TYPICAL_SENTENCE or ended * 4 < len(spans):  # lines may be broken inside sentences
         return None
     sample = "\n".join(text[start:end] for start, end in spans)
-    return "Text, its telling sentences", digest([Part(sample)], budget, len).split("\n")
+    return "Text, its telling sentences", write_digest([DigestPart(sample)], budget, len).split("\n")
 
 
 def _sample_sentences(text: str) -> list[tuple[int, int]]:
     """Return sentences of the beginning, the middle and the end, without the ones cut at the edges."""
     half, size = len(text) // 2, len(text)
     if size <= _PROSE_HEAD + 2 * _PROSE_PART:
-        return sentence_spans(text, 0, size)
-    middle = sentence_spans(text, half, half + _PROSE_PART)[1:-1]
-    return [*sentence_spans(text, 0, _PROSE_HEAD)[:-1], *middle, *sentence_spans(text, size - _PROSE_PART, size)[1:]]
+        return find_sentence_spans(text, 0, size)
+    middle = find_sentence_spans(text, half, half + _PROSE_PART)[1:-1]
+    return [
+        *find_sentence_spans(text, 0, _PROSE_HEAD)[:-1],
+        *middle,
+        *find_sentence_spans(text, size - _PROSE_PART, size)[1:],
+    ]
 
 
 def _is_log(text: str) -> bool:

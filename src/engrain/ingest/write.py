@@ -13,15 +13,15 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
-from engrain.core.rules.statements import traits
+from engrain.core.rules.traits import detect_traits
 from engrain.core.text.passages import index_words
-from engrain.core.text.tokenizer import spoken
-from engrain.core.validation import checked_text
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.core.text.tokenizer import split_identifier
+from engrain.core.validation import check_text
+from engrain.ports import Embedder, Services, UnembeddedItem
 from engrain.ports.search import settled
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 
 # A text of a megabyte has a thousand windows, half a minute of embedding. Beyond this limit only words find the rest.
@@ -32,42 +32,42 @@ _log = logging.getLogger("engrain")
 
 
 def commit_notes(
-    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None, began: int | None = None
+    notes: Sequence[Note], scope: Scope, services: Services, request_id: str | None = None, began: int | None = None
 ) -> Applied:
     """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
-    began = kit.items.moment() if began is None else began
-    return kit.items.apply(Plan(scope, _build_steps(notes, kit), request_id, began=began))
+    began = services.items.moment() if began is None else began
+    return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
 
 
 def commit_batches(
     notes: Sequence[Note],
     scope: Scope,
-    kit: Kit,
+    services: Services,
     request_id: str | None,
     done: Callable[[int], None],
     began: int | None = None,
 ) -> list[Outcome]:
     """Write notes in batches of one transaction each. A batch is written while the next one is embedded."""
-    began = kit.items.moment() if began is None else began
+    began = services.items.moment() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH_SIZE)):
-            steps = _build_steps(notes[start : start + BATCH_SIZE], kit)
+            steps = _build_steps(notes[start : start + BATCH_SIZE], services)
             # The previous batch must have succeeded, or a session's messages would change their order.
             outcomes += _collect_outcomes(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
-            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part, began=began))
+            waiting = pool.submit(services.items.apply, Plan(scope, steps, part, began=began))
         return [*outcomes, *_collect_outcomes(waiting, done)]
 
 
-def _build_steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
-    made = build_drafts(notes, kit)
+def _build_steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
+    made = build_drafts(notes, services)
     return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
-def build_drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
-    return add_vectors([build_draft(note, kit.redact) for note in notes], kit.embedder)
+def build_drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
+    return add_vectors([build_draft(note, services.redact) for note in notes], services.embedder)
 
 
 def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
@@ -94,7 +94,7 @@ def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Ve
 
 def prefix_slot(text: str, slot: str | None) -> str:
     """Put the slot's name in front of a text to embed: "user city: Quito", since "Quito" alone answers nothing."""
-    return f"{spoken(slot)}: {text}" if slot else text
+    return f"{split_identifier(slot)}: {text}" if slot else text
 
 
 def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
@@ -102,28 +102,28 @@ def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
 
-def embed_missing(kit: Kit, limit: int) -> int:
+def embed_missing(services: Services, limit: int) -> int:
     """Embed items without vectors of the current model. Return how many."""
-    began = kit.items.moment()
-    missing = kit.items.unembedded(kit.embedder.model.key, limit)
-    embed_items(kit, missing, began)
+    began = services.items.moment()
+    missing = services.items.unembedded(services.embedder.model.key, limit)
+    embed_items(services, missing, began)
     return len(missing)
 
 
-def embed_items(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: int) -> None:
     """Embed all items, or none if the embedder fails. `began` is the store's moment before they were read."""
-    vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], kit.embedder)
+    vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], services.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
     for scope, some in steps.items():
         try:
-            kit.items.apply(Plan(scope, tuple(some), began=began))
+            services.items.apply(Plan(scope, tuple(some), began=began))
         except BeingErased:
             _log.debug("vectors were dropped: their texts were erased meanwhile")
 
 
-def build_draft(note: Note, redact: Redact | None = None) -> Draft:
+def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     """Build a draft from a checked note, redacted and indexed by words, but without vectors."""
     note = redact_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
@@ -138,7 +138,7 @@ def build_draft(note: Note, redact: Redact | None = None) -> Draft:
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         relation=note.relation,
         words=index_words(note.text, speaker, note.slot),
-        traits=traits(note.text, role),
+        traits=detect_traits(note.text, role),
         derived=note.derived,
     )
 
@@ -151,27 +151,27 @@ def _collect_outcomes(waiting: Future[Applied] | None, done: Callable[[int], Non
     return outcomes
 
 
-def redact_note(note: Note, redact: Redact | None) -> Note:
+def redact_note(note: Note, redact: RedactFunction | None) -> Note:
     """Redact a note's text, metadata and relation. Slot, source, session and speaker are keys and stay."""
     if redact is None:
         return note
     relation = note.relation
     if relation is not None:
         relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
-    text = checked_text(redact(note.text))
+    text = check_text(redact(note.text))
     return replace(note, text=text, metadata=redact_json(note.metadata, redact), relation=relation)
 
 
-def redact_json(value: Any, redact: Redact | None) -> Any:
+def redact_json(value: Any, redact: RedactFunction | None) -> Any:
     """Redact every string in a JSON value."""
     if redact is None:
         return value
-    from engrain.core.secrets.redact import redacted_json
+    from engrain.core.secrets.redact import redact_json
 
-    return redacted_json(value, redact)
+    return redact_json(value, redact)
 
 
-def redact_message(message: Message, redact: Redact | None) -> Message:
+def redact_message(message: Message, redact: RedactFunction | None) -> Message:
     """Redact a message before anything is derived from it, so that citations point into the stored words."""
     if redact is None:
         return message

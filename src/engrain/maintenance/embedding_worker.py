@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.ingest import write
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports import Embedder, Services, UnembeddedItem
 from engrain.ports.search import VectorModels
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ PLAIN = "tea"
 class Embedding:
     """`refused` has the texts that the embedder failed at while it took others, by id, with what it said."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.refused: dict[str, str] = {}
 
     def some(self, limit: int) -> list[str]:
         """The ids of those that got a vector; none if only refused ones are left. EmbedderFailed if it takes none."""
-        began = self._kit.items.moment()
+        began = self._services.items.moment()
         while missing := self._missing(limit):
             try:
-                write.embed_items(self._kit, missing, began)
+                write.embed_items(self._services, missing, began)
             except EmbedderFailed:
-                self._kit.embedder.embed([PLAIN], "document")
+                self._services.embedder.embed([PLAIN], "document")
                 if made := self._one_by_one(missing, began):
                     return made
             else:
@@ -56,15 +56,15 @@ class Embedding:
     def left(self) -> bool:
         return bool(self._missing(1))
 
-    def _missing(self, limit: int) -> list[Unembedded]:
-        found = self._kit.items.unembedded(self._kit.embedder.model.key, limit + len(self.refused))
+    def _missing(self, limit: int) -> list[UnembeddedItem]:
+        found = self._services.items.unembedded(self._services.embedder.model.key, limit + len(self.refused))
         return [one for one in found if one.id not in self.refused][:limit]
 
-    def _one_by_one(self, missing: Sequence[Unembedded], began: int) -> list[str]:
+    def _one_by_one(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
         made: list[str] = []
         for one in missing:
             try:
-                write.embed_items(self._kit, [one], began)
+                write.embed_items(self._services, [one], began)
             except EmbedderFailed as exc:
                 self.refused[one.id] = str(exc)
             else:
@@ -125,12 +125,12 @@ class ChangingEmbedder:
     """The embedder before, until the present one has made vectors of everything; then that one. What belongs together
     asks for `settled` once, so that no answer and no write mixes the two."""
 
-    def __init__(self, kit: Kit, wake: Callable[[], None]) -> None:
-        assert kit.before is not None
-        self._kit = kit
-        self._new = WatchedEmbedder(kit.embedder, wake)
+    def __init__(self, services: Services, wake: Callable[[], None]) -> None:
+        assert services.before is not None
+        self._services = services
+        self._new = WatchedEmbedder(services.embedder, wake)
         # A text that is kept by the model before is to have a vector of the new one as well, soon after.
-        self._old = WatchedEmbedder(kit.before, wake, always=True)
+        self._old = WatchedEmbedder(services.before, wake, always=True)
         self._settled = self._old
         self._looked = 0.0
         self.look()
@@ -150,11 +150,11 @@ class ChangingEmbedder:
 
     def _complete(self) -> bool:
         new, old = self._new.model.key, self._old.model.key
-        if not self._kit.items.unembedded(new, 1):
+        if not self._services.items.unembedded(new, 1):
             return True
-        if not isinstance(self._kit.items, VectorModels):
+        if not isinstance(self._services.items, VectorModels):
             return False
-        counts = self._kit.items.models()
+        counts = self._services.items.models()
         return counts.get(new, 0) >= counts.get(old, 0)
 
     @property
@@ -168,20 +168,22 @@ class ChangingEmbedder:
         return self.settled.embed(texts, kind)
 
 
-class Upkeep:
+class EmbeddingWorker:
     """One thread, only while there is something to do. It is resumable: what is done is in the store."""
 
-    def __init__(self, kit: Kit, enabled: bool) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, enabled: bool) -> None:
+        self._services = services
         self._enabled = enabled
         self._stop = threading.Event()
         self._guard = threading.Lock()
         self._embedded = 0
         self._error: str | None = None
         self._thread: threading.Thread | None = None
-        self.embedder = ChangingEmbedder(kit, self.wake) if kit.before else WatchedEmbedder(kit.embedder, self.wake)
-        self._target = WatchedEmbedder(kit.embedder, lambda: None)
-        self._embedding = Embedding(replace(kit, embedder=self._target))
+        self.embedder = (
+            ChangingEmbedder(services, self.wake) if services.before else WatchedEmbedder(services.embedder, self.wake)
+        )
+        self._target = WatchedEmbedder(services.embedder, lambda: None)
+        self._embedding = Embedding(replace(services, embedder=self._target))
 
     @property
     def target(self) -> Embedder:
@@ -189,7 +191,7 @@ class Upkeep:
         return self._target
 
     def start(self) -> None:
-        if self._enabled and self._kit.items.unembedded(self._kit.embedder.model.key, 1):
+        if self._enabled and self._services.items.unembedded(self._services.embedder.model.key, 1):
             self.wake()
 
     def wake(self) -> None:

@@ -12,14 +12,14 @@ from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import Ask, Said
-from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.chat import ChatMessage, ChatRequest
+from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
-from engrain.core.model.recall import escaped
-from engrain.core.model.sessions import SLOT
-from engrain.core.rules.message_filters import unrecalled
-from engrain.core.text.summarize import agrees
-from engrain.core.tokens import clipped
+from engrain.core.model.recall import escape_text
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX
+from engrain.core.rules.message_filters import find_unrecalled_spans
+from engrain.core.text.summarize import shares_words
+from engrain.core.tokens import clip_text
 from engrain.ingest import write
 from engrain.ingest.extraction import BY_MODEL, build_request, extract_facts
 from engrain.ingest.facts import find_other_speaker
@@ -32,7 +32,7 @@ from engrain.ingest.summaries import (
     store_summary,
 )
 from engrain.ingest.write import redact_json
-from engrain.ports import Kit, Model, Summary
+from engrain.ports import Model, Services, Summary
 
 LIMIT = 500  # tokens
 WORTH_ASKING = 4  # lines: what is shorter is read as quickly as it stands
@@ -53,63 +53,65 @@ def summarizer(model: Model, timeout: float) -> Callable[[Sequence[str], int], s
     """What working memory asks for a better summary of its older items."""
 
     def summed_up(texts: Sequence[str], limit: int) -> str:
-        notes = "\n".join(f'"{escaped(text[:SHOWN])}"' for text in texts)
-        return model.reply(Ask((Said("user", notes),), WORKING, max_tokens=max(1, limit), timeout=timeout)).text.strip()
+        notes = "\n".join(f'"{escape_text(text[:SHOWN])}"' for text in texts)
+        return model.reply(
+            ChatRequest((ChatMessage("user", notes),), WORKING, max_tokens=max(1, limit), timeout=timeout)
+        ).text.strip()
 
     return summed_up
 
 
-def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
+def improve_summary(services: Services, scope: Scope, session: str, timeout: float) -> bool:
     """Whether there is a better one now. If somebody was faster, theirs stands."""
-    stored = kit.log.summary(scope, session)
-    if kit.model is None or stored is None or stored.by != BY_DIGEST or not stored.text:
+    stored = services.log.summary(scope, session)
+    if services.model is None or stored is None or stored.by != BY_DIGEST or not stored.text:
         return False
     # What was cleared is not told again.
-    start = max(kit.log.progress(scope, session, CLEARED_PROGRESS), stored.upto - READ, 0)
-    messages = [item for item in kit.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
-    made, by = _asked(kit, stored.text, messages, timeout)
+    start = max(services.log.progress(scope, session, CLEARED_PROGRESS), stored.upto - READ, 0)
+    messages = [item for item in services.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
+    made, by = _asked(services, stored.text, messages, timeout)
     better = Summary(made, stored.upto, stored.version + 1, by)
-    return store_summary(kit, scope, session, better)
+    return store_summary(services, scope, session, better)
 
 
-def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
+def improve_recap(services: Services, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
-    seen = load_version(kit, scope, session)
-    held = kit.items.slot(scope, SLOT + session, None)
+    seen = load_version(services, scope, session)
+    held = services.items.slot(scope, SESSION_SLOT_PREFIX + session, None)
     if (
-        kit.model is None
+        services.model is None
         or held is None
         or held.metadata.get("by") != BY_DIGEST
         or held.text.count("\n") + 1 < WORTH_ASKING
     ):
         return False
     upto = count_covered(held)
-    if upto != kit.log.length(scope, session):
+    if upto != services.log.length(scope, session):
         return False
     start = max(held.metadata.get("from", 0), upto - READ, 0)
-    messages = kit.log.read(scope, session, start, READ)
-    made, by = _asked(kit, held.text, messages, timeout)
-    cites = (Cite(held.id), *(Cite(item.id) for item in messages))
+    messages = services.log.read(scope, session, start, READ)
+    made, by = _asked(services, held.text, messages, timeout)
+    cites = (Citation(held.id), *(Citation(item.id) for item in messages))
     known = {**held.metadata, "by": by}
     note = Note(
         made, held.importance, held.slot, known, Source(kind="agent", cites=cites), held.valid_from, derived=True
     )
-    (draft,) = write.add_vectors([write.build_draft(note)], kit.embedder)
+    (draft,) = write.add_vectors([write.build_draft(note)], services.embedder)
     try:
-        kit.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
+        services.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
     except (Conflict, NotFound):
         return False
     return True
 
 
-def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
+def _asked(services: Services, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
     """The model's summary, and its name."""
-    assert kit.model is not None
-    lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
-    text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
-    reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(redact_json(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
-    if not agrees(made, [before, *(item.text for item in messages)]):
+    assert services.model is not None
+    lines = [f'{item.role}: "{escape_text(item.text[:SHOWN])}"' for item in messages]
+    text = "\n".join([f'Summary so far: "{escape_text(before)}"', "Messages:", *lines])
+    reply = services.model.reply(ChatRequest((ChatMessage("user", text),), SYSTEM, timeout=timeout))
+    made = clip_text(redact_json(reply.text.strip(), services.redact), LIMIT, services.count_tokens)
+    if not shares_words(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
 
@@ -132,15 +134,15 @@ class _Unusable(ModelFailed):
     """The model answered, and not as it was asked to."""
 
 
-class Enricher:
+class EnrichmentWorker:
     """One thread, only while there is something to do and a model to do it. What is done is in the store; nothing that
     fails here touches what was said."""
 
-    def __init__(self, kit: Kit, scope: Scope, enabled: bool, refine: Callable[[], bool]) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, enabled: bool, refine: Callable[[], bool]) -> None:
+        self._services = services
         self._scope = scope
         self._refine = refine  # working memory's own summary
-        self._enabled = enabled and kit.model is not None
+        self._enabled = enabled and services.model is not None
         self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
         self._failed: Counter[str] = Counter()
         self._failed_at: dict[str, float] = {}
@@ -155,7 +157,7 @@ class Enricher:
     def catch_up(self) -> None:
         """Wake for the sessions of this scope that were never read to their end, as after their process died."""
         if self._enabled:
-            for one in reversed(self._kit.log.behind(self._scope, WORK, QUEUE)):
+            for one in reversed(self._services.log.behind(self._scope, WORK, QUEUE)):
                 self.wake(one.session, all_of_it=True)
 
     def wake(self, session: str, all_of_it: bool = False) -> None:
@@ -223,15 +225,15 @@ class Enricher:
     def _look_over(self, session: str, to_the_end: bool) -> None:
         self._refine()
         try:
-            self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
+            self._done["summaries"] += improve_summary(self._services, self._scope, session, TIMEOUT)
         finally:
             # A model that cannot sum up may still see facts.
             self._read(session, to_the_end)
         if to_the_end:
-            self._done["summaries"] += improve_recap(self._kit, self._scope, session, TIMEOUT)
+            self._done["summaries"] += improve_recap(self._services, self._scope, session, TIMEOUT)
 
     def _read(self, session: str, to_the_end: bool) -> None:
-        log = self._kit.log
+        log = self._services.log
         while not self._stop.is_set():
             start = log.progress(self._scope, session, WORK)
             messages = log.read(self._scope, session, start, BATCH)
@@ -257,11 +259,14 @@ class Enricher:
         self._unusable.pop(batch, None)
 
     def _extract(self, messages: Sequence[Item]) -> None:
-        assert self._kit.model is not None
-        reply = self._kit.model.reply(build_request(messages, TIMEOUT))
+        assert self._services.model is not None
+        reply = self._services.model.reply(build_request(messages, TIMEOUT))
         try:
             found = extract_facts(
-                reply.text, messages, unrecalled, lambda name: find_other_speaker(name, self._scope, self._kit)
+                reply.text,
+                messages,
+                find_unrecalled_spans,
+                lambda name: find_other_speaker(name, self._scope, self._services),
             )
         except ValueError as exc:
             raise _Unusable(f"{reply.model} gave no usable list of facts: {exc}") from exc
@@ -273,22 +278,22 @@ class Enricher:
 
     def _placed(self, note: Note) -> Note:
         """A model fills a slot that is free, or that a model filled: what anybody else said it does not close."""
-        held = self._kit.items.slot(self._scope, note.slot, None) if note.slot else None
+        held = self._services.items.slot(self._scope, note.slot, None) if note.slot else None
         free = held is None or held.metadata.get("by") == BY_MODEL or held.text == note.text
         return note if free else replace(note, slot=None)
 
     def _kept(self, note: Note, cited: Item) -> str:
         """What became of it. If something was forgotten or cut while the model was reading, the quote may be what was
         meant to go: it is kept only as long as the message stands as it was read."""
-        (draft,) = write.build_drafts([note], self._kit)
+        (draft,) = write.build_drafts([note], self._services)
         session = str(cited.session)
         for _ in range(MAX_ATTEMPTS):
-            seen = load_version(self._kit, self._scope, session)
-            if [one.text for one in self._kit.items.get_many(self._scope, [cited.id])] != [cited.text]:
+            seen = load_version(self._services, self._scope, session)
+            if [one.text for one in self._services.items.get_many(self._scope, [cited.id])] != [cited.text]:
                 break
             plan = Plan(self._scope, (Add(draft),), summary_version=(session, seen))
             try:
-                (outcome,) = self._kit.items.apply(plan).outcomes
+                (outcome,) = self._services.items.apply(plan).outcomes
             except Conflict:
                 continue
             except (NotFound, InvalidInput):

@@ -9,16 +9,16 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from engrain.core.clock import ENOUGH, Seen, leapt
+from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import for_each, parted
-from engrain.core.model.results import Doing, Maintained
+from engrain.core.markdown.folder_names import has_placeholder, widen_folder_pattern
+from engrain.core.model.results import MaintenanceAction, MaintenanceReport
 from engrain.maintenance import clock_guard, consolidate, episodes, side_stores
 from engrain.maintenance import reembed as vectors
 from engrain.maintenance.clock_guard import memories
-from engrain.maintenance.passes import REMOVED, UNWATCHED, Pass, Round, Tell, Watch
-from engrain.ports import Kit
+from engrain.maintenance.passes import REMOVED, UNWATCHED, MaintenanceContext, MaintenancePass, Tell, Watch
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import record
 
@@ -34,14 +34,14 @@ class Gone:
     changed: set[Scope] = field(default_factory=set)
 
 
-class Course:
+class MaintenanceRun:
     """Each pass is planned as if those before it were done, and then carried out, unless it is a dry run: one memory
     after the other, of which only one is at hand. What fails keeps nothing else from being done."""
 
-    def __init__(self, cares: Sequence[Round], dry_run: bool, watch: Watch) -> None:
+    def __init__(self, cares: Sequence[MaintenanceContext], dry_run: bool, watch: Watch) -> None:
         self._cares, self._dry_run, self._watch = cares, dry_run, watch
         self._store = replace(cares[0], whole=True)
-        self._came_to: dict[str, tuple[Pass, list[Doing]]] = {}
+        self._came_to: dict[str, tuple[MaintenancePass, list[MaintenanceAction]]] = {}
         self._trouble: dict[str, list[Scope | None]] = {}
         self._away: set[str] = set()
 
@@ -64,8 +64,8 @@ class Course:
     def _end_episodes(self) -> None:
         """What matters lasts in every memory before anything goes: the store lets go of all that is over at once. Where
         not every memory has its turn, only what is of those that have goes."""
-        over: list[Pass] = []
-        later: list[tuple[Round, Pass]] = []
+        over: list[MaintenancePass] = []
+        later: list[tuple[MaintenanceContext, MaintenancePass]] = []
         kept = True
         for care in self._cares:
             found = self._planned("episodes", care, episodes.passes)
@@ -75,7 +75,7 @@ class Course:
         if not kept:
             over = [replace(one, each=(), always=False) for one in over]
             self._failed("expired", None, StoreError("left for the next round: not all that matters could be kept."))
-        if {*memories(self._store.kit)} <= {care.scope for care in self._cares}:
+        if {*memories(self._store.services)} <= {care.scope for care in self._cares}:
             self._do_once(over)
         else:
             for care, one in zip(self._cares, over, strict=False):
@@ -102,17 +102,17 @@ class Course:
         for one in passes or ():
             self._do(self._store, one)
 
-    def _mirror(self, care: Round, folder: Folder, changes: bool) -> None:
+    def _mirror(self, care: MaintenanceContext, folder: Folder, changes: bool) -> None:
         one = self._planned("mirrored", care, partial(side_stores.mirror, folder=folder, changes=changes))
         if one:
             self._do(care, one)
 
-    def _folders(self) -> Iterator[tuple[Round, Folder]]:
+    def _folders(self) -> Iterator[tuple[MaintenanceContext, Folder]]:
         """Which memory is kept in step with which folder."""
-        open_folder, sharing = self._store.kit.folder, dict[str, list[Round]]()
+        open_folder, sharing = self._store.services.folder, dict[str, list[MaintenanceContext]]()
         if open_folder is None:
             return
-        written = {*memories(self._store.kit)}
+        written = {*memories(self._store.services)}
         for care in self._cares:
             folder = open_folder(care.scope)
             # A memory that was never written, such as that of a mistyped name, gets no folder.
@@ -127,14 +127,14 @@ class Course:
             yield from ((care, folder) for care in cares if care.scope.id == whose)
             others = [care.scope for care in cares if care.scope.id != whose]
             # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
-            if len(others) == len(cares) or for_each(self._store.policies.mirror):
+            if len(others) == len(cares) or has_placeholder(self._store.policies.mirror):
                 self._failed("mirrored", None, StoreError(self._shared(folder.path, cares, others)))
 
-    def _looked(self, care: Round, folder: Folder, look: Callable[[Folder], T]) -> T | None:
+    def _looked(self, care: MaintenanceContext, folder: Folder, look: Callable[[Folder], T]) -> T | None:
         return self._planned("mirrored", care, lambda _: look(folder))
 
-    def _shared(self, path: str, cares: Sequence[Round], others: Sequence[Scope]) -> str:
-        each = parted(self._store.policies.mirror, *(care.scope for care in cares))
+    def _shared(self, path: str, cares: Sequence[MaintenanceContext], others: Sequence[Scope]) -> str:
+        each = widen_folder_pattern(self._store.policies.mirror, *(care.scope for care in cares))
         return (
             f"{path} is kept in step with one memory, and {len(others):,} more would have it, such as that of "
             f'{others[0]}. Give each its own: mirror = "{each}" in [lifecycle].'
@@ -142,7 +142,7 @@ class Course:
 
     # One pass
 
-    def _planned(self, name: str, care: Round, plan: Callable[[Round], T]) -> T | None:
+    def _planned(self, name: str, care: MaintenanceContext, plan: Callable[[MaintenanceContext], T]) -> T | None:
         """None if it cannot be."""
         if name in self._away:
             return None
@@ -154,7 +154,7 @@ class Course:
             self._failed(name, care.owner, exc)
             return None
 
-    def _do(self, care: Round, one: Pass) -> bool:
+    def _do(self, care: MaintenanceContext, one: MaintenancePass) -> bool:
         """False if it failed."""
         each, well = one.each, True
         if not self._dry_run and (each or one.always):
@@ -173,7 +173,7 @@ class Course:
         so_far.extend(_of(care.owner, replace(one, each=each)).each)
         return well
 
-    def _do_once(self, passes: Sequence[Pass]) -> None:
+    def _do_once(self, passes: Sequence[MaintenancePass]) -> None:
         """What the store does for all memories in one go, of which each has told its own."""
         if not passes:
             return
@@ -192,7 +192,7 @@ class Course:
 
     # What it came to
 
-    def _each(self, name: str) -> Sequence[Doing]:
+    def _each(self, name: str) -> Sequence[MaintenanceAction]:
         return self._came_to[name][1] if name in self._came_to else ()
 
     def gone(self) -> dict[Scope | None, Counter[str]]:
@@ -203,9 +203,9 @@ class Course:
                 found.setdefault(doing.scope, Counter())[name] += 1
         return found
 
-    def answer(self, trouble: Sequence[str]) -> Maintained:
+    def answer(self, trouble: Sequence[str]) -> MaintenanceReport:
         came_to = [replace(one, each=tuple(each)) for one, each in self._came_to.values()]
-        return Maintained(
+        return MaintenanceReport(
             self._dry_run,
             {one.name: len(one.each) for one in came_to},
             tuple(map(self._line, came_to)),
@@ -214,7 +214,7 @@ class Course:
             len(self._cares),
         )
 
-    def _line(self, one: Pass) -> str:
+    def _line(self, one: MaintenancePass) -> str:
         here = {None, *(care.scope for care in self._cares)}
         others = sum(doing.scope not in here for doing in one.each)
         return one.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
@@ -225,55 +225,57 @@ class Course:
         return f"{scopes[0]}: {what}" if len(scopes) == 1 else f"{what} (of {scopes[0]} and {len(scopes) - 1:,} more)"
 
 
-def _of(scope: Scope | None, one: Pass) -> Pass:
+def _of(scope: Scope | None, one: MaintenancePass) -> MaintenancePass:
     return replace(one, each=tuple(replace(doing, scope=doing.scope or scope) for doing in one.each))
 
 
-__all__ = ["Maintained", "Watch", "maintain", "memories", "passes"]
+__all__ = ["MaintenanceReport", "Watch", "maintain", "memories", "passes"]
 
 
 def maintain(
-    kit: Kit,
+    services: Services,
     *scopes: Scope,
     dry_run: bool = False,
     reembed: bool = False,
     trust_clock: bool = False,
     watch: Watch = UNWATCHED,
-) -> Maintained:
+) -> MaintenanceReport:
     """Every pass is planned first, and then carried out: a dry run is the plan. With `trust_clock` the clock is right,
     however far it has gone on since it was last looked at."""
-    now = kit.clock()
-    known = clock_guard.seen(kit, now, *scopes)
-    sudden = leapt(known, now) and not trust_clock
+    now = services.clock()
+    known = clock_guard.seen(services, now, *scopes)
+    sudden = clock_jumped(known, now) and not trust_clock
     trouble = [_sudden(known, now)] if sudden else []
-    course = Course([Round(kit, scope, now, reembed, sudden) for scope in scopes], dry_run, watch)
+    course = MaintenanceRun(
+        [MaintenanceContext(services, scope, now, reembed, sudden) for scope in scopes], dry_run, watch
+    )
     course.run()
     if not dry_run:
         for scope, counts in course.gone().items():
-            record(kit, "maintain", {"counts": dict(counts)}, scope)
-        _sweep(kit, trouble)
-        clock_guard.note(kit, Seen() if trust_clock else known, now)
+            record(services, "maintain", {"counts": dict(counts)}, scope)
+        _sweep(services, trouble)
+        clock_guard.note(services, ClockState() if trust_clock else known, now)
     return course.answer(trouble)
 
 
-def _sudden(known: Seen, now: datetime) -> str:
+def _sudden(known: ClockState, now: datetime) -> str:
     return (
         f"the clock says {now:%Y-%m-%d}, and this memory was last cared for or written to on {known.last:%Y-%m-%d}. "
-        f"Nothing goes for its age until the clock has said so for {ENOUGH.days} day, or somebody says that it is "
+        f"Nothing goes for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or somebody says that it is "
         "right: engrain maintain --trust-clock."
     )
 
 
-def _sweep(kit: Kit, trouble: list[str]) -> None:
+def _sweep(services: Services, trouble: list[str]) -> None:
     """Once more for what was forgotten while a reader held it, and was left pending."""
     try:
-        kit.items.purge()
+        services.items.purge()
     except StoreClosed:
         raise
     except EngrainError as exc:
         trouble.append(f"bytes of what was forgotten: {exc}")
 
 
-def passes(care: Round) -> list[Pass]:
+def passes(care: MaintenanceContext) -> list[MaintenancePass]:
     """Those that are of one memory, in order: each is planned as if those before it were done."""
     return [*episodes.passes(care), consolidate.planned(care)]

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import EngrainError, ModelFailed
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from engrain.ports import Model
@@ -44,7 +44,7 @@ class MeteredModel:
     def name(self) -> str:
         return self._model.name
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         with self._lock:
             self.calls += 1
         try:
@@ -59,7 +59,7 @@ class MeteredModel:
             self.tokens_out += reply.tokens_out
         return reply
 
-    def _asked(self, ask: Ask) -> Reply:
+    def _asked(self, ask: ChatRequest) -> ChatReply:
         if self._hanging:
             raise ModelFailed(f"The model {self.name} has not answered for {self.pending or 0:.0f} s.")
         try:
@@ -68,11 +68,11 @@ class MeteredModel:
             raise
         except Exception as exc:  # a model of somebody else may raise anything
             raise ModelFailed(f"The model {self.name} failed: {type(exc).__name__}: {exc}") from exc
-        if not isinstance(reply, Reply):
+        if not isinstance(reply, ChatReply):
             raise ModelFailed(f"The model {self.name} returned a {type(reply).__name__}, not a Reply.")
         return reply
 
-    def _waited_for(self, ask: Ask) -> object:
+    def _waited_for(self, ask: ChatRequest) -> object:
         """With a time-out in a thread of its own: a call that never returns would hold its caller for ever."""
         if ask.timeout is None:
             return self._model.reply(ask)

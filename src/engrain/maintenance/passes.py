@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engrain.core.identity import Scope
-from engrain.core.model.results import Doing
+from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import Policies
-from engrain.ports import Kit
+from engrain.ports import Services
 
 ALL = 1_000_000
 Tell = Callable[[int], None]
@@ -27,10 +27,10 @@ UNWATCHED = Watch()
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class MaintenanceContext:
     """All passes go by the same moment, whenever they run."""
 
-    kit: Kit
+    services: Services
     scope: Scope
     now: datetime
     reembed: bool = False  # a change of the model is wanted
@@ -39,7 +39,7 @@ class Round:
 
     @property
     def policies(self) -> Policies:
-        return self.kit.policies
+        return self.services.policies
 
     @property
     def owner(self) -> Scope | None:
@@ -48,24 +48,24 @@ class Round:
     @property
     def held(self) -> bool:
         """Whether a legal hold keeps all of this memory from being removed."""
-        return self.kit.erasing is not None and self.kit.erasing.held(self.scope)
+        return self.services.erasing is not None and self.services.erasing.held(self.scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """What was done of a pass, where that is not all of it, and why."""
 
-    each: tuple[Doing, ...]
+    each: tuple[MaintenanceAction, ...]
     trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class MaintenancePass:
     """What is to be done, seen before anything is; `act` does just that, or says what it did. `verb` is the past form
     and the plain one, `which` says of what kind the things are: "episode", "whose time is over"."""
 
     name: str
-    each: tuple[Doing, ...]
+    each: tuple[MaintenanceAction, ...]
     verb: tuple[str, str]
     what: str
     which: str

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from engrain.core.errors import EmbedderFailed
-from engrain.core.model.results import Doing
+from engrain.core.model.results import MaintenanceAction
 from engrain.maintenance.embedding_worker import Embedding
-from engrain.maintenance.passes import ALL, Done, Pass, Round, Tell
-from engrain.ports import Unembedded
+from engrain.maintenance.passes import ALL, Done, MaintenanceContext, MaintenancePass, Tell
+from engrain.ports import UnembeddedItem
 from engrain.ports.search import VectorModels
 
 BATCH = 64
@@ -28,33 +28,33 @@ class Standing:
         return replace(self, own=self.own - (gone - lacking) + coming, others=self.others - lacking)
 
 
-def standing(care: Round) -> Standing:
-    present = care.kit.items.status(care.kit.embedder.model.key)
-    without_any = care.kit.items.status().unembedded
+def standing(care: MaintenanceContext) -> Standing:
+    present = care.services.items.status(care.services.embedder.model.key)
+    without_any = care.services.items.status().unembedded
     return Standing(present.items - present.unembedded, present.unembedded - without_any, tuple(_others(care)))
 
 
-def lacking(care: Round, ids: Sequence[str]) -> int:
+def lacking(care: MaintenanceContext, ids: Sequence[str]) -> int:
     """How many of these items have no vector of the present model."""
-    return len(ids) - len(care.kit.items.vectors(care.scope, ids, care.kit.embedder.model.key)) if ids else 0
+    return len(ids) - len(care.services.items.vectors(care.scope, ids, care.services.embedder.model.key)) if ids else 0
 
 
-def passes(care: Round, stands: Standing, going: Collection[str]) -> list[Pass]:
+def passes(care: MaintenanceContext, stands: Standing, going: Collection[str]) -> list[MaintenancePass]:
     """`stands` is how it is after the passes before, `going` are items that they remove.
 
     If another model has made most of the vectors, this one may be there by mistake, as in a command that does not know
     the program's embedder, and everything is not embedded anew unless somebody asks for it."""
     wanted = care.reembed or stands.others <= stands.own
-    missing = care.kit.items.unembedded(care.kit.embedder.model.key, ALL) if wanted else []
+    missing = care.services.items.unembedded(care.services.embedder.model.key, ALL) if wanted else []
     return [_embed(care, [one for one in missing if one.id not in going]), _drop(care, stands.models)]
 
 
-def _embed(care: Round, missing: list[Unembedded]) -> Pass:
+def _embed(care: MaintenanceContext, missing: list[UnembeddedItem]) -> MaintenancePass:
     """Of all memories of the store. It goes on where it was stopped."""
-    model = care.kit.embedder.model
+    model = care.services.embedder.model
 
     def act(tell: Tell) -> Done:
-        embedding, trouble = Embedding(care.kit), ""
+        embedding, trouble = Embedding(care.services), ""
         made: set[str] = set()
         try:
             while some := embedding.some(BATCH):
@@ -65,13 +65,13 @@ def _embed(care: Round, missing: list[Unembedded]) -> Pass:
         return Done(tuple(one for one in each if one.id in made), trouble or embedding.trouble)
 
     why = f"it had no vector of {model.name}"
-    each = tuple(Doing("embed", one.id, why, one.text, one.scope) for one in missing)
+    each = tuple(MaintenanceAction("embed", one.id, why, one.text, one.scope) for one in missing)
     which = f"that had no vector of {model.name}"
-    return Pass("embedded", each, ("embedded", "embed"), "item", which, act)
+    return MaintenancePass("embedded", each, ("embedded", "embed"), "item", which, act)
 
 
-def _drop(care: Round, others: Sequence[str]) -> Pass:
-    store, present = care.kit.items, care.kit.embedder.model
+def _drop(care: MaintenanceContext, others: Sequence[str]) -> MaintenancePass:
+    store, present = care.services.items, care.services.embedder.model
 
     def act(tell: Tell) -> Done | None:
         # Not taken by the embedder, or written meanwhile by a process with another model: nothing takes its place yet.
@@ -83,13 +83,13 @@ def _drop(care: Round, others: Sequence[str]) -> Pass:
         return None
 
     why = f"every item has a vector of {present.name}"
-    each = tuple(Doing("remove", model, why) for model in others)
+    each = tuple(MaintenanceAction("remove", model, why) for model in others)
     verb = ("removed the vectors of", "remove the vectors of")
-    return Pass("dropped", each, verb, "model", "out of use", act)
+    return MaintenancePass("dropped", each, verb, "model", "out of use", act)
 
 
-def _others(care: Round) -> list[str]:
-    store = care.kit.items
+def _others(care: MaintenanceContext) -> list[str]:
+    store = care.services.items
     if not (care.reembed or care.policies.drop_old_vectors) or not isinstance(store, VectorModels):
         return []
-    return sorted(model for model in store.models() if model != care.kit.embedder.model.key)
+    return sorted(model for model in store.models() if model != care.services.embedder.model.key)

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, TaskClaimed
 from engrain.core.identity import SortableIds
-from engrain.core.model.results import Maintained
+from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim, Lease, TaskEnd
 from engrain.maintenance.clock_guard import PLACE
-from engrain.ports import Kit
+from engrain.ports import Services
 
-__all__ = ["CARE", "PLACE", "Keeper"]
+__all__ = ["CARE", "PLACE", "MaintenanceScheduler"]
 
 LEASE = 120.0  # seconds without a sign of life
 LEAVE = 10.0  # seconds that closing waits for a round that is under way
@@ -28,23 +28,23 @@ CARE = "maintain"  # under which name it is recorded at PLACE
 _log = logging.getLogger("engrain")
 
 # A round of care. What it is given is called before each pass: LeaseLost, if another process does it by now.
-Care = Callable[[Callable[[], None]], Maintained]
+Care = Callable[[Callable[[], None]], MaintenanceReport]
 
 
-class Keeper:
+class MaintenanceScheduler:
     """One thread that waits. A lease in the task journal keeps two from caring for one store at once, be they memories
     of one process or of several; its record says when it was last done, so that many do it no more often than one."""
 
-    def __init__(self, kit: Kit, enabled: bool, care: Care, own: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, services: Services, enabled: bool, care: Care, own: Callable[[], None] = lambda: None) -> None:
         """`own` is what each memory does for itself at every look, whoever cares for the store."""
-        self._kit = kit
+        self._services = services
         self._own = own
-        self._every = timedelta(minutes=kit.policies.every_minutes)
+        self._every = timedelta(minutes=services.policies.every_minutes)
         self._care = care
-        self._enabled = enabled and bool(self._every) and kit.journal is not None
+        self._enabled = enabled and bool(self._every) and services.journal is not None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(kit.clock())}"
+        self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(services.clock())}"
         self._ours: datetime | None = None  # when this one did it last
         self._rounds = 0
         self._error: str | None = None
@@ -66,13 +66,13 @@ class Keeper:
         minutes = self._every / timedelta(minutes=1)
         return {"every_minutes": minutes, "rounds": self._rounds, "last": self._last(), "error": self._error}
 
-    def once(self) -> Maintained | None:
+    def once(self) -> MaintenanceReport | None:
         """A round if it is due and nobody else is at it; what it did."""
         lease = self._claimed()
         if lease is None:
             return None
         try:
-            with _Alive(self._kit, lease) as alive:
+            with _Alive(self._services, lease) as alive:
                 done = self._care(alive.check)
         except LeaseLost:
             _log.info("another process took over the care for a memory: this one was stopped for too long.")
@@ -81,7 +81,7 @@ class Keeper:
             self._ours = None
             self._end(lease, f"failed: {type(exc).__name__}")
             raise
-        self._ours = self._kit.clock()
+        self._ours = self._services.clock()
         self._end(lease, self._ours.isoformat())
         self._rounds += 1  # after its end is recorded, so that whoever counts rounds finds when the last one was
         return done
@@ -105,26 +105,26 @@ class Keeper:
                 _log.warning("care for the memory was not finished: %s", exc)
 
     def _claimed(self) -> Lease | None:
-        assert self._kit.journal is not None
+        assert self._services.journal is not None
         last = self._last()
         # After a clock was set back a little, a round in the future is as good as one of now; far ahead it was wrong.
-        if last is not None and -self._every <= self._kit.clock() - last < self._every:
+        if last is not None and -self._every <= self._services.clock() - last < self._every:
             return None
         try:
-            return self._kit.journal.claim(Claim(PLACE, CARE, self._worker, LEASE, "care for the memories"))
+            return self._services.journal.claim(Claim(PLACE, CARE, self._worker, LEASE, "care for the memories"))
         except TaskClaimed:
             return None
 
     def _end(self, lease: Lease, outcome: str) -> None:
-        assert self._kit.journal is not None
+        assert self._services.journal is not None
         try:
             # Not an end: the same task is claimed again, and nothing picks it up meanwhile.
-            self._kit.journal.end(lease, TaskEnd("parked", outcome))
+            self._services.journal.end(lease, TaskEnd("parked", outcome))
         except LeaseLost:
             _log.info("another process took over the care for a memory: this one was stopped for too long.")
 
     def _last(self) -> datetime | None:
-        found = self._kit.journal.task(PLACE, CARE) if self._kit.journal else None
+        found = self._services.journal.task(PLACE, CARE) if self._services.journal else None
         try:
             return datetime.fromisoformat(found.outcome) if found else None
         except ValueError:
@@ -134,8 +134,8 @@ class Keeper:
 class _Alive:
     """Extends a lease while the block goes on."""
 
-    def __init__(self, kit: Kit, lease: Lease) -> None:
-        self._kit, self._lease = kit, lease
+    def __init__(self, services: Services, lease: Lease) -> None:
+        self._services, self._lease = services, lease
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="engrain-keeper-lease", daemon=True)
 
@@ -145,8 +145,8 @@ class _Alive:
 
     def check(self) -> None:
         """By the journal: a process that was stopped for long wakes up believing that no time has passed."""
-        assert self._kit.journal is not None
-        self._kit.journal.extend(self._lease, LEASE)
+        assert self._services.journal is not None
+        self._services.journal.extend(self._lease, LEASE)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -155,8 +155,8 @@ class _Alive:
     def _beat(self) -> None:
         while not self._over.wait(LEASE / 3):
             try:
-                assert self._kit.journal is not None
-                self._kit.journal.extend(self._lease, LEASE)
+                assert self._services.journal is not None
+                self._services.journal.extend(self._lease, LEASE)
             except LeaseLost:
                 return
             except EngrainError as exc:

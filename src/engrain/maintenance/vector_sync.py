@@ -20,7 +20,7 @@ LEAVE = 2.0  # seconds that closing gives to what is still to come
 _log = logging.getLogger("engrain")
 
 
-class Feeder:
+class VectorSync:
     """One thread. It is resumable: what the server has taken is settled in the item store."""
 
     def __init__(self, feed: Feed | None, enabled: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.core.tokens import CountTokens, estimate_tokens
 from engrain.memory.durable import DurableTasks
 from engrain.memory.erasures import Erasures
 from engrain.memory.happenings import Happenings
@@ -20,12 +20,12 @@ from engrain.memory.portable import Portable
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.formats.manifests import BackedUp
+    from engrain.core.formats.manifests import BackupInfo
     from engrain.core.model.items import SourceKind
-    from engrain.core.model.results import Checked, Owned, Status
-    from engrain.core.secrets.redact import Redact
-    from engrain.maintenance.consolidate import Consolidated
-    from engrain.maintenance.maintain import Maintained
+    from engrain.core.model.results import CheckResult, MemoryInfo, Status
+    from engrain.core.secrets.redact import RedactFunction
+    from engrain.maintenance.consolidate import ConsolidationResult
+    from engrain.maintenance.maintain import MaintenanceReport
     from engrain.mirror.mirror import Mirror
     from engrain.ports import Embedder, Model
     from engrain.tiers.conversation import ConversationMemory
@@ -63,20 +63,20 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         embedder: Embedder | str | None = None,
         model: Model | str | None = None,
         clock: Clock = system_clock,
-        count_tokens: CountTokens = estimated_tokens,
+        count_tokens: CountTokens = estimate_tokens,
         read_only: bool = False,
         background: bool = True,
         key: str | None = None,
         embedder_before: Embedder | str | None = None,
         lifecycle: Mapping[str, Any] | None = None,
-        redact: Sequence[str | Redact] | Redact | None = None,
+        redact: Sequence[str | RedactFunction] | RedactFunction | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
-        from engrain.factory import Engine, open_kit
+        from engrain.factory import Engine, open_services
 
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
-        kit = open_kit(
+        services = open_services(
             store,
             embedder=embedder,
             model=model,
@@ -90,11 +90,11 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         )
         self._named = None if store is None else os.fsdecode(store)
         try:
-            self._engine = Engine(kit, scope, shared, background and not read_only)
+            self._engine = Engine(services, scope, shared, background and not read_only)
             if not read_only:
                 self._engine.go_on()
         except BaseException:
-            kit.close()
+            services.close()
             raise
 
     @property
@@ -133,7 +133,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         return self._open.status()
 
     @traced
-    def memories(self) -> list[Owned]:
+    def memories(self) -> list[MemoryInfo]:
         """Every memory of this store, whoever's: for those who run it. What is being erased is not shown."""
         return self._open.memories()
 
@@ -146,7 +146,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         trust_clock: bool = False,
         everyone: bool = False,
         progress: Callable[[int], None] | None = None,
-    ) -> Maintained:
+    ) -> MaintenanceReport:
         """One round of care, as docs/lifecycle.md has it: what matters is kept, what is over goes. A dry run says
         exactly what a real one then does; `each` of the answer has it item by item, with the reason.
 
@@ -160,12 +160,12 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         return self._open.maintain(dry_run, reembed, trust_clock, watch, everyone)
 
     @traced
-    def consolidate(self, *, dry_run: bool = True) -> Consolidated:
+    def consolidate(self, *, dry_run: bool = True) -> ConsolidationResult:
         """Let go of knowledge that matters little and was rarely used; never what is pinned, cited or young."""
         return self._open.consolidate(dry_run)
 
     @traced
-    def backup(self, path: str | os.PathLike[str], *, key: str | None = None) -> BackedUp:
+    def backup(self, path: str | os.PathLike[str], *, key: str | None = None) -> BackupInfo:
         """Copy the whole store to a new file while it is in use, read it again and check it. With a key it is
         encrypted; a backup of an encrypted store has the store's key. `engrain restore` brings it back."""
         return self._open.backup(path, key)
@@ -180,14 +180,16 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
     ) -> Mirror:
         """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
         `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
-        from engrain.core.markdown.layout import Budget
+        from engrain.core.markdown.layout import PageBudget
         from engrain.factory import open_folder
         from engrain.mirror.mirror import Mirror
 
-        return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
+        return Mirror(self._open.services, self._open.scope, open_folder(folder), PageBudget(max_lines, max_bytes), by)
 
     @traced
-    def check(self, progress: Callable[[int], None] | None = None, *, everyone: bool = False) -> builtins.list[Checked]:
+    def check(
+        self, progress: Callable[[int], None] | None = None, *, everyone: bool = False
+    ) -> builtins.list[CheckResult]:
         """The 35 points of docs/checklist.md, which `engrain doctor` prints: each with how it stands, why, and what
         mends it. Nothing is changed. `progress` is called with 1 after each point. With `everyone` all memories of the
         store are looked into, and not this one alone."""

@@ -20,7 +20,7 @@ from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
 from engrain.memory import Memory
 from engrain.tasks.driver import adrive
-from engrain.tasks.execution import Terms
+from engrain.tasks.execution import TaskOptions
 from engrain.tasks.run import AsyncRun, checked_function
 
 P = ParamSpec("P")
@@ -149,7 +149,7 @@ class AsyncMemory:
         working: bool = True,
     ) -> AsyncRun:
         """As Memory.task: async with memory.task("order-42") as run: …"""
-        terms = Terms(id, goal, version, accepts, lease, max_age)
+        terms = TaskOptions(id, goal, version, accepts, lease, max_age)
         # The store is opened when the run is entered, on a thread of the pool.
         return AsyncRun(lambda: self._opened()._open.course(terms, procedure, working), self._hop)
 

@@ -39,10 +39,10 @@ class DurableTasks(Opened):
         knowledge when it is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
         docs/tasks.md has the promises.
         """
-        from engrain.tasks.execution import Terms
+        from engrain.tasks.execution import TaskOptions
         from engrain.tasks.run import Run
 
-        return Run(self._open.course(Terms(id, goal, version, accepts, lease, max_age), procedure, working))
+        return Run(self._open.course(TaskOptions(id, goal, version, accepts, lease, max_age), procedure, working))
 
     @traced
     def tasks(self, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 100) -> builtins.list[TaskRecord]:

@@ -14,23 +14,23 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.sessions import Closing, Listed, Opening
+    from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
 
 
 class Happenings(Opened):
     @traced
-    def start_session(self, id: str | None = None) -> Opening:
+    def start_session(self, id: str | None = None) -> SessionStart:
         """Begin a session, or go on with one. `str()` of the answer is a block for the prompt: what is known of the
         user, how the last session ended, and what mattered lately. One that is still open is ended first."""
         return self._open.start_session(id)
 
     @traced
-    def end_session(self) -> Closing | None:
+    def end_session(self) -> SessionEnd | None:
         """End the present session: its summary is kept, and found by recall. None if there is none."""
         return self._open.end_session()
 
     @traced
-    def sessions(self, limit: int = 20) -> builtins.list[Listed]:
+    def sessions(self, limit: int = 20) -> builtins.list[SessionInfo]:
         """The sessions last added to, newest first, each with its length and its summary."""
         return self._open.sessions.listed(limit)
 

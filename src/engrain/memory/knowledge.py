@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
-from engrain.core.model.items import Item, Note, Place, Relation, Source
+from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.memory.opened import Filter, Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Forgotten, Why
+    from engrain.core.model.results import Explanation, ForgetResult
 
 
 class Knowledge(Opened):
@@ -28,7 +28,7 @@ class Knowledge(Opened):
         metadata: Mapping[str, Any] | None = None,
         source: str | Source | None = None,
         occurred_at: Time | None = None,
-        place: Place | None = None,
+        place: SessionPosition | None = None,
         request_id: str | None = None,
     ) -> str:
         """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
@@ -69,7 +69,7 @@ class Knowledge(Opened):
         """Look through every kind of memory. `str()` of the answer is the block for the prompt.
 
         `budget` bounds its tokens. `as_of` asks what held at that time (of a date: at its end). With no `min_relevance`
-        the embedder's own calibrated floor applies, 0 turns it off: the answer may be empty, and `left_out` says what
+        the embedder's own calibrated floor applies, 0 turns it off: the answer may be empty, and `omitted` says what
         was cut and why.
         """
         request = RecallRequest(
@@ -146,7 +146,7 @@ class Knowledge(Opened):
         return self._open.correct(id, Note(text, source=source), request_id)
 
     @traced
-    def forget(self, what: str | Filter, *, keep_source: bool = False, request_id: str | None = None) -> Forgotten:
+    def forget(self, what: str | Filter, *, keep_source: bool = False, request_id: str | None = None) -> ForgetResult:
         """Remove an item, or all that match a filter, with everything derived from it, from every file of the store.
 
         What it cites in the log is cut out as well; `keep_source` leaves the log as it is.
@@ -164,6 +164,6 @@ class Knowledge(Opened):
         self._open.change(Change(id, importance=importance), request_id)
 
     @traced
-    def why(self, id: str) -> Why:
+    def why(self, id: str) -> Explanation:
         """Where an item came from, what it rests on, what it led to, how far it is trusted. `print` it."""
         return self._open.why(id)

@@ -17,8 +17,8 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.transfer.export import Exported
-    from engrain.transfer.load import Loaded
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import Form
 
 MAX_PIPED = 1 << 30
@@ -34,7 +34,7 @@ class Portable(Opened):
         vectors: bool = False,
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
-    ) -> Exported:
+    ) -> ExportResult:
         """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
         people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
         if not isinstance(path, (str, os.PathLike)):
@@ -53,7 +53,7 @@ class Portable(Opened):
         dry_run: bool = False,
         facts: bool = False,
         progress: Callable[[int], None] | None = None,
-    ) -> Loaded:
+    ) -> LoadResult:
         """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
         is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
         written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from engrain.config import settings
 from engrain.core.errors import Conflict, EngrainError, NotADatabase, OnHold, StoreCorrupt, StoreError, WrongKey
-from engrain.core.model.rows import OWN, Key, Row, RowKind
+from engrain.core.model.rows import STORE_KINDS, Key, Row, RowKind
 from engrain.stores.urls import shown
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Damaged:
         self.erasing = store.erasing
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
-        return self._store.dump(kind, after, limit, scope) if kind in OWN else []
+        return self._store.dump(kind, after, limit, scope) if kind in STORE_KINDS else []
 
     def removed(self) -> list[str]:
         return []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.erasure import Erased, Erasure
+from engrain.core.model.erasure import ErasedSubject, Erasure
 
 if TYPE_CHECKING:
     from engrain.privacy.receipts import Receipt
@@ -75,9 +75,9 @@ def _erasure(receipt: Receipt) -> Erasure:
     return Erasure(values["receipt"], values["subject"], values["by"], "named", _moment(receipt))
 
 
-def _erased(receipt: Receipt) -> Erased:
+def _erased(receipt: Receipt) -> ErasedSubject:
     values = receipt.values
-    return Erased(values["subject"], values["by"], _moment(receipt), values["receipt"])
+    return ErasedSubject(values["subject"], values["by"], _moment(receipt), values["receipt"])
 
 
 def _moment(receipt: Receipt) -> datetime:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
 from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
-from engrain.core.formats.manifests import TOOLS, Restored
-from engrain.core.model.audit import Head
+from engrain.core.formats.manifests import SERVER_BACKUP_ADVICE, RestoreResult
+from engrain.core.model.audit import AuditHead
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
 
@@ -34,7 +34,7 @@ def restore_backup(
     key: str | None = None,
     over: bool = False,
     alone: bool = False,
-) -> Restored:
+) -> RestoreResult:
     """To a new path, or with `over` in place of the store that is there. If anything is wrong, that stays as it is.
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
@@ -77,20 +77,20 @@ def restore_backup(
                     present.check()
 
             put_in_place(ready, goal, unchanged)
-    told = Restored(str(goal), manifest, items, kept_out, asked=present is not None)
+    told = RestoreResult(str(goal), manifest, items, kept_out, asked=present is not None)
     told = replace(told, damaged=present is not None and present.damaged)
     return replace(told, receipts=receipts.found) if receipts else told
 
 
 def _check_goal(goal: Path, backup: Path) -> None:
     """A backup that was written to is none any more."""
-    from engrain.core.formats.manifests import MANIFEST, read
+    from engrain.core.formats.manifests import MANIFEST_SUFFIX, read_backup_manifest
 
-    beside = goal.with_name(goal.name + MANIFEST)
+    beside = goal.with_name(goal.name + MANIFEST_SUFFIX)
     if goal.exists() and backup.exists() and goal.samefile(backup):
         raise InvalidInput(f"{goal} is the backup itself. Give the path of the store that is to be made of it.")
     try:
-        found = read(beside.read_bytes(), str(beside)) if goal.exists() and beside.is_file() else None
+        found = read_backup_manifest(beside.read_bytes(), str(beside)) if goal.exists() and beside.is_file() else None
     except (EngrainError, OSError):
         return
     if found is not None:
@@ -112,7 +112,7 @@ def goal_of(to: PathOrUrl) -> Path:
     chosen = settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        raise ConfigError(f"a {scheme} store is {TOOLS}")
+        raise ConfigError(f"a {scheme} store is {SERVER_BACKUP_ADVICE}")
     named = Path(rest if found else chosen.store).expanduser()
     try:
         # A link is not replaced: programs may have the file behind it open.
@@ -160,7 +160,7 @@ def _engine(chosen: Settings) -> Engine | Sealed:
     return chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
 
 
-def _last_word(goal: Path, key: str | None, own: bool) -> Head | None:
+def _last_word(goal: Path, key: str | None, own: bool) -> AuditHead | None:
     """None also of a store that cannot be read, if another is asked in its place, or none."""
     from engrain.stores.sqlite.placing import last_word
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.markdown.merge import Seen, Verdict
-from engrain.core.markdown.sync_state import Action, Base, Taken, day_of
-from engrain.core.model.items import Item, Note, Source, SourceKind, checked
+from engrain.core.markdown.merge import FileEntry, MergeDecision
+from engrain.core.markdown.sync_state import Action, AppliedLine, SyncBase, parse_log_day
+from engrain.core.model.items import Item, Note, Source, SourceKind, check_note
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
 from engrain.ingest.write import redact_json
 from engrain.mirror.selection import MIN_TRUST, build_entry, build_log_entry
-from engrain.ports import Kit
+from engrain.ports import Services
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 LEAST_TRUSTED: SourceKind = "web"  # a file does not tell tools from the web, so the less trusted of both counts
 HANDWRITTEN_IMPORTANCE = 0.7
@@ -30,14 +30,14 @@ class Editor:
     """The one who edits the files, and the state of the last sync."""
 
     by: SourceKind
-    base: Base
+    base: SyncBase
     first: bool = False  # the memory and the folder were never synchronized
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    taken: tuple[Taken, ...] = ()
-    ids: Mapping[Seen, str | None] = field(default_factory=dict)  # entry of a file -> its item, None if kept out
+    taken: tuple[AppliedLine, ...] = ()
+    ids: Mapping[FileEntry, str | None] = field(default_factory=dict)  # entry of a file -> its item, None if kept out
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LineChange:
 
     file: str
     text: str
-    seen: Seen | None
+    seen: FileEntry | None
     note: Note | None
     old: Item | None = None
 
@@ -66,7 +66,7 @@ class LineChange:
 
 
 def plan_changes(
-    verdicts: Sequence[Verdict], before: Mapping[str, Item], editor: Editor, redact: Redact | None
+    verdicts: Sequence[MergeDecision], before: Mapping[str, Item], editor: Editor, redact: RedactFunction | None
 ) -> list[LineChange]:
     """Plan the changes. A line that cannot be kept raises an error that names it, before anything is written."""
     found: list[LineChange] = []
@@ -84,15 +84,19 @@ def plan_changes(
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
 
-def describe_changes(changes: Sequence[LineChange]) -> tuple[Taken, ...]:
-    return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in changes)
+def describe_changes(changes: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
+    return tuple(
+        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in changes
+    )
 
 
-def apply_changes(changes: Sequence[LineChange], kit: Kit, scope: Scope, editor: Editor, began: int) -> ApplyResult:
+def apply_changes(
+    changes: Sequence[LineChange], services: Services, scope: Scope, editor: Editor, began: int
+) -> ApplyResult:
     if not changes:
         return ApplyResult()
     notes = [one.note for one in changes if one.note]
-    drafts = iter(write.build_drafts(notes, kit))
+    drafts = iter(write.build_drafts(notes, services))
     steps: list[Step] = []
     last_steps: list[int] = []  # per change, the step whose outcome counts
     counts: dict[str, int] = {}
@@ -102,7 +106,7 @@ def apply_changes(changes: Sequence[LineChange], kit: Kit, scope: Scope, editor:
             steps.append(Forget(one.old.id, keep_source=True))
         else:
             draft = next(drafts)
-            if one.seen and day_of(one.file):
+            if one.seen and parse_log_day(one.file):
                 draft = replace(draft, kind="episode")
             if one.old is None or one.note.slot is not None:
                 steps.append(Add(draft, _build_request_id(one, editor, counts)))
@@ -112,17 +116,17 @@ def apply_changes(changes: Sequence[LineChange], kit: Kit, scope: Scope, editor:
             else:
                 steps.append(Correct(one.old.id, draft))
         last_steps.append(len(steps) - 1)
-    outcomes = kit.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
+    outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in last_steps]
-    _keep_pinned(changes, done, kit, scope)
+    _keep_pinned(changes, done, services, scope)
     return ApplyResult(
         tuple(_describe_result(one, outcome) for one, outcome in zip(changes, done, strict=True)),
         {one.seen: outcome.id for one, outcome in zip(changes, done, strict=True) if one.seen},
     )
 
 
-def _build_note(seen: Seen, old: Item | None, editor: Editor) -> Note:
-    day, happened = day_of(seen.file), None
+def _build_note(seen: FileEntry, old: Item | None, editor: Editor) -> Note:
+    day, happened = parse_log_day(seen.file), None
     if day is not None and (old is None or build_log_entry(old).at != seen.entry.at):
         happened = datetime.combine(day, time.fromisoformat(seen.entry.at or "00:00"), UTC)
     # A corrected event still cites its messages: forgetting those forgets the corrected words too.
@@ -139,24 +143,24 @@ def _build_note(seen: Seen, old: Item | None, editor: Editor) -> Note:
         derived=not same and (editor.first or seen.key in editor.base.ours),
     )
     try:
-        return checked(note)
+        return check_note(note)
     except InvalidInput as exc:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
 
 
-def _has_same_words(seen: Seen, old: Item) -> bool:
+def _has_same_words(seen: FileEntry, old: Item) -> bool:
     """Check for an unchanged line: it was only moved to a trusted heading."""
-    return day_of(seen.file) is None and seen.entry == build_entry(old)
+    return parse_log_day(seen.file) is None and seen.entry == build_entry(old)
 
 
-def _choose_source_kind(seen: Seen, old: Item | None, editor: Editor) -> SourceKind:
+def _choose_source_kind(seen: FileEntry, old: Item | None, editor: Editor) -> SourceKind:
     """Return the source of a line: the editor, unless the line is not trusted.
 
     Lines under the unsure heading are not. Editing an untrusted line of a log does not make it trusted: a log has no
     heading to move it to.
     """
     low = old is not None and old.trust < MIN_TRUST
-    if not seen.unsure and not (low and day_of(seen.file)):
+    if not seen.unsure and not (low and parse_log_day(seen.file)):
         return editor.by
     return old.sources[0].kind if old and low and old.sources else LEAST_TRUSTED
 
@@ -170,15 +174,15 @@ def _build_request_id(one: LineChange, editor: Editor, counts: dict[str, int]) -
     return f"{name}:{counts[name]}"
 
 
-def _describe_result(one: LineChange, outcome: Outcome) -> Taken:
+def _describe_result(one: LineChange, outcome: Outcome) -> AppliedLine:
     if one.note is not None and outcome.id is None:
-        return Taken("kept out", one.file, one.text, None, one.slot)
-    return Taken(one.action, one.file, one.text, outcome.id, one.slot)
+        return AppliedLine("kept out", one.file, one.text, None, one.slot)
+    return AppliedLine(one.action, one.file, one.text, outcome.id, one.slot)
 
 
-def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], kit: Kit, scope: Scope) -> None:
+def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
     """Pin the new value of a pinned slot."""
     both = zip(changes, done, strict=True)
     ids = [end.id for one, end in both if one.old and one.old.pinned and one.note and one.note.slot and end.id]
     if ids:
-        kit.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))
+        services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

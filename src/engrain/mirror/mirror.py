@@ -13,15 +13,15 @@ from typing import Self
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import Budget, unsettled
+from engrain.core.markdown.layout import PageBudget, list_conflict_ids
 from engrain.core.markdown.page import read_page
-from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Rest, Synced
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, IdleState, MirrorStatus, SyncResult
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SourceKind
-from engrain.core.validation import checked_count
+from engrain.core.validation import check_count
 from engrain.mirror.render import MAX_PAGE_BYTES
 from engrain.mirror.sync import SyncOptions, SyncRound, decode_page
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 from engrain.ports.storage import Folder
 
 LOCK_TIMEOUT_SECONDS = 30.0  # for another sync of the same folder to end
@@ -35,7 +35,7 @@ CHANGES_PER_READ = 1_000
 
 _log = logging.getLogger("engrain")
 
-Report = Callable[[Synced | EngrainError], None]
+Report = Callable[[SyncResult | EngrainError], None]
 
 
 class Mirror:
@@ -45,12 +45,17 @@ class Mirror:
     """
 
     def __init__(
-        self, kit: Kit, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
+        self,
+        services: Services,
+        scope: Scope,
+        folder: Folder,
+        budget: PageBudget | None = None,
+        by: SourceKind = "user",
     ) -> None:
-        self._kit, self._scope, self._folder = kit, scope, folder
-        self._budget = budget or Budget()
-        checked_count(self._budget.lines, "max_lines", 20, 100_000)
-        checked_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
+        self._services, self._scope, self._folder = services, scope, folder
+        self._budget = budget or PageBudget()
+        check_count(self._budget.lines, "max_lines", 20, 100_000)
+        check_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
         if by not in EDITORS:
             raise InvalidInput(f"by={by!r} is not known. It names who edits the files: one of {', '.join(EDITORS)}.")
         self._by: SourceKind = by
@@ -60,7 +65,9 @@ class Mirror:
     def path(self) -> str:
         return self._folder.path
 
-    def sync(self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False) -> Synced:
+    def sync(
+        self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False
+    ) -> SyncResult:
         """Apply the files' changes to the memory, then write the memory's changes to the files.
 
         If both changed the same line, the memory's version stays and the other goes to memory/conflicts.md. Too many
@@ -78,22 +85,22 @@ class Mirror:
                     raise
         raise AssertionError("unreachable")
 
-    def pending(self) -> Synced:
+    def pending(self) -> SyncResult:
         """Return what a sync would do.
 
         Nothing is read if the last call found nothing and, by their stamps, neither files nor memory changed since.
         """
-        began, now, seq = time.monotonic(), self._kit.clock(), self._kit.items.newest(self._scope)
+        began, now, seq = time.monotonic(), self._services.clock(), self._services.items.newest(self._scope)
         files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
         place = (self.path, self._scope.id)
-        known = self._kit.rests.get(place)
-        if known and known.holds(files, now) and not self._kit.items.changes(self._scope, known.seq, 1).changes:
-            return Synced(dry_run=True)
-        sync = SyncRound(self._kit, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
+        known = self._services.rests.get(place)
+        if known and known.holds(files, now) and not self._services.items.changes(self._scope, known.seq, 1).changes:
+            return SyncResult(dry_run=True)
+        sync = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
         found = sync.run()
         if not (found.written or found.taken or self._has_future_items(now)):
             since = known.since if known and known.files == files else began
-            self._kit.rests[place] = Rest(
+            self._services.rests[place] = IdleState(
                 files, since, seq, now, sync.valid_until, began - since >= STAMP_CHANGE_SECONDS
             )
         return found
@@ -110,7 +117,7 @@ class Mirror:
             entries=_count_entries(texts[MEMORY]),
             overflow=_count_entries(texts[OVERFLOW]),
             days=len(self._folder.days()),
-            conflicts=len(unsettled(texts[CONFLICTS])),
+            conflicts=len(list_conflict_ids(texts[CONFLICTS])),
             pending=self.sync(dry_run=True),
         )
 
@@ -131,7 +138,7 @@ class Mirror:
                 if (files, since) == seen or self._stop.wait(WRITE_PAUSE_SECONDS) or files != self._folder.signature():
                     continue
                 seen = (files, since)
-                outcome: Synced | EngrainError = self.sync()
+                outcome: SyncResult | EngrainError = self.sync()
             except StoreClosed:
                 raise
             except EngrainError as exc:
@@ -152,8 +159,8 @@ class Mirror:
     ) -> None:
         self.stop()
 
-    def _sync_once(self, options: SyncOptions) -> Synced:
-        sync = SyncRound(self._kit, self._scope, self._folder, options)
+    def _sync_once(self, options: SyncOptions) -> SyncResult:
+        sync = SyncRound(self._services, self._scope, self._folder, options)
         if options.dry_run:
             return sync.run()
         with self._folder.lock(LOCK_TIMEOUT_SECONDS):
@@ -162,11 +169,11 @@ class Mirror:
     def _has_future_items(self, now: datetime) -> bool:
         """Check for items that become valid later, without any change."""
         later = parse_filter({"valid_from": {">": now}})
-        return bool(self._kit.items.page(ListQuery(self._scope, later, history=True, limit=1)))
+        return bool(self._services.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
     def _read_last_change(self, since: int) -> int:
         while True:
-            changes = self._kit.items.changes(self._scope, since, CHANGES_PER_READ)
+            changes = self._services.items.changes(self._scope, since, CHANGES_PER_READ)
             since = changes.changes[-1].seq if changes.changes else since
             if changes.complete:
                 return since

@@ -9,18 +9,18 @@ from engrain.core.errors import TooLarge
 from engrain.core.markdown.layout import (
     FACTS,
     HEADER,
-    UNSURE,
-    Budget,
-    Piece,
-    chosen,
-    composed,
-    elsewhere,
-    noted,
-    unsure_blocks,
-    within,
+    UNTRUSTED,
+    PageBudget,
+    RenderedEntry,
+    add_overflow_note,
+    choose_entries,
+    compose_page,
+    describe_overflow,
+    find_untrusted_blocks,
+    fits_budget,
 )
-from engrain.core.markdown.page import Block, Entry, key_of, line_end, read_page, written
-from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, Line, day_of
+from engrain.core.markdown.page import Block, Entry, detect_line_end, hash_entry, read_page, write_entry
+from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SyncedLine, parse_log_day
 from engrain.mirror.selection import Selection, build_entry, build_log_entry, choose_heading, event_time
 
 MAX_OVERFLOW_ITEMS = 2_000
@@ -41,11 +41,11 @@ class Page:
 
     @property
     def end(self) -> str:
-        return line_end(self.text)
+        return detect_line_end(self.text)
 
     @classmethod
     def of(cls, name: str, text: str) -> Page:
-        return cls(name, text, tuple(read_page(text, log=day_of(name) is not None)))
+        return cls(name, text, tuple(read_page(text, log=parse_log_day(name) is not None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +60,36 @@ class LineMap:
 @dataclass(frozen=True, slots=True)
 class RenderedPages:
     texts: Mapping[str, str] = field(default_factory=dict)  # by file name
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SyncedLine, ...] = ()
 
 
-def render_memory(pages: Mapping[str, Page], selection: Selection, line_map: LineMap, budget: Budget) -> RenderedPages:
+def render_memory(
+    pages: Mapping[str, Page], selection: Selection, line_map: LineMap, budget: PageBudget
+) -> RenderedPages:
     """Render MEMORY.md within its budget, and what does not fit into the overflow file."""
     entries = _list_entries(selection, line_map)
     memory, overflow = pages[MEMORY], pages[OVERFLOW]
     raws = _render_entries((memory, overflow), line_map, entries)
-    pieces = [Piece(id, raws[id], choose_heading(selection.facts[id]), selection.facts[id].pinned) for id in entries]
+    pieces = [
+        RenderedEntry(id, raws[id], choose_heading(selection.facts[id]), selection.facts[id].pinned) for id in entries
+    ]
     if not memory.text.strip():
         memory = Page.of(MEMORY, HEADER)
-    fitting = chosen(pieces, _strip_items(memory, line_map), budget)
+    fitting = choose_entries(pieces, _strip_items(memory, line_map), budget)
     rest = [one for one in pieces if one.id not in fitting]
     # The overflow file has headings too: a reader must see everywhere what is unsure.
     listed = _limit_pieces(rest, MAX_PAGE_BYTES)
     first = _render_page(memory, _sort_pieces([one for one in pieces if one.id in fitting], selection), line_map)
-    first = noted(first, len(listed), elsewhere(budget), memory.end) if first.strip() else HEADER
-    if rest and not within(first, budget):
+    first = add_overflow_note(first, len(listed), describe_overflow(budget), memory.end) if first.strip() else HEADER
+    if rest and not fits_budget(first, budget):
         raise TooLarge(f"MEMORY.md has more than {budget.lines:,} lines or {budget.bytes:,} bytes. Shorten it.")
     if rest and not overflow.text.strip():
         overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
-    second = noted(_render_page(overflow, listed, line_map), len(rest) - len(listed), MEMORY_ONLY_NOTE, overflow.end)
+    second = add_overflow_note(
+        _render_page(overflow, listed, line_map), len(rest) - len(listed), MEMORY_ONLY_NOTE, overflow.end
+    )
     texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
-    keys = {key_of(entry): id for id, entry in entries.items()}
+    keys = {hash_entry(entry): id for id, entry in entries.items()}
     return RenderedPages(texts, tuple(line for name, text in texts.items() for line in _list_lines(name, text, keys)))
 
 
@@ -100,14 +106,14 @@ def render_day(page: Page, selection: Selection, line_map: LineMap, known: Conta
             continue
         if (page.name, n) in line_map.fresh:
             entry = build_log_entry(selection.day(page.name)[id])
-            put[n] = written(entry, log=True, mark=block.mark, end=page.end)
-        keys[key_of(entry)] = id
+            put[n] = write_entry(entry, log=True, mark=block.mark, end=page.end)
+        keys[hash_entry(entry)] = id
     new = _list_new_entries(page.name, selection, known, keys)
     start = page if page.text.strip() or not new else Page.of(page.name, f"# {page.name[7:17]}\n\n")
-    pieces = [Piece(id, written(entry, log=True, end=page.end)) for id, entry in new.items()]
+    pieces = [RenderedEntry(id, write_entry(entry, log=True, end=page.end)) for id, entry in new.items()]
     pieces = _limit_pieces(pieces, MAX_PAGE_BYTES - len(page.text.encode()))
-    text = composed(start.blocks, put, pieces, page.end)
-    keys |= {key_of(new[one.id]): one.id for one in pieces}
+    text = compose_page(start.blocks, put, pieces, page.end)
+    keys |= {hash_entry(new[one.id]): one.id for one in pieces}
     return RenderedPages({page.name: text}, tuple(_list_lines(page.name, text, keys)))
 
 
@@ -123,26 +129,26 @@ def _list_entries(selection: Selection, line_map: LineMap) -> dict[str, Entry]:
 def _list_new_entries(name: str, selection: Selection, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
     items = sorted(selection.day(name).values(), key=lambda one: (event_time(one), one.id))
     new = {one.id: build_log_entry(one) for one in items if one.id not in known}
-    return {id: entry for id, entry in new.items() if key_of(entry) not in keys}
+    return {id: entry for id, entry in new.items() if hash_entry(entry) not in keys}
 
 
-def _render_page(page: Page, pieces: Sequence[Piece], line_map: LineMap) -> str:
+def _render_page(page: Page, pieces: Sequence[RenderedEntry], line_map: LineMap) -> str:
     """Put each piece where its item stands already, or add it. Unsure ones stand only under their heading."""
     raws = {one.id: one.raw for one in pieces}
-    unsure = {one.id for one in pieces if one.heading == UNSURE}
-    below = unsure_blocks(page.blocks) or frozenset()
+    unsure = {one.id for one in pieces if one.heading == UNTRUSTED}
+    below = find_untrusted_blocks(page.blocks) or frozenset()
     put: dict[int, str | None] = {}
     for n, block in enumerate(page.blocks):
         if block.entry is not None and (page.name, n) in line_map.ids:
             id = line_map.ids[page.name, n] or ""
             put[n] = None if id in unsure and n not in below else raws.pop(id, None)
-    return composed(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
+    return compose_page(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
 
 
 def _strip_items(page: Page, line_map: LineMap) -> str:
     """Return the page without any item's line and without our note."""
     positions = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in line_map.ids]
-    return composed(page.blocks, dict.fromkeys(positions), [], page.end)
+    return compose_page(page.blocks, dict.fromkeys(positions), [], page.end)
 
 
 def _render_entries(pages: Sequence[Page], line_map: LineMap, entries: Mapping[str, Entry]) -> dict[str, str]:
@@ -155,17 +161,17 @@ def _render_entries(pages: Sequence[Page], line_map: LineMap, entries: Mapping[s
                 continue
             same = block.entry == entries[id]
             ended = block.raw if block.raw.endswith("\n") else block.raw + page.end
-            found[id] = ended if same else written(entries[id], mark=block.mark, end=page.end)
+            found[id] = ended if same else write_entry(entries[id], mark=block.mark, end=page.end)
     end = pages[0].end
-    return {id: found.get(id) or written(entry, end=end) for id, entry in entries.items()}
+    return {id: found.get(id) or write_entry(entry, end=end) for id, entry in entries.items()}
 
 
-def _sort_pieces(pieces: Sequence[Piece], selection: Selection) -> list[Piece]:
+def _sort_pieces(pieces: Sequence[RenderedEntry], selection: Selection) -> list[RenderedEntry]:
     """Sort named values by name. The rest keeps its order, best first."""
     return sorted(pieces, key=lambda one: (selection.facts[one.id].slot or "") if one.heading == FACTS else "")
 
 
-def _limit_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
+def _limit_pieces(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:
     found = []
     for one in pieces[:MAX_OVERFLOW_ITEMS]:
         room -= len(one.raw.encode())
@@ -175,7 +181,7 @@ def _limit_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
     return found
 
 
-def _list_lines(name: str, text: str, keys: Mapping[str, str]) -> list[Line]:
-    entries = [block.entry for block in read_page(text, log=day_of(name) is not None) if block.entry]
-    found = [key_of(entry) for entry in entries]
-    return [Line(keys[key], key, name) for key in dict.fromkeys(found) if key in keys]
+def _list_lines(name: str, text: str, keys: Mapping[str, str]) -> list[SyncedLine]:
+    entries = [block.entry for block in read_page(text, log=parse_log_day(name) is not None) if block.entry]
+    found = [hash_entry(entry) for entry in entries]
+    return [SyncedLine(keys[key], key, name) for key in dict.fromkeys(found) if key in keys]

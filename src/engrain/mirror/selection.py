@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import FACTS, KNOWLEDGE, PREFERENCES, UNSURE
+from engrain.core.markdown.layout import FACTS, KNOWLEDGE, PREFERENCES, UNTRUSTED
 from engrain.core.markdown.page import Entry
 from engrain.core.markdown.sync_state import SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
-from engrain.core.model.sessions import SLOT as SESSION_SLOT
-from engrain.core.rules.statements import STANDING, traits
-from engrain.ports import Kit, ListQuery
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
+from engrain.ports import ListQuery, Services
 
 MAX_FACTS_PER_QUERY = 5_000  # each for pinned, important and newest ones
 MAX_LOGGED_ITEMS = 2_000  # the newest events
@@ -38,26 +38,28 @@ class Selection:
         return self.days.get(name, {})
 
 
-def select_items(kit: Kit, scope: Scope) -> Selection:
+def select_items(services: Services, scope: Scope) -> Selection:
     wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": MIN_IMPORTANCE}}, _FACTS)
-    found = {item.id: item for where in wheres for item in _list_newest(kit, scope, where, MAX_FACTS_PER_QUERY)}
+    found = {item.id: item for where in wheres for item in _list_newest(services, scope, where, MAX_FACTS_PER_QUERY)}
     facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_sort_key)
     days: dict[str, dict[str, Item]] = {}
-    for one in _list_newest(kit, scope, _EVENTS, MAX_LOGGED_ITEMS):
+    for one in _list_newest(services, scope, _EVENTS, MAX_LOGGED_ITEMS):
         days.setdefault(log_file_name(one), {})[one.id] = one
-    return Selection({one.id: one for one in facts}, days, kit.items.slot(scope, SOUL_SLOT, None))
+    return Selection({one.id: one for one in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
 
 
-def find_current(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
+def find_current(
+    services: Services, scope: Scope, ids: Iterable[str]
+) -> tuple[dict[str, Item], dict[str, Item | None]]:
     """Return the items with these ids that still exist, and for each id the visible item that replaces it now."""
     asked = list(dict.fromkeys(ids))
-    known = {item.id: item for item in kit.items.get_many(scope, asked)} if asked else {}
-    now, waiting = kit.clock(), {id: id for id in asked if id in known}
+    known = {item.id: item for item in services.items.get_many(scope, asked)} if asked else {}
+    now, waiting = services.clock(), {id: id for id in asked if id in known}
     found: dict[str, Item | None] = dict.fromkeys(asked)
     for _ in range(MAX_REPLACEMENTS):
         missing = [at for at in waiting.values() if at not in known]
         if missing:
-            known |= {item.id: item for item in kit.items.get_many(scope, missing)}
+            known |= {item.id: item for item in services.items.get_many(scope, missing)}
         found |= {id: known[at] for id, at in waiting.items() if at in known and known[at].visible(now)}
         waiting = {
             id: known[at].replaced_by or ""
@@ -69,7 +71,7 @@ def find_current(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, 
     for id, item in ((id, known.get(id)) for id in asked if found[id] is None):
         if item is not None and item.slot is not None:
             # The slot's next version was forgotten: a later one may be visible.
-            found[id] = kit.items.slot(scope, item.slot, None)
+            found[id] = services.items.slot(scope, item.slot, None)
     return {id: known[id] for id in asked if id in known}, found
 
 
@@ -108,14 +110,14 @@ def log_file_name(item: Item) -> str:
 
 def choose_heading(item: Item) -> str:
     if item.trust < MIN_TRUST:
-        return UNSURE
+        return UNTRUSTED
     if item.slot is not None and item.kind == "fact":
         return FACTS
-    return PREFERENCES if traits(item.text) & STANDING else KNOWLEDGE
+    return PREFERENCES if detect_traits(item.text) & INSTRUCTION_OR_PREFERENCE else KNOWLEDGE
 
 
-def _list_newest(kit: Kit, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
-    return kit.items.page(ListQuery(scope, parse_filter(where), limit=limit))
+def _list_newest(services: Services, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
+    return services.items.page(ListQuery(scope, parse_filter(where), limit=limit))
 
 
 def _sort_key(item: Item) -> tuple[bool, float, bool, float]:

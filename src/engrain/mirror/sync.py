@@ -10,25 +10,25 @@ from datetime import datetime
 
 from engrain.core.errors import BadText, ConfigError, StoreError
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import Budget, unsettled, with_conflicts
-from engrain.core.markdown.merge import Verdict
-from engrain.core.markdown.page import key_of
+from engrain.core.markdown.folder_names import widen_folder_pattern
+from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts
+from engrain.core.markdown.merge import MergeDecision
+from engrain.core.markdown.page import hash_entry
 from engrain.core.markdown.sync_state import (
-    BASE,
     CONFLICTS,
     MEMORY,
     OVERFLOW,
     SOUL,
     SOUL_SLOT,
-    Base,
-    Clash,
-    HeldBack,
-    Line,
-    Synced,
-    base_of,
-    base_text,
-    day_of,
-    parted,
+    SYNC_BASE,
+    HeldDeletion,
+    SyncBase,
+    SyncConflict,
+    SyncedLine,
+    SyncResult,
+    parse_log_day,
+    read_base,
+    write_base,
 )
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
@@ -37,7 +37,7 @@ from engrain.mirror.apply import ApplyResult, Editor, apply_changes, describe_ch
 from engrain.mirror.diff import Comparison, compare_files, confirm_moved, list_hidden_lines, map_lines, settle_deletions
 from engrain.mirror.render import LineMap, Page, RenderedPages, render_day, render_memory
 from engrain.mirror.selection import MIN_TRUST, Selection, build_soul_entry, find_current, select_items
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 
 ROUNDS_PROGRESS = "files"  # name of the log's progress mark that counts a folder's rounds with this store
@@ -49,7 +49,7 @@ RawFiles = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    budget: Budget
+    budget: PageBudget
     by: SourceKind = "user"  # who edits the files
     accept: bool = False  # the deletions that are held back
     restore: bool = False  # the deletions that are held back
@@ -59,13 +59,13 @@ class SyncOptions:
 class SyncRound:
     """One synchronization. The folder must be locked, except in a dry run."""
 
-    def __init__(self, kit: Kit, scope: Scope, folder: Folder, options: SyncOptions) -> None:
-        self._kit, self._scope, self._folder, self._options = kit, scope, folder, options
+    def __init__(self, services: Services, scope: Scope, folder: Folder, options: SyncOptions) -> None:
+        self._services, self._scope, self._folder, self._options = services, scope, folder, options
         # Time at which the first of the compared items expires by itself.
         self.valid_until: datetime | None = None
 
-    def run(self) -> Synced:
-        began = self._kit.items.moment()
+    def run(self) -> SyncResult:
+        began = self._services.items.moment()
         editor, previous_base = self._load_base()
         comparison, raws = self._compare(editor.base)
         self.valid_until = min(
@@ -74,7 +74,7 @@ class SyncRound:
         found = settle_deletions(compare_files(comparison), accept=self._options.accept, restore=self._options.restore)
         if TRUST[editor.by] >= MIN_TRUST:
             found = confirm_moved(found, comparison)
-        changes = plan_changes(found, comparison.before, editor, self._kit.redact)
+        changes = plan_changes(found, comparison.before, editor, self._services.redact)
         clashes = list(_find_clashes(found, comparison))
         conflicts = self._render_conflicts(comparison.pages[CONFLICTS].text, clashes)
         safe = dict(raws)
@@ -84,18 +84,18 @@ class SyncRound:
             # Handwritten text is saved before anything replaces it.
             self._write({CONFLICTS: conflicts}, raws)
             safe[CONFLICTS] = conflicts.encode() or None
-            result = apply_changes(changes, self._kit, self._scope, editor, began)
-            selection = select_items(self._kit, self._scope) if changes else comparison.selection
+            result = apply_changes(changes, self._services, self._scope, editor, began)
+            selection = select_items(self._services, self._scope) if changes else comparison.selection
         rendered = self._render(replace(comparison, selection=selection), found, result, conflicts)
         if not self._options.dry_run:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
             new_base = editor.base.then((*rendered.lines, *list_hidden_lines(found)), by_hand)
             self._save(editor.base, new_base, rendered, safe, previous_base)
             self._finish(found)
-        return Synced(
+        return SyncResult(
             tuple(name for name, text in rendered.texts.items() if _differs(text, raws[name])),
             result.taken,
-            tuple(replace(one, text=redact_json(one.text, self._kit.redact)) for one in clashes),
+            tuple(replace(one, text=redact_json(one.text, self._services.redact)) for one in clashes),
             tuple(_list_held_back(found, comparison)),
             tuple(_list_notices(comparison, editor.first and previous_base is not None)),
             self._options.dry_run,
@@ -109,36 +109,39 @@ class SyncRound:
         A folder that is new to this store, or to the backup that it was restored from, starts without a state: its
         lines are added to the memory, and none is removed because the store does not have it.
         """
-        raw = self._folder.read(BASE)
-        base = base_of(raw.decode("utf-8", "replace")) if raw else None
+        raw = self._folder.read(SYNC_BASE)
+        base = read_base(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
-            each = parted(self._kit.policies.mirror, self._scope)
+            each = widen_folder_pattern(self._services.policies.mirror, self._scope)
             raise ConfigError(
                 f"{self._folder.path} mirrors another memory, not that of {self._scope}. Use a folder of its own; "
                 f'in the settings, mirror = "{each}" gives one to each memory.'
             )
-        if base is not None and self._kit.log.progress(self._scope, _session_name(base), ROUNDS_PROGRESS) >= base.round:
+        if (
+            base is not None
+            and self._services.log.progress(self._scope, _session_name(base), ROUNDS_PROGRESS) >= base.round
+        ):
             return Editor(self._options.by, base), raw
-        return Editor(self._options.by, Base(secrets.token_hex(8), self._scope.id), first=True), raw
+        return Editor(self._options.by, SyncBase(secrets.token_hex(8), self._scope.id), first=True), raw
 
-    def _compare(self, base: Base) -> tuple[Comparison, RawFiles]:
-        selection = select_items(self._kit, self._scope)
-        logged = {line.file for line in base.lines if day_of(line.file)}
+    def _compare(self, base: SyncBase) -> tuple[Comparison, RawFiles]:
+        selection = select_items(self._services, self._scope)
+        logged = {line.file for line in base.lines if parse_log_day(line.file)}
         days = {*self._folder.days(), *logged, *selection.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, decode_page(name, raw)) for name, raw in raws.items()}
-        before, stands = find_current(self._kit, self._scope, [line.id for line in base.lines])
+        before, stands = find_current(self._services, self._scope, [line.id for line in base.lines])
         return Comparison(pages, base.by_file(), selection, before, stands), raws
 
-    def _render_conflicts(self, page: str, clashes: Sequence[Clash]) -> str:
-        ids = unsettled(page)
-        there = {item.id for item in self._kit.items.get_many(self._scope, ids)} if ids else set()
-        return with_conflicts(page, clashes, {*ids} - there, f"{self._kit.clock():%Y-%m-%d}")
+    def _render_conflicts(self, page: str, clashes: Sequence[SyncConflict]) -> str:
+        ids = list_conflict_ids(page)
+        there = {item.id for item in self._services.items.get_many(self._scope, ids)} if ids else set()
+        return update_conflicts(page, clashes, {*ids} - there, f"{self._services.clock():%Y-%m-%d}")
 
     # Writing
 
     def _render(
-        self, comparison: Comparison, found: Sequence[Verdict], result: ApplyResult, conflicts: str
+        self, comparison: Comparison, found: Sequence[MergeDecision], result: ApplyResult, conflicts: str
     ) -> RenderedPages:
         line_map = map_lines(found, result.ids)
         base = [line for lines in comparison.lines.values() for line in lines]
@@ -155,7 +158,7 @@ class SyncRound:
         return RenderedPages(texts, tuple(line for one in rendered for line in one.lines))
 
     def _save(
-        self, base: Base, after: Base, rendered: RenderedPages, raws: RawFiles, previous_base: bytes | None
+        self, base: SyncBase, after: SyncBase, rendered: RenderedPages, raws: RawFiles, previous_base: bytes | None
     ) -> None:
         """Write the state as unsure, then the files, then the final state.
 
@@ -164,13 +167,13 @@ class SyncRound:
         changes = any(_differs(text, raws[name]) for name, text in rendered.texts.items())
         if not changes and base.round and base.lines == after.lines:
             return
-        self._kit.log.advance(self._scope, _session_name(after), ROUNDS_PROGRESS, after.round)
+        self._services.log.advance(self._scope, _session_name(after), ROUNDS_PROGRESS, after.round)
         if changes:
-            unsure = base_text(base.unsure(after)).encode()
-            self._folder.write(BASE, unsure, previous_base)
+            unsure = write_base(base.unsure(after)).encode()
+            self._folder.write(SYNC_BASE, unsure, previous_base)
             self._write(rendered.texts, raws)
             previous_base = unsure
-        self._folder.write(BASE, base_text(after).encode(), previous_base)
+        self._folder.write(SYNC_BASE, write_base(after).encode(), previous_base)
 
     def _write(self, texts: Mapping[str, str], raws: RawFiles) -> None:
         for name, text in texts.items():
@@ -180,14 +183,14 @@ class SyncRound:
                 else:
                     self._folder.remove(name, raws[name])
 
-    def _finish(self, found: Sequence[Verdict]) -> None:
+    def _finish(self, found: Sequence[MergeDecision]) -> None:
         """Keep the agent's identity pinned, and purge the bytes of forgotten items."""
-        soul = self._kit.items.slot(self._scope, SOUL_SLOT, None)
+        soul = self._services.items.slot(self._scope, SOUL_SLOT, None)
         if soul is not None and not soul.pinned and soul.trust >= MIN_TRUST:
-            self._kit.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
+            self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
         if any(one.do == "forget" for one in found):
             try:
-                self._kit.items.purge()
+                self._services.items.purge()
             except StoreError as exc:
                 # The items are forgotten; the purge is tried again later.
                 _log.warning("the bytes of forgotten items are not purged yet: %s", exc)
@@ -212,17 +215,17 @@ def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:
         return RenderedPages({SOUL: "" if gone else page.text})
     entry = build_soul_entry(item)
     text = page.text if comparison.soul == entry.text else entry.text.replace("\n", page.end) + page.end
-    return RenderedPages({SOUL: text}, (Line(item.id, key_of(entry), SOUL),))
+    return RenderedPages({SOUL: text}, (SyncedLine(item.id, hash_entry(entry), SOUL),))
 
 
-def _drop_changed(selection: Selection, found: Sequence[Verdict]) -> Selection:
+def _drop_changed(selection: Selection, found: Sequence[MergeDecision]) -> Selection:
     """Drop the items whose lines a real sync would change: for a dry run."""
     ids = {one.line.id for one in found if one.do in ("edit", "forget") and one.line}
     soul = selection.soul if selection.soul and selection.soul.id not in ids else None
     return Selection({id: item for id, item in selection.facts.items() if id not in ids}, selection.days, soul)
 
 
-def _find_clashes(found: Sequence[Verdict], comparison: Comparison) -> Iterator[Clash]:
+def _find_clashes(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[SyncConflict]:
     texts = {item.id: item.text for item in comparison.items}
     for one in found:
         if one.do != "clash" or one.id is None:
@@ -230,15 +233,15 @@ def _find_clashes(found: Sequence[Verdict], comparison: Comparison) -> Iterator[
         if one.seen is not None:
             entry = one.seen.entry
             slot = f"**{entry.slot}**: " if entry.slot and one.seen.file != SOUL else ""
-            yield Clash(one.seen.file, one.id, slot + entry.text, texts[one.id])
+            yield SyncConflict(one.seen.file, one.id, slot + entry.text, texts[one.id])
         elif one.line is not None:
-            yield Clash(one.line.file, one.id, None, texts[one.id])
+            yield SyncConflict(one.line.file, one.id, None, texts[one.id])
 
 
-def _list_held_back(found: Sequence[Verdict], comparison: Comparison) -> Iterator[HeldBack]:
+def _list_held_back(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[HeldDeletion]:
     for one in found:
-        if one.do == "hold" and one.line and not day_of(one.line.file):
-            yield HeldBack(one.line.file, one.line.id, comparison.before[one.line.id].text)
+        if one.do == "hold" and one.line and not parse_log_day(one.line.file):
+            yield HeldDeletion(one.line.file, one.line.id, comparison.before[one.line.id].text)
 
 
 def _list_notices(comparison: Comparison, is_new: bool) -> Iterator[str]:
@@ -257,5 +260,5 @@ def _differs(text: str, raw: bytes | None) -> bool:
     return text.encode() != (raw or b"")
 
 
-def _session_name(base: Base) -> str:
+def _session_name(base: SyncBase) -> str:
     return f"files:{base.folder}"

@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import Rest
+from engrain.core.markdown.sync_state import IdleState
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import (
-    Behind,
     Changes,
     Finding,
     ItemChange,
-    Lineage,
+    ItemCitation,
     ListQuery,
-    Matches,
     Nearest,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
     StoreStatus,
     Summary,
-    Unembedded,
+    UnembeddedItem,
+    UnprocessedSession,
     VectorQuery,
     WordHit,
+    WordMatches,
     WordQuery,
 )
 from engrain.core.model.retention import Policies
-from engrain.core.model.sessions import Episode, Happening, Raw
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasable, Erasing
 from engrain.ports.items import ItemStore
@@ -41,13 +41,13 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.model.chat import Ask, Reply
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.model.chat import ChatReply, ChatRequest
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [
     "AuditLog",
-    "Behind",
+    "UnprocessedSession",
     "Changes",
     "Embedder",
     "Episode",
@@ -56,20 +56,20 @@ __all__ = [
     "Erasing",
     "Feed",
     "Finding",
-    "Happening",
+    "EpisodeDraft",
     "ItemChange",
     "ItemStore",
-    "Kit",
-    "Lineage",
+    "Services",
+    "ItemCitation",
     "ListQuery",
-    "Matches",
+    "WordMatches",
     "Model",
     "Movable",
     "Nearest",
     "OutboxEntry",
     "Outcomes",
-    "Outdated",
-    "Raw",
+    "OutdatedSpan",
+    "RawOutput",
     "Server",
     "SessionLog",
     "SessionState",
@@ -80,7 +80,7 @@ __all__ = [
     "Tally",
     "TaskJournal",
     "Trial",
-    "Unembedded",
+    "UnembeddedItem",
     "VectorIndex",
     "VectorQuery",
     "VectorServer",
@@ -96,7 +96,7 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         """ModelFailed if there is no usable answer within the time-out and the retries."""
 
 
@@ -119,7 +119,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class Services:
     """The ports of one opened memory. What a deployment does not have is None."""
 
     items: ItemStore
@@ -134,7 +134,7 @@ class Kit:
     model: Model | None = None  # the small one, for summaries and extraction
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
-    together: bool = False
+    same_store: bool = False
     servers: tuple[Server, ...] = ()
     # Where `vectors` are on a server of their own.
     feed: Feed | None = None
@@ -148,8 +148,8 @@ class Kit:
     folder: Callable[[Scope], Folder] | None = None
     open_folder: Callable[[str], Folder] | None = None  # any other, by its path
     # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
-    rests: dict[tuple[str, str], Rest] = field(default_factory=dict)
-    redact: Redact | None = None  # what every text goes through before it is embedded or kept
+    rests: dict[tuple[str, str], IdleState] = field(default_factory=dict)
+    redact: RedactFunction | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None
 

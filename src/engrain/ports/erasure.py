@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry
-from engrain.core.model.erasure import Erased, Erasure, Hold, Reach, Subject, Which
+from engrain.core.model.audit import AuditEntry, AuditResult
+from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Impact, ReasonChoice, Subject
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -24,7 +24,7 @@ class Erasing(Protocol):
     def mark(self, subject: Subject) -> str:
         """The subject's keyed hash."""
 
-    def reach(self, subject: Subject) -> Reach:
+    def reach(self, subject: Subject) -> Impact:
         """What `take` would remove now, counted as it will count; nothing is changed.
 
         A user: every row of every scope of the tenant with exactly this user. A session: its items, what was derived
@@ -65,7 +65,7 @@ class Erasing(Protocol):
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         """Rows by kind that are still there of what was erased: all 0 when it was."""
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
         """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way.
         The Erased of a user has the time of `begin`, or one before the names went: the user may have come back since;
         that of a part the time of `take`, or one before something new of it came in. Whatever is written afterwards has
@@ -74,15 +74,15 @@ class Erasing(Protocol):
     def running(self) -> list[Erasure]:
         """Those that are under way, oldest first."""
 
-    def erased(self, subject: Subject) -> Erased | None:
+    def erased(self, subject: Subject) -> ErasedSubject | None:
         """The last erasure of exactly this subject: an old copy of what was recorded before it stays out."""
 
-    def all_erased(self) -> list[Erased]: ...
+    def all_erased(self) -> list[ErasedSubject]: ...
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         """For each text whether it was forgotten or erased in this scope, so that no import brings it back."""
 
-    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         """Take out again what was erased or forgotten elsewhere, in a store that was restored from an older copy under
         the same key: rows of each kind. Tombstones are (scope id, hash), as `tombstones` gives them."""
 
@@ -93,7 +93,7 @@ class Erasing(Protocol):
         """Removing anything of this user is OnHold until every reason is released, and what would go by itself stays.
         A reason that is there already changes nothing; InvalidInput if it is no code word."""
 
-    def release(self, subject: Subject, reason: Which = None) -> bool:
+    def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         """End a reason, or several in one transaction, and with the last the hold: what was hidden is shown again.
         False, and nothing is changed, if one of them is not there. Without a reason it is the only one; Conflict if
         there are several."""
@@ -145,12 +145,12 @@ class AuditLog(Protocol):
     """Append-only and without content: counts, code words and keyed hashes. Where one store has all the ports, this one
     is its `audit`. Forgetting writes its entry in the transaction that forgets."""
 
-    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> AuditEntry:
         """Durable when it returns, chained to the entry before it, whoever else appends at the same time. `subject` is
         a keyed hash. InvalidInput if there is anything but numbers and code words in it."""
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
+    def entries(self, after: int, limit: int) -> list[AuditEntry]:
         """Those with a higher number, in order."""
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         """Finds an entry that was changed, removed, moved or cut off at the end."""

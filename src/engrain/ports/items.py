@@ -13,14 +13,14 @@ from engrain.core.model.plans import Applied, Plan
 from engrain.core.model.queries import (
     Changes,
     Finding,
-    Lineage,
+    ItemCitation,
     ListQuery,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
     StoreStatus,
-    Unembedded,
+    UnembeddedItem,
 )
 
 
@@ -110,7 +110,7 @@ class ItemStore(Protocol):
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         """The visible items with a relation that has this entity on either side (casefold), newest first."""
 
-    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         """What these items cite, and what cites them, one step each way, visible or not; each once, in no set order."""
 
     def speakers(self, scope: Scope) -> frozenset[str]:
@@ -123,7 +123,7 @@ class ItemStore(Protocol):
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         """The newest visible items that have any of these traits and match, newest first."""
 
-    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
         """The spans of these items that are cited by items which were replaced or corrected and no longer hold.
 
         In the order asked, then by span, once for each item that cites it; a cite without a span is all of the text.
@@ -148,7 +148,7 @@ class ItemStore(Protocol):
     def newest(self, scope: Scope) -> int:
         """The number that `changes` gives a reader who has seen all of them, without looking through them."""
 
-    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         """Visible or not, items of any scope without vectors of this model, oldest first. For upkeep, not for callers
         who are inside a scope."""
 

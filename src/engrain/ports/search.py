@@ -10,12 +10,12 @@ from engrain.core.model.queries import (
     EmbeddingModel,
     EmbedKind,
     Finding,
-    Found,
-    Matches,
+    FoundPoints,
     Nearest,
-    Point,
     PointQuery,
+    VectorPoint,
     VectorQuery,
+    WordMatches,
     WordQuery,
 )
 
@@ -61,7 +61,7 @@ class VectorServer(Protocol):
         which is NotFound. One that was lost or cleared and made anew has another name, so that it begins with
         everything."""
 
-    def put(self, model: str, points: Sequence[Point]) -> None:
+    def put(self, model: str, points: Sequence[VectorPoint]) -> None:
         """In place of all that their items had. Doing it twice changes nothing."""
 
     def drop(self, model: str, items: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class VectorServer(Protocol):
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
         """The points of these items, or all of the model's."""
 
-    def nearest(self, query: PointQuery) -> Found:
+    def nearest(self, query: PointQuery) -> FoundPoints:
         """Never crosses the scope. A point that does not hold may be among them, one that holds is not left out."""
 
     def remove(self, model: str) -> None:
@@ -111,13 +111,13 @@ class Feed(Protocol):
 
 
 class WordIndex(Protocol):
-    def best(self, query: WordQuery) -> Matches:
+    def best(self, query: WordQuery) -> WordMatches:
         """Items with at least one of the terms, best BM25 first (core.bm25), ties by newer id first.
 
         Filter and validity apply before the limit. Nothing outside the scope changes an order or a number.
         """
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
         """The same for these items, in the order asked; one that is not visible or has none of the terms is left out.
         Filter and limit play no part."""
 

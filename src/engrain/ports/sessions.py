@@ -10,8 +10,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Item
 from engrain.core.model.plans import Applied
 from engrain.core.model.procedures import Tally, Trial
-from engrain.core.model.queries import Behind, Summary
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.queries import Summary, UnprocessedSession
+from engrain.core.model.sessions import Episode, RawOutput
 
 # The names under which a SessionState keeps what a session has at hand.
 WORKING, WINDOW = "working", "window"
@@ -55,14 +55,14 @@ class SessionLog(Protocol):
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         """Sets it; a smaller number than before changes nothing."""
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         """The scope's sessions whose length is beyond what this work has seen, last added to first. For upkeep."""
 
 
 class Episodes(Protocol):
     """Where one store has all the ports, this one is its `episodes`."""
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         """The episode as it now stands.
 
         An id that is there already in this scope is replaced, in whatever session it was. Others of its session with

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from engrain.core.formats.manifests import BackupManifest
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
-from engrain.core.model.rows import Key, Row, RowKind, Standing
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 
 
 @runtime_checkable
@@ -68,11 +68,11 @@ class Movable(Protocol):
         """What this thread reads here in `do` is of one moment, whatever others write meanwhile. It writes nothing
         there, and `do` may be called twice. A fork may end the moment early, and a store in memory may have none."""
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import BASE, Base, base_of
-from engrain.core.model.erasure import Erasure, Hold, Reach, Subject, owner, refusal
-from engrain.core.validation import hint
+from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
+from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
+from engrain.core.validation import suggest_name
 from engrain.maintenance.clock_guard import memories
-from engrain.ports import Erasable, Kit
+from engrain.ports import Erasable, Services
 from engrain.ports.storage import Folder
 from engrain.privacy.erase import require_erasing
 
@@ -22,32 +22,32 @@ _HINTS = {
 
 
 def check_erasable(
-    kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool
+    services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
 ) -> tuple[Scope, ...]:
     """Return the scopes that the erasure reaches. A dry run raises the same errors."""
     if dry_run:
-        check_no_hold(kit, subject)
+        check_no_hold(services, subject)
     if subject.by == "user":
-        server_scopes = _list_server_scopes(kit, subject)
-        own_folders = _count_own_folders(kit, subject, folders)
+        server_scopes = _list_server_scopes(services, subject)
+        own_folders = _count_own_folders(services, subject, folders)
         if not found and server_scopes == [] and not own_folders:
-            _check_user_known(kit, subject)
+            _check_user_known(services, subject)
         return tuple(dict.fromkeys([*found.scopes, *(server_scopes or ())]))
-    known = _list_running(kit, subject) or require_erasing(kit).erased(subject)
+    known = _list_running(services, subject) or require_erasing(services).erased(subject)
     if not found and not folders and not known:
         raise NotFound(f"this memory has no data of this {subject.by}. {_HINTS[subject.by]}")
     return found.scopes
 
 
-def find_running(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+def find_running(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
     """Return the id of a running erasure that covers all of this already.
 
     A part of a memory may have new rows once its old rows are deleted, a user once the names are. The running erasure
     may be done with the files, so a folder that it did not start with needs another erasure.
     """
-    if _find_hold(kit, subject):
+    if _find_hold(services, subject):
         return None
-    for one in _list_running(kit, subject):
+    for one in _list_running(services, subject):
         covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
         covers_folders = set(folders) <= {*one.notes.get("folders", ())}
         if covers_folders and (covers_rows or not found):
@@ -55,40 +55,40 @@ def find_running(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str
     return None
 
 
-def read_base(folder: Folder) -> Base | None:
+def read_base(folder: Folder) -> SyncBase | None:
     """Read the state that the last sync left in a folder."""
-    return base_of((folder.read(BASE) or b"").decode(errors="replace"))
+    return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
 
 
-def check_no_hold(kit: Kit, subject: Subject) -> None:
+def check_no_hold(services: Services, subject: Subject) -> None:
     """Raise OnHold like the erasure itself, but hide nothing and record nothing."""
-    user = subject if subject.by == "user" else owner(subject.scope)
-    if user and (hold := _find_hold(kit, subject)):
-        raise refusal(user, hold.reasons)
+    user = subject if subject.by == "user" else find_owner(subject.scope)
+    if user and (hold := _find_hold(services, subject)):
+        raise make_hold_error(user, hold.reasons)
 
 
-def _check_user_known(kit: Kit, user: Subject) -> None:
+def _check_user_known(services: Services, user: Subject) -> None:
     """Raise NotFound for a user who never had data here: a mistyped name gets no receipt."""
-    if require_erasing(kit).erased(user) or _list_running(kit, user) or _find_hold(kit, user):
+    if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
         return
-    scopes = memories(kit)
-    meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
+    scopes = memories(services)
+    meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."
     )
 
 
-def _list_server_scopes(kit: Kit, user: Subject) -> list[Scope] | None:
+def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None:
     """List the user's scopes on all servers; None if one does not answer."""
     try:
-        return [scope for one in kit.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
+        return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
     except EngrainError:
         return None
 
 
-def _count_own_folders(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
+def _count_own_folders(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
     """Count the folders that mirror a memory of this user; InvalidInput if one mirrors another user's."""
-    scopes = kit.items.scopes() if folders else []
+    scopes = services.items.scopes() if folders else []
     agents = {None, *(one.agent for one in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {one.id for one in scopes} - own
@@ -98,15 +98,15 @@ def _count_own_folders(kit: Kit, user: Subject, folders: Sequence[Folder]) -> in
     return sum(scope in own for scope in synced.values())
 
 
-def _list_running(kit: Kit, subject: Subject) -> list[Erasure]:
-    mark = require_erasing(kit).mark(subject)
-    return [one for one in require_erasing(kit).running() if one.mark == mark]
+def _list_running(services: Services, subject: Subject) -> list[Erasure]:
+    mark = require_erasing(services).mark(subject)
+    return [one for one in require_erasing(services).running() if one.mark == mark]
 
 
-def _find_hold(kit: Kit, subject: Subject) -> Hold | None:
-    user = subject if subject.by == "user" else owner(subject.scope)
-    mark = require_erasing(kit).mark(user) if user else ""
-    return next((one for one in require_erasing(kit).holds() if one.mark == mark), None)
+def _find_hold(services: Services, subject: Subject) -> Hold | None:
+    user = subject if subject.by == "user" else find_owner(subject.scope)
+    mark = require_erasing(services).mark(user) if user else ""
+    return next((one for one in require_erasing(services).holds() if one.mark == mark), None)
 
 
 def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:

@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreError
-from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, for_each
+from engrain.core.markdown.folder_names import has_placeholder
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.mirror.mirror import LOCK_TIMEOUT_SECONDS, Mirror
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.fingerprints import Fingerprints, compute_fingerprints, join_pieces, load_fingerprints, scan_chunks
 
@@ -19,7 +20,7 @@ MAX_NAMED_FILES = 5
 _log = logging.getLogger("engrain")
 
 
-def clean_folder(kit: Kit, folder: Folder, erasure: Erasure) -> int:
+def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
     """Remove all files of a user, or sync the folder for a part. Return how many files had data of it.
 
     StoreError if a person's own lines still have the words: only the person may edit those. A missing folder is clean.
@@ -30,20 +31,20 @@ def clean_folder(kit: Kit, folder: Folder, erasure: Erasure) -> int:
     if erasure.by == "user":
         gone = _remove_all(folder)
         if (
-            kit.folder
-            and for_each(kit.policies.mirror)
-            and folder.path in {kit.folder(own).path for own in erasure.scopes}
+            services.folder
+            and has_placeholder(services.policies.mirror)
+            and folder.path in {services.folder(own).path for own in erasure.scopes}
         ):
             folder.leave()  # the folder's name is the user's
             _warn_about_leftovers(Path(folder.path))
         return gone
-    if erasure.subject is None or kit.erasing is None:
+    if erasure.subject is None or services.erasing is None:
         return 0
     prints = load_fingerprints(erasure.prints)
     before, as_it_was = _list_matching_files(folder, prints), folder.signature()
-    Mirror(kit, erasure.subject.scope, folder).sync()
+    Mirror(services, erasure.subject.scope, folder).sync()
     # Data that stays may have words in common with it.
-    kept, _ = scan_chunks(prints, join_pieces(kit.erasing.pieces(None)))
+    kept, _ = scan_chunks(prints, join_pieces(services.erasing.pieces(None)))
     if after := _list_matching_files(folder, prints.without(kept)):
         raise StoreError(
             f"{folder.path}/{after[0]} still has the erased words. Remove them from the file, then run: "
@@ -63,11 +64,15 @@ def _is_missing(folder: Folder) -> bool:
     return False
 
 
-def count_files(kit: Kit, folder: Folder, subject: Subject) -> int:
+def count_files(services: Services, folder: Folder, subject: Subject) -> int:
     """Count the files that `clean_folder` would clean."""
     if subject.by == "user":
         return sum(folder.read(name) is not None for name in _list_file_names(folder))
-    return len(_list_matching_files(folder, compute_fingerprints(kit.erasing.pieces(subject)))) if kit.erasing else 0
+    return (
+        len(_list_matching_files(folder, compute_fingerprints(services.erasing.pieces(subject))))
+        if services.erasing
+        else 0
+    )
 
 
 def _list_matching_files(folder: Folder, prints: Fingerprints) -> list[str]:
@@ -97,4 +102,4 @@ def _warn_about_leftovers(path: Path) -> None:
 
 
 def _list_file_names(folder: Folder) -> list[str]:
-    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), BASE]
+    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), SYNC_BASE]

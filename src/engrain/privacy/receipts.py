@@ -12,11 +12,11 @@ from typing import Any, get_args
 
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Entry, is_code
-from engrain.core.model.erasure import By, Erasure
-from engrain.core.model.results import several
+from engrain.core.model.audit import AuditEntry, is_code
+from engrain.core.model.erasure import Erasure, SubjectKind
+from engrain.core.model.results import count_noun
 from engrain.maintenance.backups import code_of
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.privacy.servers import ServerCheck, check_servers
 from engrain.version import __version__
 
@@ -41,7 +41,7 @@ class Receipt:
     hash: str
 
     @staticmethod
-    def of(entry: Entry) -> Receipt:
+    def of(entry: AuditEntry) -> Receipt:
         return Receipt(entry.details, entry.n, entry.hash)
 
     @staticmethod
@@ -70,7 +70,7 @@ class Receipt:
 def _is_well_formed(values: Mapping[str, Any]) -> bool:
     named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
-    return named and values["by"] in get_args(By) and all(one.tzinfo is not None for one in times)
+    return named and values["by"] in get_args(SubjectKind) and all(one.tzinfo is not None for one in times)
 
 
 def _normalize_form(given: Any) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _normalize_form(given: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerificationResult:
     """The result of verifying a receipt. A server that could not be asked makes it false."""
 
     rows: Mapping[str, int]  # of the subject, from before the erasure, by kind
@@ -108,14 +108,14 @@ class Verified:
     def lines(self) -> Iterator[str]:
         """Describe the findings, line by line."""
         rows = sum(self.rows.values())
-        left = several(rows, "row is", "rows are") if rows else "No row is"
+        left = count_noun(rows, "row is", "rows are") if rows else "No row is"
         yield f"{left} left from before the erasure."
         if self.beside.asked:
-            yield f"{several(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
+            yield f"{count_noun(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
         for why in self.beside.away:
             yield f"Did not answer: {why}"
         if self.bytes:
-            traces = several(self.found, "trace") if self.found else "No trace"
+            traces = count_noun(self.found, "trace") if self.found else "No trace"
             others = ": other data may have the same words" if self.found else ""
             yield f"{traces} of the given texts in any file{others}."
         yield self._record
@@ -139,8 +139,8 @@ class Verified:
         return "The audit log has no receipt of this id: it is from another store, or this store is an older backup."
 
 
-def build_receipt(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
-    status, now = kit.items.status(), kit.clock()
+def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+    status, now = services.items.status(), services.clock()
     backend = status.backend
     form = "sqlite_encrypted" if status.details.get("encrypted") else backend
     return {
@@ -154,15 +154,15 @@ def build_receipt(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping
         "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
         "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
-        "remains": list(_list_remains(kit, one, backend, now)),
+        "remains": list(_list_remains(services, one, backend, now)),
     }
 
 
-def _list_remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+def _list_remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """List the copies that the erasure does not reach. The audit log tells how many were made."""
-    log = kit.audit.entries(0, _MAX_ENTRIES) if kit.audit else []
-    rules = kit.policies
-    rotation = code_of(kit, Path(rules.backup_folder)) if rules.backup_folder else None
+    log = services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
+    rules = services.policies
+    rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
         yield {"what": "backups_made_before", "known": _count_backups(log, rotation), "until": BY_HAND}
     if rotation:
@@ -170,7 +170,7 @@ def _list_remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterat
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
     if copies := len(_list_made(log, "copy")):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
-    if beside := kit.erasing.copies() if kit.erasing else ():
+    if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # A part's exports are its user's; without a user, those of all memories without one.
     owners = {one.mark, one.notes.get("owner", one.mark)}
@@ -180,57 +180,57 @@ def _list_remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterat
         yield {"what": "folders_not_named", "until": BY_HAND}
     if backend == "postgres":
         yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
-    if kit.servers:
+    if services.servers:
         yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
 
 
-def _list_made(log: Sequence[Entry], what: str) -> list[Entry]:
+def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
     """List the copies that exist, complete or cut off. Older logs have entries of complete ones only."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
-def _count_backups(log: Sequence[Entry], rotation: str | None) -> int:
+def _count_backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
     """Count the backups, except those in the current rotation folder, which are deleted in turn."""
     made = _list_made(log, "backup")
     return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
 
 
-def verify_receipt(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Verified:
+def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
     """Check again: query the store and the servers, verify the audit log's chain, search all bytes for the texts."""
-    if kit.erasing is None or kit.audit is None:
+    if services.erasing is None or services.audit is None:
         raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
     values = receipt.values
     done = Erasure(
         values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
     )
-    entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
+    entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
-    found, size = _scan_for_texts(kit, texts)
-    copies, beside = tuple(kit.erasing.copies()), check_servers(kit, done, own)
-    log = kit.audit.entries(0, _MAX_ENTRIES)
+    found, size = _scan_for_texts(services, texts)
+    copies, beside = tuple(services.erasing.copies()), check_servers(services, done, own)
+    log = services.audit.entries(0, _MAX_ENTRIES)
     given = [(one.at, digest) for one in log if (digest := _list_carried_receipts(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
-    faults = kit.audit.verify().faults
-    return Verified(kit.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
+    faults = services.audit.verify().faults
+    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
 
 
-def _list_carried_receipts(entry: Entry) -> Mapping[str, str]:
+def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
     """Return the receipts that a restore was given, as id -> digest."""
     found = entry.details.get("receipts") if entry.what == "restore" else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _scan_for_texts(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
+def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]:
     """Count the traces of the texts that stored data does not explain, and the bytes searched.
 
     If stored data has the whole of a text, all its traces count.
     """
     from engrain.privacy.fingerprints import WINDOW_BYTES, compute_fingerprints, join_pieces, scan_chunks
 
-    if kit.erasing is None:
+    if services.erasing is None:
         return 0, 0
     prints = [compute_fingerprints([text.encode()]) for text in texts]
     if not all(map(len, prints)):
@@ -240,8 +240,8 @@ def _scan_for_texts(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
         )
     count, size = 0, 0
     for one in prints:
-        found, size = scan_chunks(one, kit.erasing.raw())
+        found, size = scan_chunks(one, services.erasing.raw())
         if len(found):
-            kept, _ = scan_chunks(one, join_pieces(kit.erasing.pieces(None)))
+            kept, _ = scan_chunks(one, join_pieces(services.erasing.pieces(None)))
             count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
     return count, size

@@ -10,9 +10,9 @@ from typing import Protocol
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Hold, Subject, owner, tombstone_hash
-from engrain.core.model.rows import Key, Row, RowKind, hold_of, hold_row
-from engrain.ports import Kit, Movable
+from engrain.core.model.erasure import Hold, Subject, SubjectKind, find_owner, hash_tombstone
+from engrain.core.model.rows import Key, Row, RowKind, hold_to_row, row_to_hold
+from engrain.ports import Movable, Services
 from engrain.ports.erasure import Erasing
 
 TOMBSTONE_PAGE_SIZE = 1_000
@@ -27,12 +27,17 @@ class TombstoneFilter:
     """
 
     def __init__(
-        self, rows: Sequence[Row], scopes: Collection[Scope], kit: Kit, store: Movable, texts: Sequence[str] = ()
+        self,
+        rows: Sequence[Row],
+        scopes: Collection[Scope],
+        services: Services,
+        store: Movable,
+        texts: Sequence[str] = (),
     ) -> None:
-        self._scopes, self._erasing = scopes, kit.erasing
+        self._scopes, self._erasing = scopes, services.erasing
         self._texts = self._find_tombstoned(list({*texts, *(text for row in rows if (text := _text_of(row)))}), store)
-        self._running = kit.erasing.running() if kit.erasing else []
-        self._all_before = max((self._find_erased_at(user) for user in map(owner, scopes) if user), default=-1)
+        self._running = services.erasing.running() if services.erasing else []
+        self._all_before = max((self._find_erased_at(user) for user in map(find_owner, scopes) if user), default=-1)
         self._before = cache(lambda by, name: max(self._find_erased_at(Subject(scope, by, name)) for scope in scopes))
 
     @property
@@ -63,7 +68,7 @@ class TombstoneFilter:
             while rows := store.dump("tombstone", after, TOMBSTONE_PAGE_SIZE, scope):
                 forgotten |= {row.key[1] for row in rows}
                 after = rows[-1].key
-        return {text for text in texts if tombstone_hash(key, text) in forgotten}
+        return {text for text in texts if hash_tombstone(key, text) in forgotten}
 
     def _find_erased_at(self, subject: Subject) -> int:
         """Return the time of the last erasure, complete or running; -1 for never."""
@@ -84,7 +89,7 @@ def _recorded_at(row: Row) -> int | None:
     return row.values[name] if name else None
 
 
-def _list_subjects(row: Row) -> Iterator[tuple[By, str]]:
+def _list_subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
     if row.values.get("session") is not None:
         yield "session", row.values["session"]
     names = [name for _, name in row.values.get("sources", ())]
@@ -152,11 +157,11 @@ def _copy_records(present: Movable, restored: Movable) -> None:
 
     A hold or a reason that was released since stays.
     """
-    known = {row.key: hold_of(row) for row in _iterate_rows(restored, "hold")}
-    holds = (hold_of(row) for row in _iterate_rows(present, "hold"))
+    known = {row.key: row_to_hold(row) for row in _iterate_rows(restored, "hold")}
+    holds = (row_to_hold(row) for row in _iterate_rows(present, "hold"))
     rows = [
         *_iterate_rows(present, "grave"),
-        *(hold_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
+        *(hold_to_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
     ]
     log, older = (
         list(_iterate_rows(present, "audit")),

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat.render import split_system, to_anthropic, tools_for_anthropic
-from engrain.core.model.chat import Ask, Reply, Said, Stop, ToolSpec, checked_timeout
+from engrain.core.chat.render import split_system, to_anthropic, tools_to_anthropic
+from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, StopReason, ToolSpec, check_timeout
 from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
 
@@ -16,7 +16,7 @@ SMALL = "claude-haiku-4-5"
 API_VERSION = "2023-06-01"
 CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
-STOPS: Mapping[str, Stop] = {
+STOPS: Mapping[str, StopReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
@@ -42,7 +42,7 @@ class AnthropicModel:
             base + "/v1/messages",
             key_or_variable(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
             "ANTHROPIC_API_KEY",
-            checked_timeout(timeout),
+            check_timeout(timeout),
             key_header="x-api-key",
             headers={"anthropic-version": API_VERSION},
         )
@@ -51,33 +51,33 @@ class AnthropicModel:
     def name(self) -> str:
         return self._name
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         answer = asked(self._endpoint, ask, self._body(ask))
         try:
             return self._read(answer)
         except (AttributeError, KeyError, TypeError) as exc:
             raise unusable(self._endpoint) from exc
 
-    def _body(self, ask: Ask) -> dict[str, Any]:
+    def _body(self, ask: ChatRequest) -> dict[str, Any]:
         messages = to_anthropic(ask.messages)
         body: dict[str, Any] = {"model": self._name, "max_tokens": ask.max_tokens, "messages": messages}
-        system, _ = split_system((Said("system", ask.system), *ask.messages))
+        system, _ = split_system((ChatMessage("system", ask.system), *ask.messages))
         if system:
             body["system"] = system
         if ask.tools:
-            body["tools"] = tools_for_anthropic(ask.tools)
+            body["tools"] = tools_to_anthropic(ask.tools)
         elif called := _called(messages):
             # The service refuses calls made earlier where no tools are given: these may not be called now.
-            body |= {"tools": tools_for_anthropic(called), "tool_choice": {"type": "none"}}
+            body |= {"tools": tools_to_anthropic(called), "tool_choice": {"type": "none"}}
         return body
 
-    def _read(self, answer: dict[str, Any]) -> Reply:
+    def _read(self, answer: dict[str, Any]) -> ChatReply:
         content = answer["content"]
         used = [block for block in content if block.get("type") == "tool_use"]
         calls = [tool_call(place, b.get("id"), b.get("name"), b.get("input")) for place, b in enumerate(used)]
         stop, calls_to_make = stopped(STOPS.get(answer.get("stop_reason") or "", "end"), calls)
         usage = answer.get("usage")
-        return Reply(
+        return ChatReply(
             text_of(content),
             calls_to_make,
             stop,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.core.model.chat import Ask, Stop, ToolCall, checked_timeout
+from engrain.core.model.chat import ChatRequest, StopReason, ToolCall, check_timeout
 from engrain.providers.http import Endpoint, ServiceError, post, said
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 DEEPEST = 64  # what is nested deeper could not be sent back
 
 
-def asked(endpoint: Endpoint, ask: Ask, body: dict[str, Any]) -> dict[str, Any]:
+def asked(endpoint: Endpoint, ask: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:
     """The service's answer, within the time that the ask gives, or else the endpoint."""
     messages = body["messages"]
     if not messages or messages[-1]["role"] not in ("user", "tool"):
         raise InvalidInput("A model answers the user or a tool: the last message with a text must be one of theirs.")
-    timeout = checked_timeout(endpoint.timeout if ask.timeout is None else ask.timeout)
+    timeout = check_timeout(endpoint.timeout if ask.timeout is None else ask.timeout)
     try:
         answer = post(replace(endpoint, timeout=timeout), body, timeout)
     except ServiceError as exc:
@@ -64,7 +64,7 @@ def tool_call(place: int, id: object, name: object, written: object) -> ToolCall
     return replace(call, malformed=orjson.dumps(arguments).decode())
 
 
-def stopped(stop: Stop, calls: list[ToolCall]) -> tuple[Stop, tuple[ToolCall, ...]]:
+def stopped(stop: StopReason, calls: list[ToolCall]) -> tuple[StopReason, tuple[ToolCall, ...]]:
     """Why it stopped, and the calls to make: servers say "end" though there are calls, and cut calls are none."""
     if stop in ("length", "refused"):
         return stop, ()

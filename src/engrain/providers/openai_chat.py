@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat.render import to_openai, tools_for_openai
-from engrain.core.model.chat import Ask, Reply, Said, Stop, ToolCall, checked_timeout
+from engrain.core.chat.render import to_openai, tools_to_openai
+from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, StopReason, ToolCall, check_timeout
 from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
 
 OPENAI_URL = "https://api.openai.com/v1"
-STOPS: Mapping[str, Stop] = {"length": "length", "content_filter": "refused"}
+STOPS: Mapping[str, StopReason] = {"length": "length", "content_filter": "refused"}
 
 
 class OpenAIModel:
@@ -34,29 +34,29 @@ class OpenAIModel:
         self._official = url == OPENAI_URL
         who = "OpenAI" if self._official else "The OpenAI-compatible model"
         key = key_or_variable(api_key, "OPENAI_API_KEY", who, required=self._official)
-        self._endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", checked_timeout(timeout))
+        self._endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
 
     @property
     def name(self) -> str:
         return self._name
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         answer = asked(self._endpoint, ask, self._body(ask))
         try:
             return self._read(answer)
         except (AttributeError, IndexError, KeyError, TypeError) as exc:
             raise unusable(self._endpoint) from exc
 
-    def _body(self, ask: Ask) -> dict[str, Any]:
+    def _body(self, ask: ChatRequest) -> dict[str, Any]:
         # OpenAI's newer models refuse max_tokens; other servers know only that.
         limit = "max_completion_tokens" if self._official else "max_tokens"
-        messages = to_openai((Said("system", ask.system), *ask.messages))
+        messages = to_openai((ChatMessage("system", ask.system), *ask.messages))
         body = {"model": self._name, limit: ask.max_tokens, "messages": messages}
         if ask.tools:
-            body["tools"] = tools_for_openai(ask.tools)
+            body["tools"] = tools_to_openai(ask.tools)
         return body
 
-    def _read(self, answer: dict[str, Any]) -> Reply:
+    def _read(self, answer: dict[str, Any]) -> ChatReply:
         choice = answer["choices"][0]
         message = choice["message"]
         refusal = text_of(message.get("refusal"))
@@ -64,7 +64,7 @@ class OpenAIModel:
         finish = STOPS.get(choice.get("finish_reason") or "", "end")
         stop, calls_to_make = stopped("refused" if refusal else finish, calls)
         usage = answer.get("usage")
-        return Reply(
+        return ChatReply(
             refusal or text_of(message.get("content")),
             calls_to_make,
             stop,

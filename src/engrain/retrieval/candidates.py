@@ -15,11 +15,21 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import RecallRequest
-from engrain.core.rules.slots import same_name
-from engrain.core.rules.statements import STANDING
-from engrain.core.text.languages import languages
-from engrain.core.text.passages import passages
-from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.core.rules.slots import states_same_name
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
+from engrain.core.text.languages import load_languages
+from engrain.core.text.passages import split_passages
+from engrain.ports import (
+    Embedder,
+    Nearest,
+    OutdatedSpan,
+    Services,
+    Sketch,
+    SketchQuery,
+    VectorQuery,
+    WordHit,
+    WordQuery,
+)
 from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
@@ -54,43 +64,45 @@ class CandidateSet:
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
-def collect_candidates(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> CandidateSet:
+def collect_candidates(question: Question, scope: Scope, request: RecallRequest, services: Services) -> CandidateSet:
     where = build_filter(request)
     limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
     words = WordQuery(question.terms, scope, where, request.at, limit)
-    by_words = kit.words.best(words)
-    vector = _build_vector_query(question, scope, request, kit)
-    near = kit.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing = _find_standing_orders(question, scope, request, kit)
+    by_words = services.words.best(words)
+    vector = _build_vector_query(question, scope, request, services)
+    near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
+    standing = _find_standing_orders(question, scope, request, services)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
     hits = {hit.id: hit for hit in by_words.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
-    sketches = kit.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
+    sketches = services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
     known = [sketch.id for sketch in sketches]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
     if vector:
-        cosines |= _compute_missing(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
+        cosines |= _compute_missing(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
-    hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
+    hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
     found = CandidateSet(sketches, cosines, hits, arms, by_words.passages, by_words.average, by_words.frequency)
     if vector is None or near is None:
         return found
-    background = _measure_background(vector.vector, question.language, near, kit.embedder)
+    background = _measure_background(vector.vector, question.language, near, services.embedder)
     return replace(found, query_vector=vector.vector, background=background)
 
 
-def load_items(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+def load_items(
+    scope: Scope, ids: Sequence[str], services: Services
+) -> tuple[dict[str, Item], dict[str, list[OutdatedSpan]]]:
     """Load items by id, and the parts of their text that later statements have made outdated."""
     if not ids:
         return {}, {}
-    items = {item.id: item for item in kit.items.get_many(scope, ids)}
+    items = {item.id: item for item in services.items.get_many(scope, ids)}
     summaries = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
     cited = dict.fromkeys(source for sources in summaries.values() for source in sources)
-    outdated: dict[str, list[Outdated]] = {}
-    for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
+    outdated: dict[str, list[OutdatedSpan]] = {}
+    for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
     marked = [*cited.keys() & outdated]
-    messages = {one.id: one for one in kit.items.get_many(scope, marked)} if marked else {}
+    messages = {one.id: one for one in services.items.get_many(scope, marked)} if marked else {}
     outdated = {id: _drop_rephrased(items.get(id) or messages.get(id), marks) for id, marks in outdated.items()}
     for id, sources in summaries.items():
         marks = [mark for source in sources if source in messages for mark in outdated[source]]
@@ -98,43 +110,43 @@ def load_items(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, It
     return items, outdated
 
 
-def _drop_rephrased(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
+def _drop_rephrased(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
     """Drop the marks whose new value only rephrases the old one."""
     text = item.text if item else ""
-    return [mark for mark in marks if not mark.now or not same_name(text[mark.start : mark.end], mark.now)]
+    return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
 
 
 def _list_cited_ids(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _mark_summary(summary: Item, marks: Sequence[Outdated], messages: Mapping[str, Item]) -> list[Outdated]:
+def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], messages: Mapping[str, Item]) -> list[OutdatedSpan]:
     """Copy the marks of cited messages to the places where the summary has the same words."""
-    found: list[Outdated] = []
+    found: list[OutdatedSpan] = []
     for mark in marks:
         words = messages[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
-            found.append(Outdated(summary.id, start, start + len(words), mark.until, mark.now))
+            found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now))
     return found
 
 
-def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
+def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
     """Return the number of the passage nearest to the query.
 
     The stored vectors choose a window of the text; its few passages are embedded to choose among them.
     """
-    spans = passages(item.text)
+    spans = split_passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
-    stored = kit.items.vectors(scope, [item.id], kit.embedder.model.key).get(item.id)
+    stored = services.items.vectors(scope, [item.id], services.embedder.model.key).get(item.id)
     if stored is None:
         return 0
     parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
-    start, end = _locate_window(item.text, int(np.argmax(parts @ vector)), kit.embedder)
+    start, end = _locate_window(item.text, int(np.argmax(parts @ vector)), services.embedder)
     within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_EMBEDDED_PASSAGES]
     try:
-        rows = kit.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
+        rows = services.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
     except EmbedderFailed:
         return within[0]
     return within[int(np.argmax(rows @ vector))]
@@ -156,14 +168,18 @@ def build_filter(request: RecallRequest) -> Filter | None:
     return Filter((*(request.where.conditions if request.where else ()), least))
 
 
-def _build_vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
-    text = kit.redact(question.text) if kit.redact else question.text  # the embedder may be somebody else's server
+def _build_vector_query(
+    question: Question, scope: Scope, request: RecallRequest, services: Services
+) -> VectorQuery | None:
+    text = (
+        services.redact(question.text) if services.redact else question.text
+    )  # the embedder may be somebody else's server
     try:
-        row = kit.embedder.embed([text], "query")[0]
+        row = services.embedder.embed([text], "query")[0]
     except EmbedderFailed as exc:
         _log.warning("the embedder failed, so recall searches by words only: %s", exc)
         return None
-    return VectorQuery(np.asarray(row, dtype=np.float32), kit.embedder.model.key, scope, None, request.at)
+    return VectorQuery(np.asarray(row, dtype=np.float32), services.embedder.model.key, scope, None, request.at)
 
 
 def _measure_background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
@@ -174,7 +190,7 @@ def _measure_background(vector: Matrix, language: str | None, near: Nearest, emb
     """
     if language is None:
         return _estimate_background(near)
-    texts, key = languages().by_name[language].unrelated, (embedder.model.key, language)
+    texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
     if texts and key not in _language_centroids:
         try:
             _language_centroids[key] = embedder.embed(texts, "document").mean(axis=0)
@@ -195,10 +211,12 @@ def _estimate_background(near: Nearest) -> float:
     return min(rest, near.background) * others / (others + 1)
 
 
-def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
+def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
     if not question.asks_for_advice:
         return []
-    return kit.items.having(scope, STANDING, build_filter(request), MAX_STANDING_ORDERS, request.at)
+    return services.items.having(
+        scope, INSTRUCTION_OR_PREFERENCE, build_filter(request), MAX_STANDING_ORDERS, request.at
+    )
 
 
 def _compute_missing(

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.model.queries import EmbeddingModel
-from engrain.core.text.bm25 import bm25, rarity
-from engrain.core.text.tokenizer import term, tokens
+from engrain.core.text.bm25 import compute_idf, score_bm25
+from engrain.core.text.tokenizer import hash_term, tokenize
 from engrain.ports import Sketch
 from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import Question
@@ -81,7 +81,7 @@ def _score_words(found: CandidateSet, question: Question, ids: list[str]) -> tup
     counts = np.array([hit.counts for hit in hits], dtype=np.float64)
     _subtract_speaker_names(counts, [found.sketches[row].speaker for row in places], question)
     weights = _weigh_terms(counts, found, question)
-    points = bm25(counts, [hit.length for hit in hits], weights, found.average_length)
+    points = score_bm25(counts, [hit.length for hit in hits], weights, found.average_length)
     scores[places] = points / max(points.max(), 1e-9)
     weights = weights * np.array(
         [SINGLE_CHARACTER_WEIGHT if one in question.single_characters else 1.0 for one in question.terms]
@@ -101,7 +101,7 @@ def _weigh_terms(counts: Floats, found: CandidateSet, question: Question) -> Flo
     for out, folded in twins:
         counts[:, folded] = np.maximum(counts[:, folded], counts[:, out])
         frequency[folded] = max(frequency[folded], frequency[out])
-    weights: Floats = rarity(frequency, found.passage_count)
+    weights: Floats = compute_idf(frequency, found.passage_count)
     weights[[out for out, folded in twins if out != folded]] = 0.0
     return weights
 
@@ -111,7 +111,7 @@ def _subtract_speaker_names(counts: Floats, speakers: list[str | None], question
     named = [number for number, one in enumerate(question.terms) if one in question.names]
     if not named:
         return
-    own = {speaker: {term(word) for word in tokens(speaker or "")} for speaker in set(speakers)}
+    own = {speaker: {hash_term(word) for word in tokenize(speaker or "")} for speaker in set(speakers)}
     for row, speaker in enumerate(speakers):
         for number in named:
             if question.terms[number] in own[speaker]:

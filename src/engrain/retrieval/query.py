@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from engrain.core.model.items import ROLES
-from engrain.core.text.languages import ENGLISH, Language, Languages, languages
-from engrain.core.text.tokenizer import lone, spelled_out, term, tokens
+from engrain.core.text.languages import ENGLISH, Language, Languages, load_languages
+from engrain.core.text.tokenizer import hash_term, is_lone_character, spell_out_umlauts, tokenize
 
 MAX_QUERY_TERMS = 64
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -59,11 +59,11 @@ class Question:
 
 def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _extract_speakers(query, speakers)
-    all_languages = languages()
+    all_languages = load_languages()
     lower = query.lower().replace("\u2019", "'")
-    language = all_languages.like(tokens(query))
+    language = all_languages.like(tokenize(query))
     written, kept = _extract_terms(query, all_languages.by_name[language or ENGLISH])
-    names = frozenset(term(word) for name in named for word in tokens(name))
+    names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
         terms=tuple(kept[:MAX_QUERY_TERMS]),
@@ -73,19 +73,19 @@ def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
         days=_parse_dates(lower, all_languages),
         spans=_parse_time_spans(lower, all_languages, now),
         language=language,
-        single_characters=frozenset(term(word) for word in written if lone(word)),
-        spelling_pairs=tuple((term(out), term(folded)) for out, folded in spelled_out(query)),
+        single_characters=frozenset(hash_term(word) for word in written if is_lone_character(word)),
+        spelling_pairs=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
     )
 
 
 def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:
     """Return the words of a query, and its terms without stop words. A query of stop words alone keeps them all."""
     for text in (language.phrases.sub(" ", query), query):
-        words = tokens(text)
-        kept = dict.fromkeys(number for number in map(term, words) if number not in language.stop_terms)
+        words = tokenize(text)
+        kept = dict.fromkeys(number for number in map(hash_term, words) if number not in language.stop_terms)
         if kept:
             return words, list(kept)
-    return words, list(dict.fromkeys(map(term, words)))
+    return words, list(dict.fromkeys(map(hash_term, words)))
 
 
 def _extract_speakers(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:

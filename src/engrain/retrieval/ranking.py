@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engrain.core.rules.statements import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.ports import Sketch
 from engrain.retrieval.fusion import CandidateTable, Floats, Ints
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
@@ -65,7 +65,7 @@ def rank(table: CandidateTable, question: Question, now: float) -> Ranking:
 def _compute_features(table: CandidateTable, question: Question, now: float) -> dict[str, Floats]:
     sketches = table.sketches
     traits = np.array([one.traits for one in sketches], dtype=np.int64)
-    asks = _has_trait(traits, ASKS)
+    asks = _has_trait(traits, IS_QUESTION)
     topical = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * question.asks_for_advice
     helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
     occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)

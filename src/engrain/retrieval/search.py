@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
-from engrain.core.model.messages import message_of
+from engrain.core.model.messages import item_to_message
 from engrain.core.model.recall import Hit, Recall, RecallRequest
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.search import settled
 from engrain.retrieval.candidates import CandidateSet, collect_candidates, find_nearest_passage, load_items
 from engrain.retrieval.duplicates import find_duplicates
@@ -30,48 +30,48 @@ from engrain.retrieval.selection import (
 MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
 
 
-def search(request: RecallRequest, kit: Kit) -> Recall:
+def search(request: RecallRequest, services: Services) -> Recall:
     """Search each scope on its own, so that none changes the order in another, then merge the results."""
-    kit = replace(kit, embedder=settled(kit.embedder))
+    services = replace(services, embedder=settled(services.embedder))
     found: list[CandidateSet] = []
     rankings: list[Ranking] = []
     candidates: list[list[Candidate]] = []
     terms: frozenset[int] = frozenset()
     for number, scope in enumerate(request.scopes):
-        speakers = _list_speakers(request.query, scope, kit)
+        speakers = _list_speakers(request.query, scope, services)
         question = parse_query(request.query, speakers, request.now)
-        found.append(_attribute_facts(collect_candidates(question, scope, request, kit), frozenset(speakers)))
-        rankings.append(rank(fuse(found[-1], question, kit.embedder.model), question, request.now.timestamp()))
+        found.append(_attribute_facts(collect_candidates(question, scope, request, services), frozenset(speakers)))
+        rankings.append(rank(fuse(found[-1], question, services.embedder.model), question, request.now.timestamp()))
         terms |= frozenset(question.terms) - question.single_characters
         candidates.append(list_candidates(rankings[-1], number, question.wants_several))
-    usual_floor = kit.embedder.model.floor
+    usual_floor = services.embedder.model.floor
     floor = usual_floor if request.min_relevance is None else request.min_relevance
-    budget = TokenBudget(request.budget, kit.count_tokens, terms)
+    budget = TokenBudget(request.budget, services.count_tokens, terms)
     shown = request.shown or frozenset()
     order = [one for one in merge_scopes(candidates) if one.id not in shown]
     relevant = [one for one in order if one.relevance >= floor]
-    calls = _find_bare_tool_calls(relevant, rankings, max(floor, usual_floor), request, kit)
+    calls = _find_bare_tool_calls(relevant, rankings, max(floor, usual_floor), request, services)
     order = [one for one in order if one not in calls] if calls else order
     selection = select_candidates(order, request.n, floor, usual_floor)
-    hits = _load_hits(selection, request, kit, found, rankings)
+    hits = _load_hits(selection, request, services, found, rankings)
     duplicates = find_duplicates(hits)
     if duplicates:
         # Others move up only once, although they may hold duplicates again.
         selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
-        hits = _load_hits(selection, request, kit, found, rankings)
+        hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
-    related = {one: hit for one, hit in expand_relations(hits, request, kit).items() if one.relevance >= floor}
+    related = {one: hit for one, hit in expand_relations(hits, request, services).items() if one.relevance >= floor}
     return pack_hits(_add_related(hits, related, selection, request.n), selection, budget, request.context)
 
 
-def _list_speakers(query: str, scope: Scope, kit: Kit) -> list[str]:
+def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
     """List the scope's named speakers, and the user, whose own messages carry no name.
 
     Many users are called "test": the user's id counts as a name only in a query that uses capitals.
     """
     user = scope.user or ""
     own = [user.title() if user == user.lower() else user] if user and query != query.lower() else []
-    return [*kit.items.speakers(scope), *own]
+    return [*services.items.speakers(scope), *own]
 
 
 def _attribute_facts(found: CandidateSet, speakers: frozenset[str]) -> CandidateSet:
@@ -84,7 +84,7 @@ def _attribute_facts(found: CandidateSet, speakers: frozenset[str]) -> Candidate
 
 
 def _find_bare_tool_calls(
-    order: list[Candidate], rankings: list[Ranking], floor: float, request: RecallRequest, kit: Kit
+    order: list[Candidate], rankings: list[Ranking], floor: float, request: RecallRequest, services: Services
 ) -> set[Candidate]:
     """Find messages that only call a tool and whose result, the next message, is relevant itself."""
     found: set[Candidate] = set()
@@ -95,7 +95,7 @@ def _find_bare_tool_calls(
         if not results:
             continue
         likely = {one.id: one for one in order if one.scope == number and next_row[one.row] in results}
-        messages = [message_of(item) for item in kit.items.get_many(scope, list(likely))] if likely else []
+        messages = [item_to_message(item) for item in services.items.get_many(scope, list(likely))] if likely else []
         found |= {likely[one.id] for one in messages if one.id and one.calls and not one.text}
     return found
 
@@ -116,16 +116,16 @@ def _add_related(
 
 
 def _load_hits(
-    selection: Selection, request: RecallRequest, kit: Kit, found: list[CandidateSet], rankings: list[Ranking]
+    selection: Selection, request: RecallRequest, services: Services, found: list[CandidateSet], rankings: list[Ranking]
 ) -> dict[Candidate, Hit]:
     hits: dict[Candidate, Hit] = {}
     for number, scope in enumerate(request.scopes):
         candidates = [one for one in selection.selected if one.scope == number]
-        items, outdated = load_items(scope, [one.id for one in candidates], kit)
+        items, outdated = load_items(scope, [one.id for one in candidates], services)
         for one in candidates:
             if one.id in items:
                 marks = [mark for mark in outdated.get(one.id, ()) if request.at is None or mark.until <= request.at]
-                passage = _choose_passage(one, items[one.id], scope, (found[number], rankings[number]), kit)
+                passage = _choose_passage(one, items[one.id], scope, (found[number], rankings[number]), services)
                 hit = build_hit(one, rankings[number], items[one.id], passage, marks)
                 shared_by = scope if number else None
                 hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by)
@@ -133,10 +133,10 @@ def _load_hits(
 
 
 def _choose_passage(
-    candidate: Candidate, item: Item, scope: Scope, context: tuple[CandidateSet, Ranking], kit: Kit
+    candidate: Candidate, item: Item, scope: Scope, context: tuple[CandidateSet, Ranking], services: Services
 ) -> int:
     """Choose the passage with the most of the words; in a document with few of them, the nearest in meaning."""
     found, ranking = context
     if item.kind == "message" or ranking.table.cover[candidate.row] >= MIN_WORD_COVER:
         return int(ranking.table.passage[candidate.row])
-    return find_nearest_passage(scope, item, found.query_vector, kit)
+    return find_nearest_passage(scope, item, found.query_vector, services)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
-from engrain.core.text.passages import passages, sentence_spans
-from engrain.core.text.tokenizer import terms
+from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, Section, choose_heading, render_block
+from engrain.core.text.passages import find_sentence_spans, split_passages
+from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import CountTokens
-from engrain.ports import Outdated
+from engrain.ports import OutdatedSpan
 from engrain.retrieval.ranking import Ranking
 
 SESSION_PENALTY = 0.3  # for each further item of a session already picked, when the question wants a list
@@ -57,8 +57,8 @@ class TokenBudget:
         """Return the hit, whole or shortened to its best sentences, or None if there is no room for it."""
         if self._fits(hit, used):
             return hit
-        spans = sentence_spans(hit.item.text, *hit.span)
-        matches = [len(self.terms.intersection(terms(hit.item.text[left:right]))) for left, right in spans]
+        spans = find_sentence_spans(hit.item.text, *hit.span)
+        matches = [len(self.terms.intersection(extract_terms(hit.item.text[left:right]))) for left, right in spans]
         if len(spans) < 2:
             return None
         first = last = max(range(len(spans)), key=lambda number: (matches[number], -number))
@@ -172,12 +172,14 @@ def _share_among_sources(
     return selected, replaced[::-1]
 
 
-def build_hit(candidate: Candidate, ranking: Ranking, item: Item, passage: int, outdated: Sequence[Outdated]) -> Hit:
+def build_hit(
+    candidate: Candidate, ranking: Ranking, item: Item, passage: int, outdated: Sequence[OutdatedSpan]
+) -> Hit:
     start, end = _locate_passage(item.text, passage)
     parts = ranking.parts[candidate.row].tolist()
     arms = {name: round(part, 4) for name, part in zip(ranking.names, parts, strict=True) if abs(part) > 5e-5}
     outlived = tuple(
-        Outlived(item.text[mark.start : mark.end], mark.until, mark.now)
+        OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
@@ -197,22 +199,22 @@ def pack_hits(
     packed: dict[Candidate, Hit] = {}
     cut: list[Candidate] = []
     titles: set[str] = set()
-    used = 0 if budget.tokens is None else budget.count(block(context, ()))
+    used = 0 if budget.tokens is None else budget.count(render_block(context, ()))
     for candidate, hit in hits.items():
         best_cut = max((one.relevance for one in cut), default=0.0)
-        heading = 0 if title_of(hit) in titles else budget.count_heading(title_of(hit))
+        heading = 0 if choose_heading(hit) in titles else budget.count_heading(choose_heading(hit))
         fitting = None if candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut else budget.fit_hit(hit, used + heading)
         if fitting is None:
             cut.append(candidate)
             continue
         packed[candidate] = fitting
-        titles.add(title_of(hit))
+        titles.add(choose_heading(hit))
         used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
-    text = block(context, packed.values())
+    text = render_block(context, packed.values())
     # A tokenizer may count joined lines higher than the sum of their counts.
     while budget.tokens is not None and packed and budget.count(text) > budget.tokens:
         cut.append(packed.popitem()[0])
-        text = block(context, packed.values())
+        text = render_block(context, packed.values())
     tokens = budget.count(text) if text else 0
     return Recall(tuple(packed.values()), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
 
@@ -229,13 +231,13 @@ def shorten_hit(hit: Hit, span: tuple[int, int]) -> Hit:
     return replace(hit, text=item.text[start:end], span=span, outlived=outlived)
 
 
-def _summarize_omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[LeftOut, ...]:
+def _summarize_omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted, ...]:
     found = []
     for reason, some in left.items():
         if some:
             best = sorted(some, key=attrgetter("relevance"), reverse=True)
             found.append(
-                LeftOut(
+                Omitted(
                     reason, len(some), tuple(one.id for one in best[:MAX_OMITTED_IDS]), _round_down(best[0].relevance)
                 )
             )
@@ -250,7 +252,7 @@ def _round_down(share: float) -> float:
 def _locate_passage(text: str, number: int) -> tuple[int, int]:
     if len(text) <= MAX_WHOLE_CHARACTERS:
         return 0, len(text)
-    spans = passages(text)
+    spans = split_passages(text)
     return spans[min(number, len(spans) - 1)] if spans else (0, len(text))
 
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import StoreClosed, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Item, Relation, Source
+from engrain.core.model.items import Citation, Draft, Item, Relation, Source
 from engrain.core.model.plans import Applied
-from engrain.ports import Behind, ItemStore, SessionLog, SessionState, Summary
+from engrain.ports import ItemStore, SessionLog, SessionState, Summary, UnprocessedSession
 from engrain.ports.sessions import WINDOW
 
 KEPT = 64  # messages of a session: more than a window shows
@@ -142,7 +142,7 @@ class CachedLog:
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         self._log.advance(scope, session, work, upto)
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         return self._log.behind(scope, work, limit)
 
 
@@ -173,7 +173,7 @@ def _decoded(text: str) -> Tail | None:
 def _item(values: dict[str, Any]) -> Item:
     given: dict[str, Any] = {name: from_micros(one) if name in _TIMES else one for name, one in values.items()}
     given["sources"] = tuple(
-        Source(one["name"], one["kind"], tuple(Cite(**cite) for cite in one["cites"])) for one in values["sources"]
+        Source(one["name"], one["kind"], tuple(Citation(**cite) for cite in one["cites"])) for one in values["sources"]
     )
     given["relation"] = Relation(**values["relation"]) if values.get("relation") else None
     return Item(**given)

@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 from engrain.core.errors import BeingErased, EngrainError, OnHold
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import SETTLED, owner, refusal
-from engrain.core.model.rows import Key, Row, RowKind, Standing
+from engrain.core.model.erasure import SETTLE_SECONDS, find_owner, make_hold_error
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.ports import AuditLog, Erasing, Movable
 
 Answer = TypeVar("Answer")
@@ -22,7 +22,7 @@ class Part(Protocol):
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]: ...
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None: ...
 
 
@@ -42,11 +42,11 @@ class Composed:
         """The store of the items is: the others may change meanwhile."""
         return self._items.still(do)
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         return self._items.standing(scopes)
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         elsewhere = [row for row in rows if row.kind in self._parts]
         self._items.restore([row for row in rows if row.kind not in self._parts], since, done)
@@ -71,7 +71,7 @@ class Composed:
 
 
 # Seconds for which an open scope is not asked about again: less than an erasure waits before it looks the last time.
-_KNOWN = SETTLED / 2
+_KNOWN = SETTLE_SECONDS / 2
 _MOST = 10_000
 
 
@@ -86,9 +86,9 @@ class Door:
         return self._erasing is not None and self._erasing.held(scope)
 
     def check_held(self, scope: Scope) -> None:
-        user = owner(scope)
+        user = find_owner(scope)
         if user and self.held(scope):
-            raise refusal(user)
+            raise make_hold_error(user)
 
     def holds(self) -> bool:
         """Whether there is a hold on anybody."""
@@ -107,7 +107,7 @@ class Door:
 
     def shut(self, scope: Scope) -> EngrainError | None:
         """Why nothing of a scope is shown or written."""
-        user = owner(scope)
+        user = find_owner(scope)
         if self._erasing is None or user is None:
             return None
         mark = self._erasing.mark(user)

@@ -24,14 +24,14 @@ from engrain.core.errors import (
     StoreError,
     TooLarge,
 )
-from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, day_of
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE, parse_log_day
 
 MAX_FILE = 4_000_000
 MAX_BASE = 64_000_000
 HIDDEN, DAYS, IGNORE = ".engrain", "memory", ".gitignore"
 PAUSE = 0.02
 
-_NAMES = (SOUL, MEMORY, OVERFLOW, CONFLICTS, BASE)
+_NAMES = (SOUL, MEMORY, OVERFLOW, CONFLICTS, SYNC_BASE)
 _TEMP = ".tmp"
 # A link is refused, not followed; a pipe is opened without waiting for its other end, and then refused.
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -69,7 +69,7 @@ class FolderFiles:
     def days(self) -> list[str]:
         with self._inside(DAYS) as folder, _told(DAYS):
             names = [] if folder is None else [f"{DAYS}/{name}" for name in os.listdir(folder)]
-        return sorted(name for name in names if day_of(name))
+        return sorted(name for name in names if parse_log_day(name))
 
     def read(self, name: str) -> bytes | None:
         with self._inside(_part(name)) as folder:
@@ -116,7 +116,7 @@ class FolderFiles:
         days = [_file(name) for name in self.days()]
         parts = {None: [SOUL, MEMORY], DAYS: [_file(OVERFLOW), _file(CONFLICTS), *days]}
         if base:
-            parts[HIDDEN] = [_file(BASE)]
+            parts[HIDDEN] = [_file(SYNC_BASE)]
         found = []
         for part, names in parts.items():
             with self._inside(part) as folder, _told(part or self.path):
@@ -166,7 +166,7 @@ class FolderFiles:
 
 
 def _part(name: str) -> str | None:
-    if name not in _NAMES and day_of(name) is None:
+    if name not in _NAMES and parse_log_day(name) is None:
         raise InvalidInput(f"{name!r} is not one of {', '.join(_NAMES)} or memory/YYYY-MM-DD.md.")
     return name.rpartition("/")[0] or None
 
@@ -188,7 +188,7 @@ def _stamp(seen: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 def _read(folder: int, name: str) -> bytes | None:
-    limit = MAX_BASE if name == BASE else MAX_FILE
+    limit = MAX_BASE if name == SYNC_BASE else MAX_FILE
     with _told(name):
         try:
             file = os.open(_file(name), os.O_RDONLY | _SAFE, dir_fd=folder)

@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from engrain.core.errors import NotDone
+from engrain.core.errors import EffectNotPerformed
 
 T = TypeVar("T")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -160,7 +160,7 @@ async def _on_thread(need: Call) -> _Came:
 
     def call() -> Any:
         if stopped is not None:
-            raise NotDone("it was cancelled while it waited for a thread")
+            raise EffectNotPerformed("it was cancelled while it waited for a thread")
         return context.run(need.function, *need.args, **need.named)
 
     asked = asyncio.get_running_loop().run_in_executor(None, call)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from engrain.core.clock import checked_span, checked_time
+from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -20,18 +20,18 @@ from engrain.core.errors import (
     VersionChanged,
 )
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, as_note, checked
-from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
-from engrain.core.validation import checked_key, checked_name, checked_text
+from engrain.core.model.items import Note, check_note, parse_note
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
+from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import redact_json
-from engrain.ports import Kit, TaskJournal
+from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Ask, Flow
 from engrain.tasks.journal import WAITS, Ledger, Seat, Wish
 from engrain.tasks.lease import Tenure, worker_name
 from engrain.tasks.outcomes import end_of, expire
 from engrain.tasks.serialization import encode
-from engrain.tasks.working_state import Desk, Kept, Outcome
+from engrain.tasks.working_state import Desk, Outcome, TaskState
 
 # So many workers in a row that ended with no step to show for it, and a task is parked.
 MAX_DEATHS = 5
@@ -60,7 +60,7 @@ _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TaskOptions:
     """What a task is, and how it is held."""
 
     task: str
@@ -71,28 +71,28 @@ class Terms:
     max_age: timedelta | float | None = None
 
     def __post_init__(self) -> None:
-        checked_key(self.task, "task")
-        checked_name(self.version, "version")
+        check_key(self.task, "task")
+        check_name(self.version, "version")
         if self.goal != "":
-            checked_text(self.goal, "goal", MAX_GOAL)
+            check_text(self.goal, "goal", MAX_GOAL)
         if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
             raise InvalidInput('accepts is a list of versions: accepts=("1",).')
         for one in self.accepts:
-            checked_name(one, "accepts")
+            check_name(one, "accepts")
         if self.max_age is not None:
-            checked_span(self.max_age, "max_age")
+            check_duration(self.max_age, "max_age")
         if not isinstance(self.lease, (int, float)) or not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
             raise InvalidInput(f"lease must be {SHORTEST_LEASE} to {LONGEST_LEASE:,.0f} seconds, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
-        return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
+        return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
 
 
-class Course:
+class TaskExecution:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, kit: Kit, scope: Scope, terms: Terms, desk: Desk | None = None) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, terms: TaskOptions, desk: Desk | None = None) -> None:
+        self._services = services
         self._desk = desk
         self._scope = scope
         self.terms = terms
@@ -109,11 +109,11 @@ class Course:
         """`line` is the thread or the asyncio task that the program of this run is."""
         if self._ledger is not None:
             raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
-        journal = journal_of(self._kit)
-        now = self._kit.clock()
+        journal = journal_of(self._services)
+        now = self._services.clock()
         before = journal.task(self._scope, self.terms.task)
         if before is not None and before.deadline is not None and before.deadline <= now:
-            expire(self._kit)
+            expire(self._services)
             before = journal.task(self._scope, self.terms.task)
         if before is not None:
             self._prove(before)
@@ -127,9 +127,9 @@ class Course:
             if found is None:
                 raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
             self._prove(found)
-            self._kept = Kept(found, self._desk)
+            self._kept = TaskState(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
-            ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
+            ledger = Ledger(self._services, tenure, self._kept, recorded, (self.terms.version, line))
             recounted = self._recounted(before, recorded, ledger)
             if self._kept.begin() or recounted:
                 ledger.keep()
@@ -155,7 +155,7 @@ class Course:
                 f"task {found.task!r} was started by version {found.version!r}, this is {self.terms.version!r}. "
                 f"If it may be continued: memory.task(…, version={self.terms.version!r}, accepts=({found.version!r},))."
             )
-        if found.status in ENDED and found.status != "done":
+        if found.status in ENDED_STATUSES and found.status != "done":
             raise TaskEnded(f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}.")
 
     def close(self, error: BaseException | None) -> None:
@@ -200,7 +200,7 @@ class Course:
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
             self._tell()
-        tenure.end(TaskEnd("done", redact_json(self.outcome.text, self._kit.redact)))
+        tenure.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
 
     def _tell(self) -> None:
         try:
@@ -219,7 +219,7 @@ class Course:
         return _halted(self.terms.task, unclear[0]) if unclear else None
 
     def now(self) -> datetime:
-        return self._kit.clock()
+        return self._services.clock()
 
     # Steps
 
@@ -228,19 +228,19 @@ class Course:
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
-        notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
+        notes = [check_note(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
-        flow = self._seated(wish, steps.remember, self._kit, notes)
+        flow = self._seated(wish, steps.remember, self._services, notes)
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
-        due = checked_time(until, "until")
+        due = check_time(until, "until")
         return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
 
     def event(
         self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
     ) -> Flow[Any]:
-        within = None if timeout is None else checked_span(timeout, "timeout")
+        within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
             raise InvalidInput("default= is what stands in for an event after its time-out: give timeout=, too.")
         instead = None if default is ... else encode(default, "default")
@@ -309,14 +309,14 @@ def _halted(task: str, one: StepRecord) -> StepAmbiguous:
     return steps.ambiguous(task, seat, one.key, one.error or "its call was broken off")
 
 
-def journal_of(kit: Kit) -> TaskJournal:
-    if kit.journal is None:
+def journal_of(services: Services) -> TaskJournal:
+    if services.journal is None:
         raise ConfigError("this memory has no store for durable tasks.")
-    return kit.journal
+    return services.journal
 
 
 def _note(what: object, fields: Mapping[str, Any]) -> Note:
-    return as_note({"text": what, **fields} if isinstance(what, str) and fields else what)
+    return parse_note({"text": what, **fields} if isinstance(what, str) and fields else what)
 
 
 def _told(note: Note) -> dict[str, Any]:

@@ -25,14 +25,14 @@ from engrain.core.errors import (
 )
 from engrain.core.model.plans import Applied, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, StepWrite
-from engrain.core.validation import checked_key
-from engrain.ports import ItemStore, Kit
+from engrain.core.validation import check_key
+from engrain.ports import ItemStore, Services
 from engrain.tasks import outcomes
 from engrain.tasks.driver import INSIDE, line
 from engrain.tasks.lease import Tenure
 from engrain.tasks.outcomes import shown
 from engrain.tasks.serialization import decode, fingerprint
-from engrain.tasks.working_state import Kept
+from engrain.tasks.working_state import TaskState
 
 T = TypeVar("T")
 SETTLED = ("done", "skipped")
@@ -70,10 +70,12 @@ class Seat(NamedTuple):
 class Ledger:
     """Safe to use from several threads."""
 
-    def __init__(self, kit: Kit, tenure: Tenure, kept: Kept, steps: list[StepRecord], here: tuple[str, object]) -> None:
-        assert kit.journal is not None  # whoever holds a lease has a journal
-        self._journal = kit.journal
-        self._clock = kit.clock
+    def __init__(
+        self, services: Services, tenure: Tenure, kept: TaskState, steps: list[StepRecord], here: tuple[str, object]
+    ) -> None:
+        assert services.journal is not None  # whoever holds a lease has a journal
+        self._journal = services.journal
+        self._clock = services.clock
         self._tenure = tenure
         self._task = kept.task
         self._kept = kept
@@ -331,10 +333,10 @@ def repeated(unknown: OutcomeUnknown, write: Callable[..., T], *what: object) ->
 @lru_cache(4096)
 def full_name(name: str, key: str | None) -> str:
     """name, or name[key]. A name has no brackets, so the two cannot be confused."""
-    checked_key(name, "step name")
+    check_key(name, "step name")
     if "[" in name or "]" in name:
         raise InvalidInput(f"a step name has no brackets: {name!r}. Give what tells the steps apart as key=.")
-    return name if key is None else f"{name}[{checked_key(key, 'key')}]"
+    return name if key is None else f"{name}[{check_key(key, 'key')}]"
 
 
 def ended(

@@ -18,7 +18,7 @@ from engrain.core.errors import (
 )
 from engrain.core.model.procedures import Trial
 from engrain.core.model.tasks import StepRecord, TaskEnd, TaskRecord
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.tasks.serialization import encode, opened
 
 _MAX_ERROR = 2_000
@@ -101,22 +101,22 @@ def _is_plain(value: object) -> bool:
 _log = logging.getLogger("engrain")
 
 
-def expire(kit: Kit) -> list[TaskRecord]:
+def expire(services: Services) -> list[TaskRecord]:
     """Tasks past their max_age become "expired" and stay to be seen; each has failed."""
-    assert kit.journal is not None
-    found = kit.journal.expire(kit.clock())
+    assert services.journal is not None
+    found = services.journal.expire(services.clock())
     for task in found:
-        count_failure(kit, task, task.outcome or "it was not done within its max_age")
+        count_failure(services, task, task.outcome or "it was not done within its max_age")
     return found
 
 
-def count_failure(kit: Kit, task: TaskRecord, why: str) -> None:
+def count_failure(services: Services, task: TaskRecord, why: str) -> None:
     """Once for each task: the first word about it stands."""
     used = opened(task.snapshot).get("procedure")
-    if not isinstance(used, str) or kit.outcomes is None:
+    if not isinstance(used, str) or services.outcomes is None:
         return
     try:
-        kit.outcomes.count(task.scope, Trial(used, task.task, False, kit.clock(), why))
+        services.outcomes.count(task.scope, Trial(used, task.task, False, services.clock(), why))
     except NotFound:
         pass  # it was forgotten meanwhile, with all that was counted for it
     except EngrainError as exc:

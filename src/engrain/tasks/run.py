@@ -9,12 +9,12 @@ from datetime import datetime
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from engrain.core.clock import checked_span
+from engrain.core.clock import check_duration
 from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.model.tasks import TaskStatus
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.tasks.driver import Flow, Hop, adrive, drive, line, outlast, to_the_end
-from engrain.tasks.execution import Course
+from engrain.tasks.execution import TaskExecution
 from engrain.tasks.journal import Wish
 from engrain.tasks.outcomes import shown
 from engrain.tasks.policies import ONCE, OnAmbiguous, Retry, as_retry, checked_key_as, checked_policy
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class _Task:
     """What both faces show of a task, and the flows that both drive."""
 
-    _course: Course | None = None
+    _course: TaskExecution | None = None
 
     @property
-    def course(self) -> Course:
+    def course(self) -> TaskExecution:
         if self._course is None:
             raise TaskError("enter the run first: async with memory.task(…) as run: …")
         return self._course
@@ -83,7 +83,7 @@ class _Task:
         if not isinstance(ids, Iterable):
             raise InvalidInput(f"cites takes the ids of items, not {ids!r}.")
         found = (ids,) if isinstance(ids, str) else tuple(ids)
-        self.course.outcome = self.course.outcome._replace(cites=tuple(checked_key(one, "cites") for one in found))
+        self.course.outcome = self.course.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
 
     def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         return self.course.step(Wish("step", name, key, work.args), work)
@@ -102,9 +102,9 @@ class Run(_Task):
     plain JSON.
     """
 
-    _course: Course
+    _course: TaskExecution
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TaskExecution) -> None:
         self._course = course
 
     def step(
@@ -154,7 +154,7 @@ class Run(_Task):
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + checked_span(seconds, "seconds")
+        until = self.course.now() + check_duration(seconds, "seconds")
         self.sleep_until(until, name=name, key=key, block=block)
 
     def wait_event(
@@ -190,7 +190,7 @@ class Run(_Task):
 class AsyncRun(_Task):
     """Run for asyncio: the same steps, awaited. A coroutine function runs in the loop, a plain one on a thread."""
 
-    def __init__(self, course: Callable[[], Course], hop: Hop) -> None:
+    def __init__(self, course: Callable[[], TaskExecution], hop: Hop) -> None:
         self._made = course
         self.hop = hop
         self._under_way: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
@@ -231,7 +231,7 @@ class AsyncRun(_Task):
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + checked_span(seconds, "seconds")
+        until = self.course.now() + check_duration(seconds, "seconds")
         await self.sleep_until(until, name=name, key=key, block=block)
 
     async def wait_event(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engrain.core.errors import StoreCorrupt
-from engrain.core.validation import check_plain, json_text
+from engrain.core.validation import check_json, encode_json
 
 VERSION = 1
 _DECODER = json.JSONDecoder()
@@ -26,7 +26,7 @@ def encode(value: object, what: object) -> str:
 
 
 def plain(value: object, what: object) -> str:
-    return _CONSTANTS[value] if value is None or value is True or value is False else json_text(value, what)
+    return _CONSTANTS[value] if value is None or value is True or value is False else encode_json(value, what)
 
 
 def packed(value: str, more: Mapping[str, Any]) -> str:
@@ -61,6 +61,6 @@ def fingerprint(args: tuple[object, ...], what: str) -> str:
     if not args:
         return ""
     for number, value in enumerate(args):
-        check_plain(value, f"argument {number} of {what}", "bind it with functools.partial or a lambda")
+        check_json(value, f"argument {number} of {what}", "bind it with functools.partial or a lambda")
     text = _SORTING.encode(args)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

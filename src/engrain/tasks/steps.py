@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from engrain.core.clock import checked_time
-from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
+from engrain.core.clock import check_time
+from engrain.core.errors import EffectNotPerformed, InvalidInput, StepAmbiguous, TaskWaiting
 from engrain.core.model.items import Note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.tasks import StepEnd, StepRecord
 from engrain.ingest import write
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.tasks.driver import Ask, Call, Flow, Pause
 from engrain.tasks.journal import SETTLED, Ledger, Seat, ended, sure
 from engrain.tasks.outcomes import shown
@@ -83,7 +83,7 @@ def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
         call = work.call(work.function, state.key, ledger)
         try:
             value = yield call
-        except NotDone as exc:
+        except EffectNotPerformed as exc:
             yield Ask(ledger.finish, (ledger.failed(seat, exc),))
             if state.failures >= work.retry.times:
                 raise
@@ -217,7 +217,7 @@ class Wait(NamedTuple):
 def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None]:
     """The first time that was given stands, however often the task is continued."""
     there = _waited(seat)
-    due = until if there is None else checked_time(there.input, "the recorded end of a sleep")
+    due = until if there is None else check_time(there.input, "the recorded end of a sleep")
     if there is None or there.status != "intent":
         yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), seat.attempt + 1))
     while (left := (due - ledger.now()).total_seconds()) > 0:
@@ -266,27 +266,27 @@ def _waited(seat: Seat) -> StepRecord | None:
 def _due(there: StepRecord | None, wait: Wait, now: datetime) -> datetime | None:
     """The end of the first wait, also of one that has timed out: whoever went on from there does not wait again."""
     if there is not None and there.input:
-        return checked_time(there.input, "the recorded end of a wait")
+        return check_time(there.input, "the recorded end of a wait")
     if wait.within is None:
         return None
     return (there.began_at if there is not None and there.status == "intent" else now) + wait.within
 
 
-def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flow[list[str]]:
+def remember(ledger: Ledger, seat: Seat, services: Services, notes: Sequence[Note]) -> Flow[list[str]]:
     """Items and record in one transaction; where they live apart, the step's key makes a repeated write harmless, and
     the fence is where the journal is: whoever may no longer begin the step writes no items."""
     started = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if started else seat.attempt + 1
     scope = ledger.lease.scope
-    together = getattr(kit.items, "journal", None) is kit.journal
-    began = None if together else (yield Ask(kit.items.moment))
-    adds = tuple(Add(draft) for draft in (yield Ask(write.build_drafts, (notes, kit))))
+    together = getattr(services.items, "journal", None) is services.journal
+    began = None if together else (yield Ask(services.items.moment))
+    adds = tuple(Add(draft) for draft in (yield Ask(write.build_drafts, (notes, services))))
     if together:  # the lease of a task that was erased is lost
-        applied = yield Ask(ledger.apply, (kit.items, Plan(scope, adds), seat, attempt))
+        applied = yield Ask(ledger.apply, (services.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]
     yield Ask(ledger.begin, (seat, attempt))
     key = ledger.stable_key(seat)
-    applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began)))
+    applied = yield Ask(sure, (services.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began)))
     ids = [one.id for one in applied.outcomes]
     yield Ask(ledger.record, (seat, attempt, ended(seat, "done", json.dumps(ids))))
     return ids

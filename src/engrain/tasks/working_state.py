@@ -42,7 +42,7 @@ class Desk(Protocol):
         """Another task may be at hand."""
 
 
-class Kept:
+class TaskState:
     """One text in the journal, of which a program sees its own value only. Working memory is that of the end of the
     last step: what the program does after it is done again when the task goes on."""
 

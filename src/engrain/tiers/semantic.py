@@ -10,17 +10,17 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Place, Relation, Source, as_note, checked
+from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
-from engrain.core.model.results import Forgotten, Why
-from engrain.core.model.retention import left_of
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.core.model.results import Explanation, ForgetResult
+from engrain.core.model.retention import remaining_importance
+from engrain.core.validation import MAX_BATCH, check_count, check_key, check_name, check_share
 from engrain.ingest import write
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 
 _log = logging.getLogger("engrain")
 
@@ -31,12 +31,14 @@ FORGET_BATCH = 500
 class SemanticMemory:
     """The knowledge of one scope."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
-        return _id(write.commit_notes([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
+        return _id(
+            write.commit_notes([check_note(note)], self._scope, self._services, _request(request_id)).outcomes[0]
+        )
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -47,10 +49,10 @@ class SemanticMemory:
     ) -> list[Outcome]:
         if isinstance(notes, (str, bytes, Mapping)):
             raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
-        proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        proved = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
-        return write.commit_batches(proved, self._scope, self._kit, _request(request_id), progress or _silent)
+        return write.commit_batches(proved, self._scope, self._services, _request(request_id), progress or _silent)
 
     def relate(self, relation: Relation, note: Note, request_id: str | None = None) -> str:
         text = f"{relation.subject} {relation.relation} {relation.object}"
@@ -59,48 +61,48 @@ class SemanticMemory:
         )
 
     def about(self, entity: str, as_of: Time | None) -> list[Item]:
-        return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
+        return self._services.items.about(self._scope, check_key(entity, "entity"), _moment(as_of))
 
     def slot(self, name: str, as_of: Time | None) -> Item | None:
-        return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
+        return self._services.items.slot(self._scope, check_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
-        found = self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        found = self._services.items.slots(self._scope, check_name(prefix, "slot prefix"), _moment(as_of))
         return [item for item in found if item.kind not in ("procedure", "summary")]
 
     def get(self, id: str) -> Item | None:
-        return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)
+        return next(iter(self._services.items.get_many(self._scope, [check_key(id, "id")])), None)
 
     def list(self, query: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
-        checked_count(view.limit, "limit", 1, MAX_BATCH)
+        check_count(view.limit, "limit", 1, MAX_BATCH)
         if view.after is not None:
-            checked_key(view.after, "after")
+            check_key(view.after, "after")
         at, where = _moment(view.at), parse_filter(query)
-        return self._kit.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
+        return self._services.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
 
     def correct(self, id: str, note: Note, request_id: str | None) -> str:
         """The new version keeps what the old one had; only the words were wrong."""
         old = self._standing(id)
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
-        place = Place(old.session, None, old.speaker, old.role) if old.session else None
-        note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
-        (draft,) = write.build_drafts([note], self._kit)
-        applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
+        place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
+        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        (draft,) = write.build_drafts([note], self._services)
+        applied = self._services.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 
     def change(self, change: Change, request_id: str | None) -> None:
         if change.importance is not None:
-            checked_share(change.importance, "importance")
+            check_share(change.importance, "importance")
         if change.pinned is not None and not isinstance(change.pinned, bool):
             raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
         self._standing(change.id)
-        self._kit.items.apply(Plan(self._scope, (change,), _request(request_id)))
+        self._services.items.apply(Plan(self._scope, (change,), _request(request_id)))
 
-    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> ForgetResult:
         if isinstance(what, str):
-            step = Forget(checked_key(what, "id"), keep_source)
-            outcomes = self._kit.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
+            step = Forget(check_key(what, "id"), keep_source)
+            outcomes = self._services.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
             if outcomes[0].status == "missing":
                 raise self._unknown(what)
         else:
@@ -112,27 +114,27 @@ class SemanticMemory:
         outcomes: tuple[Outcome, ...] = ()
         for start in range(0, len(ids), FORGET_BATCH):
             steps = tuple(Forget(one, keep_source) for one in ids[start : start + FORGET_BATCH])
-            outcomes += self._kit.items.apply(Plan(self._scope, steps)).outcomes
+            outcomes += self._services.items.apply(Plan(self._scope, steps)).outcomes
         return outcomes
 
-    def why(self, id: str) -> Why:
+    def why(self, id: str) -> Explanation:
         item = self._known(id)
-        links = self._kit.items.lineage(self._scope, [item.id])
+        links = self._services.items.lineage(self._scope, [item.id])
         cites = [link.cite.item for link in links if link.item == item.id]
         children = [link.item for link in links if link.cite.item == item.id]
-        items = self._kit.items
+        items = self._services.items
         versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
-        fetch = self._kit.items.get_many
+        fetch = self._services.items.get_many
         cited, citing = tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children))
-        return Why(item, cited, citing, tuple(versions), self._left(item))
+        return Explanation(item, cited, citing, tuple(versions), self._left(item))
 
     def _left(self, item: Item) -> float | None:
-        half_life = self._kit.policies.half_life_days
-        return left_of(item, self._kit.clock(), half_life) if half_life else None
+        half_life = self._services.policies.half_life_days
+        return remaining_importance(item, self._services.clock(), half_life) if half_life else None
 
     def _purged(self) -> bool:
         try:
-            return self._kit.items.purge()
+            return self._services.items.purge()
         except StoreError as exc:
             # What was asked for is done: the rest is tried again by itself, and must not look like a failure.
             _log.warning("the bytes of what was forgotten are still to be removed: %s", exc)
@@ -160,16 +162,16 @@ class SemanticMemory:
         found: builtins.list[str] = []
         while True:
             after = found[-1] if found else None
-            page = self._kit.items.page(ListQuery(self._scope, where, history=True, limit=1000, after=after))
+            page = self._services.items.page(ListQuery(self._scope, where, history=True, limit=1000, after=after))
             found += [item.id for item in page]
             if len(page) < 1000:
                 return found
 
 
-def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> Forgotten:
+def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> ForgetResult:
     removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
     marked = [id for one in outcomes for id in one.marked]
-    return Forgotten(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
+    return ForgetResult(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
 
 
 def _id(outcome: Outcome) -> str:
@@ -179,11 +181,11 @@ def _id(outcome: Outcome) -> str:
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")
 
 
 def _moment(as_of: Time | None) -> datetime | None:
-    return None if as_of is None else checked_time(as_of, "as_of", end_of_day=True)
+    return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
 
 
 def _silent(_: int) -> None:

@@ -9,24 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engrain.core.chat.prompt import context_text, frame_text
+from engrain.core.chat.prompt import render_context, render_frame
 from engrain.core.errors import InvalidInput, UnknownKey
 from engrain.core.model.retention import TIERS
 from engrain.core.model.working import (
     MAX_GOAL,
     MAX_TOKENS,
-    Budget,
     Buffer,
-    Entry,
+    BufferBudget,
+    BufferEntry,
     Frame,
-    checked_window,
-    decoded,
-    snapshot_of,
-    state_of,
+    check_window,
+    decode_values,
+    make_snapshot,
+    read_snapshot,
 )
-from engrain.core.text.summarize import agrees
-from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
-from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.core.text.summarize import shares_words
+from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
+from engrain.core.validation import check_count, check_key, check_text
 
 Summarize = Callable[[Sequence[str], int], str]
 
@@ -58,13 +58,13 @@ class WorkingMemory:
         max_items: int = _USUAL.max_items,
         summarize_at: float = _USUAL.summarize_at,
         keep_recent: int = _USUAL.keep_recent,
-        count_tokens: CountTokens = estimated_tokens,
+        count_tokens: CountTokens = estimate_tokens,
         summarize: Summarize | None = None,
     ) -> None:
-        window = checked_window(max_tokens, max_items, summarize_at, keep_recent)
+        window = check_window(max_tokens, max_items, summarize_at, keep_recent)
         self._lock = threading.RLock()
         self._frame = Frame()
-        self._buffer = Buffer(Budget(window, proved_counter(count_tokens), summarize is not None))
+        self._buffer = Buffer(BufferBudget(window, check_counter(count_tokens), summarize is not None))
         self._summarize = summarize
         # Called by whoever makes a change: before it, or with a snapshot after it is taken over, to clear what must be
         # gone by then (a snapshot may be of that too); and after every change.
@@ -91,7 +91,7 @@ class WorkingMemory:
 
     @property
     def results(self) -> dict[str, Any]:
-        return decoded(self._frame.results)
+        return decode_values(self._frame.results)
 
     @property
     def scratchpad(self) -> tuple[str, ...]:
@@ -99,13 +99,13 @@ class WorkingMemory:
 
     @property
     def variables(self) -> dict[str, Any]:
-        return decoded(self._frame.variables)
+        return decode_values(self._frame.variables)
 
     def set_task(self, task: str, goal: str | None = None, task_id: str | None = None) -> str:
         """Begin a task and return its id. Variables stay, and so do the items: what was said before belongs to it."""
-        text = checked_text(task, "task", MAX_GOAL)
-        aim = text if goal is None else checked_text(goal, "goal", MAX_GOAL)
-        id = uuid.uuid4().hex[:8] if task_id is None else checked_key(task_id, "task_id")
+        text = check_text(task, "task", MAX_GOAL)
+        aim = text if goal is None else check_text(goal, "goal", MAX_GOAL)
+        id = uuid.uuid4().hex[:8] if task_id is None else check_key(task_id, "task_id")
         self.changing()
         with self._lock:
             self._frame = Frame(text, id, aim, variables=self._frame.variables)
@@ -114,7 +114,7 @@ class WorkingMemory:
 
     def take(self, task: str, task_id: str, left: Mapping[str, Any] | None = None) -> bool:
         """Begin a task as `set_task` does, or as a snapshot left it. If another is at hand nothing is done: False."""
-        text, id = checked_text(task, "task", MAX_GOAL), checked_key(task_id, "task_id")
+        text, id = check_text(task, "task", MAX_GOAL), check_key(task_id, "task_id")
         found = None if left is None else self._state(left)
         if found is None:
             self.changing()
@@ -146,7 +146,7 @@ class WorkingMemory:
             return (self._frame, self._buffer)
 
     def set_goal(self, goal: str) -> None:
-        text = checked_text(goal, "goal", MAX_GOAL)
+        text = check_text(goal, "goal", MAX_GOAL)
         self.changing()
         with self._lock:
             self._frame = replace(self._frame, goal=text)
@@ -169,14 +169,14 @@ class WorkingMemory:
 
     def add_result(self, key: str, value: object) -> None:
         """Plain JSON; a tuple comes back as a list."""
-        name = checked_key(key, "key")
+        name = check_key(key, "key")
         self.changing()
         with self._lock:
             self._frame = self._frame.with_values("results", {name: value})
         self.changed()
 
     def get_result(self, key: str) -> Any:
-        text = self._frame.results.get(checked_key(key, "key"))
+        text = self._frame.results.get(check_key(key, "key"))
         return None if text is None else json.loads(text)
 
     def add_thought(self, thought: str) -> None:
@@ -186,14 +186,14 @@ class WorkingMemory:
         self.changed()
 
     def set_variable(self, name: str, value: object) -> None:
-        key = checked_key(name, "name")
+        key = check_key(name, "name")
         self.changing()
         with self._lock:
             self._frame = self._frame.with_values("variables", {key: value})
         self.changed()
 
     def get_variable(self, name: str, default: Any = None) -> Any:
-        text = self._frame.variables.get(checked_key(name, "name"))
+        text = self._frame.variables.get(check_key(name, "name"))
         return default if text is None else json.loads(text)
 
     def clear(self) -> None:
@@ -205,7 +205,7 @@ class WorkingMemory:
         self.changed()
 
     @property
-    def items(self) -> tuple[Entry, ...]:
+    def items(self) -> tuple[BufferEntry, ...]:
         """The newest items, in the order in which they were added."""
         return self._buffer.items
 
@@ -224,7 +224,7 @@ class WorkingMemory:
         """Why the last summary of a model was not used; None if it was."""
         return self._failure
 
-    def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> Entry:
+    def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> BufferEntry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return what was kept of it."""
         entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_values(item)})
         self.changing()
@@ -280,13 +280,13 @@ class WorkingMemory:
 
     def _wrong(self, pending: Pending, summary: object) -> str | None:
         try:
-            text = checked_text(summary, "the summary")
+            text = check_text(summary, "the summary")
         except InvalidInput as exc:
             return str(exc)
         tokens = self._buffer.budget.count(text)
         if tokens > pending.limit:
             return f"the summary has {tokens:,} tokens; the limit was {pending.limit:,}."
-        return None if agrees(text, pending.texts) else f"the summary speaks of something else: {text[:80]!r}."
+        return None if shares_words(text, pending.texts) else f"the summary speaks of something else: {text[:80]!r}."
 
     def context(self, budget: int | None = None, items: bool = True) -> str:
         """Task, goal, results and thoughts, each cut to a stated length, then summary and items, for a prompt.
@@ -295,20 +295,20 @@ class WorkingMemory:
         """
         with self._lock:
             frame, buffer = self._frame, self._buffer
-        most = buffer.budget.window.max_tokens if budget is None else checked_count(budget, "budget", 0, MAX_TOKENS)
-        return context_text(frame, buffer, most) if items else frame_text(frame, most, buffer.budget.count)
+        most = buffer.budget.window.max_tokens if budget is None else check_count(budget, "budget", 0, MAX_TOKENS)
+        return render_context(frame, buffer, most) if items else render_frame(frame, most, buffer.budget.count)
 
     def snapshot(self) -> dict[str, Any]:
         """All of it as plain JSON, from which `load` and `from_snapshot` make an equal one."""
         with self._lock:
             frame, buffer = self._frame, self._buffer
-        return snapshot_of(frame, buffer)
+        return make_snapshot(frame, buffer)
 
     @classmethod
     def from_snapshot(
         cls,
         snapshot: Mapping[str, Any],
-        count_tokens: CountTokens = estimated_tokens,
+        count_tokens: CountTokens = estimate_tokens,
         summarize: Summarize | None = None,
     ) -> WorkingMemory:
         """Another one that holds what the snapshot does; `load` brings it back into this one."""
@@ -325,7 +325,7 @@ class WorkingMemory:
         self.changed()
 
     def _state(self, snapshot: Mapping[str, Any]) -> tuple[Frame, Buffer]:
-        return state_of(snapshot, self._buffer.budget.count, self._summarize is not None)
+        return read_snapshot(snapshot, self._buffer.budget.count, self._summarize is not None)
 
     def __eq__(self, other: object) -> bool:
         return self.snapshot() == other.snapshot() if isinstance(other, WorkingMemory) else NotImplemented

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, OnHold
-from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, digest
+from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
 from engrain.ports import Erasing, Movable
 
 PAGE_SIZE = 500
@@ -150,9 +150,9 @@ def _hash_rows(store: Movable, done: Done, now: datetime | None) -> tuple[dict[s
         rows = list(_drop_expired(page, now))
         for row in rows:
             counts[row.kind] = counts.get(row.kind, 0) + 1
-        known = digest(rows, known)
+        known = hash_rows(rows, known)
         done(len(page))
-    return counts, digest([], known).hexdigest()
+    return counts, hash_rows([], known).hexdigest()
 
 
 def _iterate_pages(store: Movable) -> Iterator[list[Row]]:

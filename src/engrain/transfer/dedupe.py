@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from engrain.core.clock import checked_time
-from engrain.core.formats.importers import ATTACHMENT
+from engrain.core.clock import check_time
+from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Item, Note, Source, Worth
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.items import Item, Note, Source, Statement
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.statements import statements
+from engrain.core.rules.statements import load_statement_rules
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Utterance, build_note
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import iterate_rows, require_movable
 
@@ -34,14 +34,14 @@ class Deduplicated:
     barred: int = 0  # changed to words that were forgotten here
 
 
-def deduplicate(notes: Sequence[Note], scope: Scope, kit: Kit) -> Deduplicated:
+def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Deduplicated:
     """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
-    store = require_movable(kit)
+    store = require_movable(services)
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(store, "request", scope)}
     # The texts as they would be stored, and as tombstones have them.
-    texts = {name: write.build_draft(note, kit.redact).text for name, note in given.items()}
-    versions = _load_versions(kit, scope, {id for name in given if (id := asked.get(name))})
+    texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
+    versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
@@ -53,18 +53,18 @@ def deduplicate(notes: Sequence[Note], scope: Scope, kit: Kit) -> Deduplicated:
                 new.append(_extend_request_id(note))
             else:
                 changed.append((here[-1], note))
-    tombstones = TombstoneFilter([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
+    tombstones = TombstoneFilter([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
     allowed = [(item, note) for item, note in changed if not tombstones.rejects_text(texts[note.request_id or ""])]
     return Deduplicated(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def update_changed(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
+def update_changed(changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int) -> None:
     """Replace the words of items that were imported before."""
     for start in range(0, len(changed), BATCH_SIZE):
         part = changed[start : start + BATCH_SIZE]
-        drafts = write.build_drafts([_keep_place(item, note) for item, note in part], kit)
+        drafts = write.build_drafts([_keep_place(item, note) for item, note in part], services)
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
-        kit.items.apply(Plan(scope, steps, began=began))
+        services.items.apply(Plan(scope, steps, began=began))
 
 
 def _keep_place(item: Item, note: Note) -> Note:
@@ -82,12 +82,12 @@ def _is_imported(item: Item) -> bool:
     return all(source.kind == "import" for source in item.sources)
 
 
-def _load_versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+def _load_versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
     """Load each existing item with its corrections, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
     while asked:
-        some = kit.items.get_many(scope, asked)
+        some = services.items.get_many(scope, asked)
         found |= {one.id: one for one in some}
         asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
     return {id: _follow_corrections(id, found) for id in ids if id in found}
@@ -101,37 +101,39 @@ def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
     return chain
 
 
-def extract_facts(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+def extract_facts(notes: Sequence[Note], scope: Scope, services: Services) -> Iterator[Note]:
     """Extract facts from the imported messages, which they cite. Facts that were extracted before are skipped."""
-    known = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(require_movable(kit), "request", scope)}
+    known = {
+        row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(require_movable(services), "request", scope)
+    }
     by_id = {known[name]: note for note in notes if _is_by_user(note) and known.get(name := note.request_id or "")}
     ids = list(by_id)
     for start in range(0, len(ids), PAGE_SIZE):
-        for item in kit.items.get_many(scope, ids[start : start + PAGE_SIZE]):
+        for item in services.items.get_many(scope, ids[start : start + PAGE_SIZE]):
             if item.retracted_at is None:
-                found = _find_facts(Utterance(message_of(item), item.id), by_id[item.id], kit)
+                found = _find_facts(Utterance(item_to_message(item), item.id), by_id[item.id], services)
                 yield from (fact for fact in found if fact.request_id not in known)
 
 
-def preview_facts(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
+def preview_facts(notes: Sequence[Note], services: Services) -> Iterator[Note]:
     """Extract the same facts from messages that are not stored yet, so without citations."""
     for note in filter(_is_by_user, notes):
-        message = Message("user", write.build_draft(note, kit.redact).text, occurred_at=_occurred_at(note))
-        for fact in _find_facts(Utterance(message, ""), note, kit):
+        message = Message("user", write.build_draft(note, services.redact).text, occurred_at=_occurred_at(note))
+        for fact in _find_facts(Utterance(message, ""), note, services):
             yield replace(fact, source=Source(_source_name(note), "import"))
 
 
 def _is_by_user(note: Note) -> bool:
     """Check that the user said it, rather than attached it."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
+    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
 
 
-def _find_facts(utterance: Utterance, note: Note, kit: Kit) -> Iterator[Note]:
+def _find_facts(utterance: Utterance, note: Note, services: Services) -> Iterator[Note]:
     for found in gate.find_statements(blank_recalled(utterance.message.text[:MAX_GATE_CHARACTERS])):
         # A forget request in the imported conversation does not concern this memory.
-        if isinstance(found, Worth) and (words := utterance.quote(found)).strip():
-            ended = found.replaces is not None or statements().sign("ended").search(words) is not None
-            fact = build_note(replace(found, slot=None) if ended else found, utterance, kit)
+        if isinstance(found, Statement) and (words := utterance.quote(found)).strip():
+            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
+            fact = build_note(replace(found, slot=None) if ended else found, utterance, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
             yield replace(fact, source=Source(_source_name(note), "import", cites), request_id=name)
@@ -142,4 +144,4 @@ def _source_name(note: Note) -> str | None:
 
 
 def _occurred_at(note: Note) -> datetime | None:
-    return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")
+    return None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at")

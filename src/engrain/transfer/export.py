@@ -10,11 +10,11 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.errors import ConfigError, Conflict
-from engrain.core.formats.jsonl import EXPORTED, Line, line_of
-from engrain.core.formats.manifests import Manifest, Sums
+from engrain.core.formats.jsonl import EXPORTED_KINDS, Line, row_to_line
+from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row, RowKind
-from engrain.ports import Kit, Movable
+from engrain.ports import Movable, Services
 from engrain.transfer.copy import ROW_NAMES
 from engrain.version import __version__
 
@@ -26,7 +26,7 @@ MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     rows: Mapping[str, int] = field(default_factory=dict)  # lines by kind
     hash: str = ""  # of all lines
 
@@ -36,45 +36,49 @@ class Exported:
         return ", ".join(listed) or "an empty memory"
 
 
-def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]) -> Exported:
+def export(
+    services: Services, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]
+) -> ExportResult:
     """Export a snapshot. Conflict if forgetting, erasing, or writing to a separate store keeps changing it."""
-    store = require_movable(kit)
+    store = require_movable(services)
     for _ in range(MAX_ATTEMPTS):
         since = store.standing((scope,))
-        exported = store.still(lambda: _write_export(kit, scope, out, vectors, done))
+        exported = store.still(lambda: _write_export(services, scope, out, vectors, done))
         if exported is not None and store.standing((scope,)) == since:
             return exported
     raise Conflict("the memory changed while it was read, three times. Export it when nothing is forgotten or erased.")
 
 
-def _write_export(kit: Kit, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]) -> Exported | None:
+def _write_export(
+    services: Services, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]
+) -> ExportResult | None:
     """Read twice: once to count and hash, once to write. None if both differ."""
     uses: Uses = {}
-    counted = Sums()
-    for kind, raw in _iterate_lines(kit, scope, vectors, uses):
+    counted = LineSums()
+    for kind, raw in _iterate_lines(services, scope, vectors, uses):
         counted.add(kind, raw)
     manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
     out.seek(0)
     out.truncate()
     out.write(_encode_line(manifest.line))
-    written = Sums()
-    for kind, raw in _iterate_lines(kit, scope, vectors, uses):
+    written = LineSums()
+    for kind, raw in _iterate_lines(services, scope, vectors, uses):
         out.write(raw)
         written.add(kind, raw)
         if written.rows[kind] > counted.rows.get(kind, 0):
             return None  # at once: if `done` itself writes to the memory, the end would never come
         done(1)
-    return Exported(written.rows, written.hash) if written.hash == counted.hash else None
+    return ExportResult(written.rows, written.hash) if written.hash == counted.hash else None
 
 
-def iterate_exported(kit: Kit, scope: Scope) -> Iterator[Row]:
+def iterate_exported(services: Services, scope: Scope) -> Iterator[Row]:
     """Yield every row that an export contains, kind by kind, each in the order of its key."""
-    store = require_movable(kit)
-    for kind in EXPORTED:
+    store = require_movable(services)
+    for kind in EXPORTED_KINDS:
         if kind == "session":
             yield from _iterate_sessions(store, scope)
-        elif kind == "episode" and not kit.together:
-            yield from _iterate_episodes(kit, store, scope)
+        elif kind == "episode" and not services.same_store:
+            yield from _iterate_episodes(services, store, scope)
         elif kind == "progress":
             # The state of a synced folder is of no use in another store.
             yield from (row for row in iterate_rows(store, kind, scope) if row.key[2] != FOLDER_PROGRESS)
@@ -82,9 +86,9 @@ def iterate_exported(kit: Kit, scope: Scope) -> Iterator[Row]:
             yield from iterate_rows(store, kind, scope)
 
 
-def require_movable(kit: Kit) -> Movable:
+def require_movable(services: Services) -> Movable:
     """Return the store that reads and restores all rows; ConfigError if there is none."""
-    store = kit.rows or kit.items
+    store = services.rows or services.items
     if not isinstance(store, Movable):
         raise ConfigError("this store can neither export nor load. Use a SQLite file or Postgres.")
     return store
@@ -102,13 +106,13 @@ def _iterate_pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list
         after = rows[-1].key
 
 
-def _iterate_lines(kit: Kit, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
+def _iterate_lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
     """Yield the lines. An item keeps the use counts of the first read: a recall does not change the memory."""
-    for row in iterate_exported(kit, scope):
+    for row in iterate_exported(services, scope):
         if row.kind == "item":
             used = uses.setdefault(row.key[0], {name: row.values[name] for name in USE_FIELDS})
             row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
-        yield row.kind, _encode_line(line_of(row))
+        yield row.kind, _encode_line(row_to_line(row))
 
 
 def _encode_line(line: Line) -> bytes:
@@ -124,9 +128,9 @@ def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
         yield replace(row, values={**row.values, "rank": ranks[row.key]})
 
 
-def _iterate_episodes(kit: Kit, store: Movable, scope: Scope) -> Iterator[Row]:
+def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
     """Yield the entries of a separate store, without those whose item is gone: it does not see items go."""
     for rows in _iterate_pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
-        known = {one.id for one in kit.items.get_many(scope, named)} if named else set()
+        known = {one.id for one in services.items.get_many(scope, named)} if named else set()
         yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

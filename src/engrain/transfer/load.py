@@ -12,7 +12,7 @@ from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.ingest import write
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.transfer.dedupe import Deduplicated, deduplicate, extract_facts, preview_facts, update_changed
 from engrain.transfer.preview import foretold
 from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_notes
@@ -35,7 +35,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     form: Form
     read: int
     added: int = 0
@@ -50,20 +50,20 @@ class Loaded:
     written: bool = True  # False after a dry run
 
 
-def load(file: BinaryIO, scope: Scope, kit: Kit, options: LoadOptions, done: Done) -> Loaded:
+def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
     """Load a file. BadFile if a line is bad; then nothing is written. `done` is called with each number written.
 
     A KeyboardInterrupt carries a note about what stays.
     """
     form, documents = detect_format(file, options.form)
     if form == "engrain":
-        return _load_export(file, scope, kit, options, done)
+        return _load_export(file, scope, services, options, done)
     read = (
         read_notes(file, options.source)
         if form == "notes"
         else read_entries(documents, form, scope, options.other_scope)
     )
-    return _load_notes(read, form, scope, kit, options, done)
+    return _load_notes(read, form, scope, services, options, done)
 
 
 @contextmanager
@@ -93,16 +93,16 @@ def _count_written(done: Done) -> Iterator[Done]:
         raise
 
 
-def _load_export(file: BinaryIO, scope: Scope, kit: Kit, options: LoadOptions, done: Done) -> Loaded:
-    export = verify_export(file, scope, kit, lambda _: None)
+def _load_export(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
+    export = verify_export(file, scope, services, lambda _: None)
     if export.manifest.scope != scope and not options.other_scope:
         raise Conflict(
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. To load it "
             "nevertheless, give other_scope=True or --other-scope."
         )
     with _explain_interrupted_export():
-        decision = restore(export.rows, scope, kit, done, options.dry_run, export.manifest.scope)
-    return Loaded(
+        decision = restore(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
+    return LoadResult(
         "engrain",
         len(export.rows),
         added=len(decision.new),
@@ -114,25 +114,27 @@ def _load_export(file: BinaryIO, scope: Scope, kit: Kit, options: LoadOptions, d
     )
 
 
-def _load_notes(read: ReadResult, form: Form, scope: Scope, kit: Kit, options: LoadOptions, done: Done) -> Loaded:
-    began = kit.items.moment()
+def _load_notes(
+    read: ReadResult, form: Form, scope: Scope, services: Services, options: LoadOptions, done: Done
+) -> LoadResult:
+    began = services.items.moment()
     if form == "notes" and any(map(_may_conflict, read.notes)):
-        read = _drop_conflicting(read, scope, kit)
+        read = _drop_conflicting(read, scope, services)
     if read.bad and not options.skip_bad:
         raise BadFile(read.bad)
     # A note's request id contains its words: a changed note is another note.
-    given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, kit)
+    given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     with _count_written(done) as counting:
         if options.dry_run:
-            fates = list(map(str, foretold(given.new, scope, kit)))
+            fates = list(map(str, foretold(given.new, scope, services)))
         else:
-            fates = list(_write_notes(given.new, scope, kit, began, counting))
-            update_changed(given.changed, scope, kit, began)
+            fates = list(_write_notes(given.new, scope, services, began, counting))
+            update_changed(given.changed, scope, services, began)
         found.update(fates)
         new = [note for note, fate in zip(given.new, fates, strict=True) if fate == "added"]
-        facts = _add_facts(read.notes, new, scope, kit, options, began) if options.facts else 0
-    return Loaded(
+        facts = _add_facts(read.notes, new, scope, services, options, began) if options.facts else 0
+    return LoadResult(
         form,
         len(read.notes) + len(read.bad),
         found["added"],
@@ -147,14 +149,14 @@ def _load_notes(read: ReadResult, form: Form, scope: Scope, kit: Kit, options: L
 
 
 def _add_facts(
-    notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, options: LoadOptions, began: int
+    notes: Sequence[Note], new: Sequence[Note], scope: Scope, services: Services, options: LoadOptions, began: int
 ) -> int:
-    facts = list(extract_facts(notes, scope, kit))
+    facts = list(extract_facts(notes, scope, services))
     if options.dry_run:
-        facts += preview_facts(new, kit)
-        told = Counter(map(str, foretold(facts, scope, kit)))
+        facts += preview_facts(new, services)
+        told = Counter(map(str, foretold(facts, scope, services)))
     else:
-        told = Counter(_write_notes(facts, scope, kit, began, lambda _: None))
+        told = Counter(_write_notes(facts, scope, services, began, lambda _: None))
     return told["added"] + told["replaced"] + told["behind"]
 
 
@@ -164,10 +166,10 @@ def _may_conflict(note: Note) -> bool:
     return bool(cites) or (note.place is not None and note.place.number is not None)
 
 
-def _drop_conflicting(read: ReadResult, scope: Scope, kit: Kit) -> ReadResult:
+def _drop_conflicting(read: ReadResult, scope: Scope, services: Services) -> ReadResult:
     """Keep the notes that can be written one after the other."""
     good, bad = ReadResult(), list(read.bad)
-    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, kit), strict=True):
+    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, services), strict=True):
         if isinstance(fate, EngrainError):
             bad.append(BadLine(line, type(fate).__name__, str(fate)))
         else:
@@ -175,7 +177,9 @@ def _drop_conflicting(read: ReadResult, scope: Scope, kit: Kit) -> ReadResult:
     return ReadResult(good.notes, bad=sorted(bad))
 
 
-def _write_notes(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
+def _write_notes(notes: Sequence[Note], scope: Scope, services: Services, began: int, done: Done) -> Iterable[str]:
     for start in range(0, len(notes), NOTES_PER_PROGRESS):
-        for outcome in write.commit_batches(notes[start : start + NOTES_PER_PROGRESS], scope, kit, None, done, began):
+        for outcome in write.commit_batches(
+            notes[start : start + NOTES_PER_PROGRESS], scope, services, None, done, began
+        ):
             yield outcome.status

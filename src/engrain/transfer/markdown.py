@@ -11,13 +11,13 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.clock import from_micros
-from engrain.core.formats.jsonl import EXPORTED
+from engrain.core.formats.jsonl import EXPORTED_KINDS
 from engrain.core.identity import Scope
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Row
-from engrain.core.model.sessions import SLOT
-from engrain.ports import Kit
-from engrain.transfer.export import PAGE_SIZE, Exported, iterate_exported, require_movable
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX
+from engrain.ports import Services
+from engrain.transfer.export import PAGE_SIZE, ExportResult, iterate_exported, require_movable
 
 Values = dict[str, Any]
 MAX_CITED_CHARACTERS = 500  # of a cited text; its conversation has the whole
@@ -36,20 +36,20 @@ OWN_METADATA = (("by", "gate"), ("by", "model"))
 SNAPSHOT_FIELDS = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
 
-def export_markdown(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
-    rows = require_movable(kit).still(lambda: _read_rows(kit, scope, done))
+def export_markdown(services: Services, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> ExportResult:
+    rows = require_movable(services).still(lambda: _read_rows(services, scope, done))
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
     whose = ", ".join(f"{name} {_escape_line(value)}" for name, value in named.items() if value)
-    parts = [_render_opening(whose or NOBODY, kit.clock(), rows), *_PageWriter(rows).sections()]
+    parts = [_render_opening(whose or NOBODY, services.clock(), rows), *_PageWriter(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
-    return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
+    return ExportResult(Counter({kind: len(some) for kind, some in rows.items() if some}))
 
 
-def _read_rows(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
-    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
+def _read_rows(services: Services, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED_KINDS}
     unreported = 0
-    for row in iterate_exported(kit, scope):
+    for row in iterate_exported(services, scope):
         rows[row.kind].append(row)
         unreported += 1
         if unreported == PAGE_SIZE:  # by pages: a `done` that writes to the memory would otherwise never end
@@ -230,8 +230,8 @@ def _text_of(one: Values) -> str:
 
 
 def _describe_slot(slot: str) -> str:
-    if slot.startswith(SLOT):
-        return f"summary of the session {slot.removeprefix(SLOT)}"
+    if slot.startswith(SESSION_SLOT_PREFIX):
+        return f"summary of the session {slot.removeprefix(SESSION_SLOT_PREFIX)}"
     return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
 
 
@@ -256,7 +256,9 @@ def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
 
 def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
     """Render metadata that a program or an import added, but not engrain's own."""
-    own = {name: value for name, value in metadata.items() if name != RESERVED and (name, value) not in OWN_METADATA}
+    own = {
+        name: value for name, value in metadata.items() if name != RESERVED_KEY and (name, value) not in OWN_METADATA
+    }
     return (
         [*(f"- {_escape_line(name)}: {_escape_line(_render_inline(value))}" for name, value in own.items()), ""]
         if own

@@ -7,24 +7,26 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
-from engrain.core.formats.consistency import held_by
+from engrain.core.formats.consistency import unique_keys
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Note, Place
-from engrain.core.model.plans import Version, mergeable, reconcile
+from engrain.core.model.items import Citation, Draft, Note, SessionPosition
+from engrain.core.model.plans import StoredVersion, is_mergeable, reconcile
 from engrain.ingest import write
 from engrain.ingest.write import redact_note
-from engrain.ports import Kit, Movable
+from engrain.ports import Movable, Services
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import iterate_rows, require_movable
 
 
-def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | EngrainError]:
+def foretold(notes: Sequence[Note], scope: Scope, services: Services) -> Iterator[str | EngrainError]:
     """For each note the status that a write would give it, as core.reconcile decides, one after the other; or the error
     that it would meet."""
-    store = require_movable(kit)
-    foreseen = _Foreseen(scope, kit, store)
-    cleaned = [_cleaned(note, kit) for note in notes]
-    tombstones = TombstoneFilter([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
+    store = require_movable(services)
+    foreseen = _Foreseen(scope, services, store)
+    cleaned = [_cleaned(note, services) for note in notes]
+    tombstones = TombstoneFilter(
+        [], [scope], services, store, [note.text for note in cleaned if isinstance(note, Note)]
+    )
     for note in cleaned:
         if isinstance(note, EngrainError):
             yield note
@@ -35,29 +37,29 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | En
             yield exc
 
 
-def _cleaned(note: Note, kit: Kit) -> Note | EngrainError:
+def _cleaned(note: Note, services: Services) -> Note | EngrainError:
     """As it would be kept, and as a tombstone knows it."""
     try:
-        return redact_note(note, kit.redact)
+        return redact_note(note, services.redact)
     except EngrainError as exc:
         return exc
 
 
 class _Foreseen:
-    def __init__(self, scope: Scope, kit: Kit, store: Movable) -> None:
-        self._scope, self._kit = scope, kit
-        self._now = kit.clock()
+    def __init__(self, scope: Scope, services: Services, store: Movable) -> None:
+        self._scope, self._services = scope, services
+        self._now = services.clock()
         self._asked = {row.key[1] for row in iterate_rows(store, "request", scope)}
         self._held: set[tuple[Any, ...]] = set()
         self._texts: dict[str, str] = {}
         self._places: dict[tuple[str, int], str] = {}
         for row in iterate_rows(store, "item", scope):
-            self._held.update(held_by(row.values))
+            self._held.update(unique_keys(row.values))
             self._texts[row.key[0]] = row.values["text"]
             if row.values["session"] is not None and row.values["retracted_at"] is None:
                 self._places[row.values["session"], row.values["place"]] = row.values["text"]
         self._lengths = {row.key[1]: row.values["length"] for row in iterate_rows(store, "session", scope)}
-        self._slots: dict[str, list[Version]] = {}
+        self._slots: dict[str, list[StoredVersion]] = {}
 
     def status(self, note: Note, barred: bool) -> str:
         if note.derived and barred:
@@ -72,21 +74,21 @@ class _Foreseen:
         self._asked.add(note.request_id or "")
         if draft.slot is not None:
             return self._in_slot(draft, draft.slot)
-        if not mergeable(draft):
+        if not is_mergeable(draft):
             return "added"
         words = "words", draft.text, draft.kind, *((vars_of(draft)) if draft.relation else ())
         status = "repeated" if words in self._held else "added"
         self._held.add(words)
         return status
 
-    def _check(self, cite: Cite) -> None:
+    def _check(self, cite: Citation) -> None:
         text = self._texts.get(cite.item)
         if text is None:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
         if cite.end is not None and cite.end > len(text):
             raise InvalidInput(f"the cited span {cite.start}:{cite.end} is not in item {cite.item!r}.")
 
-    def _placed(self, draft: Draft, place: Place) -> bool:
+    def _placed(self, draft: Draft, place: SessionPosition) -> bool:
         """Whether it stands there already."""
         length = self._lengths.get(place.session, 0)
         number = length if place.number is None else place.number
@@ -99,9 +101,9 @@ class _Foreseen:
 
     def _in_slot(self, draft: Draft, slot: str) -> str:
         if slot not in self._slots:
-            found = self._kit.items.history(self._scope, slot)
+            found = self._services.items.history(self._scope, slot)
             self._slots[slot] = [
-                Version(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
+                StoredVersion(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
                 for one in found
                 if one.retracted_at is None
             ]
@@ -111,7 +113,7 @@ class _Foreseen:
             return "repeated"
         self._slots[slot] = [_ended(one, decision.closes, decision.valid_from) for one in versions]
         self._slots[slot].append(
-            Version(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
+            StoredVersion(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
         )
         return "behind" if decision.valid_to is not None else "replaced" if decision.closes else "added"
 
@@ -121,5 +123,5 @@ def vars_of(draft: Draft) -> tuple[str, str, str]:
     return draft.relation.subject, draft.relation.relation, draft.relation.object
 
 
-def _ended(version: Version, closes: str | None, at: datetime) -> Version:
-    return Version(version.id, version.hash, version.valid_from, at) if version.id == closes else version
+def _ended(version: StoredVersion, closes: str | None, at: datetime) -> StoredVersion:
+    return StoredVersion(version.id, version.hash, version.valid_from, at) if version.id == closes else version

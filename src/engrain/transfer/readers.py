@@ -18,11 +18,11 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import orjson
 
 from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, InvalidInput, TooLarge
-from engrain.core.formats.importers import Origin, entries, notes_of, origin_of, owners
+from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.jsonl import is_row
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, Source, as_note, checked
+from engrain.core.model.items import Note, Source, check_note, parse_note
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
 from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
@@ -135,15 +135,17 @@ def read_notes(file: BinaryIO, source: str | None) -> ReadResult:
     return found
 
 
-def read_entries(documents: Iterable[Document], origin: Origin, scope: Scope, other_scope: bool = False) -> ReadResult:
+def read_entries(
+    documents: Iterable[Document], origin: ExportOrigin, scope: Scope, other_scope: bool = False
+) -> ReadResult:
     """Read the entries. Conflict if they are another user's or several users', unless `other_scope`."""
     found = ReadResult()
     for name, value in documents:
         if not other_scope:
-            _check_owner(owners(value, origin), scope)
-        for number, entry in enumerate(entries(value, origin), 1):
+            _check_owner(list_owners(value, origin), scope)
+        for number, entry in enumerate(list_entries(value, origin), 1):
             try:
-                found.notes.extend(notes_of(entry, origin))
+                found.notes.extend(read_notes(entry, origin))
             except EngrainError as exc:
                 found.bad.append(BadLine(number, type(exc).__name__, f"{name}: {exc}" if name else str(exc)))
     return found
@@ -163,10 +165,10 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
 
 
 def _build_note(value: object, source: str | None) -> Note:
-    note = as_note(value)
+    note = parse_note(value)
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
-    return replace(checked(note), derived=True)
+    return replace(check_note(note), derived=True)
 
 
 def _hash_value(value: object) -> str:
@@ -193,7 +195,7 @@ def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Do
     first = next(found, None)
     if first is None:
         raise InvalidInput("the file has an empty list: there is nothing to load.")
-    origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
+    origin: ExportOrigin | None = form or detect_origin(first.value)  # type: ignore[assignment]
     if origin is None:
         raise InvalidInput(f"the file has none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
     return origin, chain([first], found)
@@ -219,7 +221,7 @@ def _detect_by_first_line(raw: bytes | None) -> Form | None:
         return None if raw is not None and _continues(raw) else "notes"
     if is_manifest(value) or is_row(value):
         return "engrain"
-    return None if origin_of(value) else "notes"
+    return None if detect_origin(value) else "notes"
 
 
 def _continues(raw: bytes) -> bool:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core.errors import BadFile, BadLine, Conflict, OnHold
-from engrain.core.formats.consistency import circular, edges_of, held_by
-from engrain.core.formats.jsonl import line_of
+from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
+from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.erasure import item_hash
-from engrain.core.model.rows import Key, Row, RowKind, Standing
-from engrain.core.rules.statements import traits
-from engrain.core.secrets.redact import Redact, redacted_json
-from engrain.ports import Embedder, Kit, Movable
+from engrain.core.model.erasure import hash_item
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
+from engrain.core.rules.traits import detect_traits
+from engrain.core.secrets.redact import RedactFunction, redact_json
+from engrain.ports import Embedder, Movable, Services
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import iterate_rows, require_movable
 from engrain.transfer.verify import number_lines
@@ -50,30 +50,30 @@ class Decision:
 
 
 def restore(
-    rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
+    rows: Sequence[Row], scope: Scope, services: Services, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
     """Restore an export's rows in one transaction. `origin` is the memory that they were exported from.
 
     BadFile names every line whose id is stored with other content; then nothing is written.
     """
-    store = require_movable(kit)
+    store = require_movable(services)
     # A file may claim another tenant: it must not reveal what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
     for _ in range(MAX_ATTEMPTS):
         # Read before anything is decided: a later forget or erasure makes the write fail.
         since = store.standing(scopes)
-        decision = _Decider(rows, scope, kit, store, scopes).decide()
+        decision = _Decider(rows, scope, services, store, scopes).decide()
         if dry_run or _write_rows(decision, store, since, done):
             break
     else:
         raise Conflict("parts of this memory were forgotten or erased during the load, three times. Load it again.")
-    if kit.episodes is not None and decision.joined and not dry_run:
+    if services.episodes is not None and decision.joined and not dry_run:
         with suppress(OnHold):  # a hold prevents it; a load after its release does it
-            kit.episodes.remove(scope, decision.joined)
+            services.episodes.remove(scope, decision.joined)
     return decision
 
 
-def _write_rows(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None]) -> bool:
+def _write_rows(decision: Decision, store: Movable, since: ChangeToken, done: Callable[[int], None]) -> bool:
     """Write the rows. False if something was forgotten or erased since: then the caller decides again."""
     try:
         if decision.new:
@@ -91,10 +91,12 @@ def _write_rows(decision: Decision, store: Movable, since: Standing, done: Calla
 class _Decider:
     """Decides which rows are new. `scopes` are the rows' new and old scopes."""
 
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, scopes: Collection[Scope]) -> None:
-        self._scope, self._kit, self._store = scope, kit, store
+    def __init__(
+        self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
+    ) -> None:
+        self._scope, self._services, self._store = scope, services, store
         self._numbers = number_lines(rows)
-        self._rows = [_redact_row(row, kit.redact) for row in rows] if kit.redact else rows
+        self._rows = [_redact_row(row, services.redact) for row in rows] if services.redact else rows
         # Citations of a redacted text lose their spans, because its words have moved.
         self._reworded = {
             row.key[0]
@@ -102,7 +104,7 @@ class _Decider:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._tombstones = TombstoneFilter(self._rows, scopes, kit, store)
+        self._tombstones = TombstoneFilter(self._rows, scopes, services, store)
         self._items = {row.key[0]: row for row in self._iterate_stored("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -111,7 +113,7 @@ class _Decider:
         self._closed: list[Row] = []
         self._partly_forgotten: set[str | None] = set()
         self._emptied: set[str | None] = set()
-        self._first = kit.items.status().seq
+        self._first = services.items.status().seq
         self._result = Decision()
 
     def decide(self) -> Decision:
@@ -146,7 +148,7 @@ class _Decider:
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close_version(here, row)
-        held = {one: id for id, row in self._items.items() for one in held_by(row.values)}
+        held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
@@ -157,8 +159,8 @@ class _Decider:
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose_item(row, {one: held[one] for one in held_by(row.values) if one in held})
-                held |= {one: id for one in held_by(row.values) if id in self._fresh}
+                self._choose_item(row, {one: held[one] for one in unique_keys(row.values) if one in held})
+                held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
 
     def _close_version(self, here: Row, row: Row) -> None:
         """Close a stored item that the file has as replaced or corrected."""
@@ -180,7 +182,7 @@ class _Decider:
     def _drop_dependents(self, cites: dict[str, Row]) -> None:
         """Keep out the items that are derived from forgotten ones."""
         resting: dict[str, list[str]] = {}
-        for id, to in edges_of(cites.values()).items():
+        for id, to in collect_edges(cites.values()).items():
             for one in to:
                 resting.setdefault(one, []).append(id)
         reached = list(self._out)
@@ -192,21 +194,21 @@ class _Decider:
 
     def _find_circles(self, cites: dict[str, Row]) -> None:
         """Find circles of citations and replacements, including stored items."""
-        known = edges_of(self._iterate_stored("cites"))
-        given = {id: to for id, to in edges_of(cites.values()).items() if id in self._fresh or id not in known}
-        chains = edges_of(self._items.values()) | edges_of(self._fresh.values())
+        known = collect_edges(self._iterate_stored("cites"))
+        given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
+        chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):
             named = {id: [self._same.get(one, one) for one in to] for id, to in edges.items()}
-            for id in circular(named):
+            for id in find_cycles(named):
                 number = self._numbers.get((kind, (id,)), 1)
                 self._bad.append(BadLine(number, "Conflict", f"{id!r} would lead back to itself."))
 
     def _prepare_item(self, row: Row) -> Row:
         """Add the store's own hash and traits to an item."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
-        values["vectors"] = _keep_valid_vectors(values["vectors"], self._kit.embedder)
-        item = moving.item_of(replace(row, values=values)).item
-        own = {"hash": item_hash(self._key, item), "traits": traits(item.text, item.role)}
+        values["vectors"] = _keep_valid_vectors(values["vectors"], self._services.embedder)
+        item = moving.row_to_item(replace(row, values=values)).item
+        own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_other_rows(self) -> None:
@@ -240,10 +242,12 @@ class _Decider:
 
         A task that went on since has infinitely many.
         """
-        given = {row.key: line_of(row) for row in self._rows if row.kind == "task"}
-        journal = self._kit.journal
+        given = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
+        journal = self._services.journal
         return {
-            key[1]: len(journal.steps(self._scope, key[1])) if journal and given.get(key) == line_of(row) else math.inf
+            key[1]: len(journal.steps(self._scope, key[1]))
+            if journal and given.get(key) == row_to_line(row)
+            else math.inf
             for key, row in here.items()
         }
 
@@ -315,11 +319,11 @@ def _has_same_content(here: Row, row: Row) -> bool:
 _OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
 
 
-def _redact_row(row: Row, redact: Redact) -> Row:
+def _redact_row(row: Row, redact: RedactFunction) -> Row:
     """Redact the words of people and models. A task's values belong to its program and stay."""
     values = dict(row.values)
     for name in _REDACTED_FIELDS.get(row.kind, ()):
-        values[name] = redacted_json(values[name], redact)
+        values[name] = redact_json(values[name], redact)
     return replace(row, values=values)
 
 

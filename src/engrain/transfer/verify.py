@@ -11,12 +11,12 @@ import orjson
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import BadFile, BadLine, BadText, EngrainError, InvalidInput, TooLarge
-from engrain.core.formats.consistency import check
-from engrain.core.formats.jsonl import EXPORTED, row_of
-from engrain.core.formats.manifests import Manifest, Sums, is_manifest, manifest_of
+from engrain.core.formats.consistency import check_rows
+from engrain.core.formats.jsonl import EXPORTED_KINDS, line_to_row
+from engrain.core.formats.manifests import LineSums, Manifest, is_manifest, read_manifest
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row
-from engrain.ports import Kit
+from engrain.ports import Services
 
 BOM = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 64_000_000  # a recorded result has at most 16 MB, and a few times that if escaped
@@ -70,20 +70,20 @@ class VerifiedExport:
     rows: Sequence[Row] = ()
 
 
-def verify_export(file: BinaryIO, scope: Scope, kit: Kit, done: Done) -> VerifiedExport:
+def verify_export(file: BinaryIO, scope: Scope, services: Services, done: Done) -> VerifiedExport:
     """Verify an export. BadFile names every bad line and its fault."""
     reading = _ExportReader(scope)
     for line in read_lines(file, MAX_LINE_BYTES):
         reading.add_line(line)
         done(1)
-    return reading.finish(to_micros(kit.clock() + MAX_CLOCK_SKEW))
+    return reading.finish(to_micros(services.clock() + MAX_CLOCK_SKEW))
 
 
 class _ExportReader:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._manifest: Manifest | None = None
-        self._sums = Sums()
+        self._sums = LineSums()
         self._rows: list[Row] = []
         self._bad: list[BadLine] = []
         self._size = 0
@@ -105,11 +105,11 @@ class _ExportReader:
         if line.number == 1:
             if not isinstance(value, dict) or not is_manifest(value):
                 raise InvalidInput("the manifest, which is the first line of an export, is missing.")
-            self._manifest = manifest_of(value)
+            self._manifest = read_manifest(value)
             return
-        row = row_of(value, self._scope)
+        row = line_to_row(value, self._scope)
         before = self._rows[-1] if self._rows else None
-        if before and (EXPORTED.index(row.kind), row.key) <= (EXPORTED.index(before.kind), before.key):
+        if before and (EXPORTED_KINDS.index(row.kind), row.key) <= (EXPORTED_KINDS.index(before.kind), before.key):
             raise InvalidInput("this line is repeated or out of order.")
         self._sums.add(row.kind, line.raw or b"")
         self._rows.append(row)
@@ -119,7 +119,9 @@ class _ExportReader:
             raise BadFile(self._bad or [BadLine(1, "InvalidInput", "the manifest is missing.")])
         if not self._bad:
             numbers = number_lines(self._rows)
-            check(self._rows, latest, lambda row, why: self._add_fault(numbers[row.kind, row.key], InvalidInput(why)))
+            check_rows(
+                self._rows, latest, lambda row, why: self._add_fault(numbers[row.kind, row.key], InvalidInput(why))
+            )
             for difference in _find_differences(self._manifest, self._sums):
                 self._add_fault(1, InvalidInput(difference))
         if self._bad:
@@ -136,8 +138,8 @@ def number_lines(rows: Sequence[Row]) -> dict[tuple[str, Key], int]:
     return {(row.kind, row.key): number for number, row in enumerate(rows, 2)}
 
 
-def _find_differences(manifest: Manifest, sums: Sums) -> Iterator[str]:
-    for kind in EXPORTED:
+def _find_differences(manifest: Manifest, sums: LineSums) -> Iterator[str]:
+    for kind in EXPORTED_KINDS:
         expected, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
         if expected != found:
             there = "is 1" if found == 1 else f"are {found:,}"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.model.items import TRUST, Cite, Item, Place, Relation, Source
+from engrain.core.model.items import TRUST, Citation, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
-from engrain.ports import Episode, Happening, ItemStore
+from engrain.ports import Episode, EpisodeDraft, ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, get, message, page, plain, texts
 from engrain_conformance.suite import Suite
@@ -61,13 +61,13 @@ class AddingSuite(Suite):
         )
 
     def test_a_place_comes_back_with_its_speaker_and_role(self, store: ItemStore) -> None:
-        outcome = add_one(store, fact("Hi.", kind="message", place=Place("s", 4, "Ana", "user")))
+        outcome = add_one(store, fact("Hi.", kind="message", place=SessionPosition("s", 4, "Ana", "user")))
         item = get(store, outcome.id)
         assert (item.session, item.place, item.speaker, item.role, outcome.place) == ("s", 4, "Ana", "user", 4)
 
     @pytest.mark.parametrize("text", LETTERS.values(), ids=LETTERS.keys())
     def test_text_is_kept_letter_by_letter(self, store: ItemStore, text: str) -> None:
-        place = Place(text, 0, text, text)
+        place = SessionPosition(text, 0, text, text)
         draft = fact(text, slot=text, metadata={text: text}, source=Source(text), place=place)
         item = get(store, add_one(store, draft).id)
         assert item.text == item.slot == item.session == item.speaker == item.role == item.source == text
@@ -184,29 +184,32 @@ class AddingSuite(Suite):
 
     def test_trust_is_the_source_s_and_no_more_than_what_it_cites(self, store: ItemStore) -> None:
         web, said = add(store, fact("From the web.", source=Source("w", "web")), fact("Said."))
-        weak = add_one(store, derived("Both say so.", Cite(web), Cite(said)))
+        weak = add_one(store, derived("Both say so.", Citation(web), Citation(said)))
         assert get(store, weak.id).trust == TRUST["web"]
-        strong = add_one(store, derived("One says so.", Cite(said)))
+        strong = add_one(store, derived("One says so.", Citation(said)))
         assert get(store, strong.id).trust == TRUST["agent"]
-        chain = add_one(store, fact("And so on.", source=Source(cites=(Cite(weak.id or ""),))))
+        chain = add_one(store, fact("And so on.", source=Source(cites=(Citation(weak.id or ""),))))
         assert get(store, chain.id).trust == TRUST["web"]
 
     def test_citing_an_unknown_item_is_refused(self, store: ItemStore) -> None:
         (foreign,) = add(store, fact("Ben's."), scope=BEN)
         for unknown in ("nothing", foreign):
             with pytest.raises(NotFound):
-                add(store, derived("Made up.", Cite(unknown)))
+                add(store, derived("Made up.", Citation(unknown)))
         assert page(store) == []
 
     @pytest.mark.parametrize("span", [(0, 99), (3, 3), (4, 2), (-1, 2), (12, 14)])
     def test_citing_a_span_outside_the_text_is_refused(self, store: ItemStore, span: tuple[int, int]) -> None:
         (id,) = add(store, message("A text of 13."))
         with pytest.raises(InvalidInput):
-            add(store, derived("Made up.", Cite(id, *span)))
+            add(store, derived("Made up.", Citation(id, *span)))
 
     def test_cites_come_back_with_their_source(self, store: ItemStore) -> None:
         (id,) = add(store, message("I live in Lima 😀 now."))
-        one, two = Source("x", "agent", (Cite(id, 2, 14), Cite(id))), Source("y", "agent", (Cite(id, 0, 21),))
+        one, two = (
+            Source("x", "agent", (Citation(id, 2, 14), Citation(id))),
+            Source("y", "agent", (Citation(id, 0, 21),)),
+        )
         (made,) = add(store, fact("Ana lives in Lima.", source=one))
         add(store, fact("Ana lives in Lima.", source=two))
         assert get(store, made).sources == (one, two)
@@ -225,12 +228,16 @@ class AddingSuite(Suite):
             Correct(kept, fact("Other.")),
             Forget(slot),
         )
-        bad = (Change("nothing", importance=1.0), Add(message("Taken.", number=0)), Add(derived("x", Cite("nothing"))))
+        bad = (
+            Change("nothing", importance=1.0),
+            Add(message("Taken.", number=0)),
+            Add(derived("x", Citation("nothing"))),
+        )
         for last in bad:
             with pytest.raises((NotFound, Conflict)):
                 store.apply(Plan(ANA, (*steps, last), request_id="r"))
         assert (page(store, history=True), store.changes(ANA, 0, 100), store.status().items) == before
-        assert add_one(store, derived("Lima", Cite(said))).status == "added"  # and no tombstone was left
+        assert add_one(store, derived("Lima", Citation(said))).status == "added"  # and no tombstone was left
         assert add_one(store, message("Next.")).place == 1
         assert not store.apply(Plan(ANA, (Add(fact("New.")),), request_id="r")).repeated
 
@@ -260,9 +267,9 @@ class AddingSuite(Suite):
 
     def test_a_request_keeps_every_kind_of_outcome(self, store: ItemStore) -> None:
         (said,) = add(store, message("I live in Lima."))
-        (made,) = add(store, derived("Ana lives in Lima.", Cite(said, 0, 14)))
-        add(store, derived("So it goes.", Cite(made)))
-        steps = (Forget(made), Add(derived("Ana lives in Lima.", Cite(said))), Add(message("Next.")), Forget("x"))
+        (made,) = add(store, derived("Ana lives in Lima.", Citation(said, 0, 14)))
+        add(store, derived("So it goes.", Citation(made)))
+        steps = (Forget(made), Add(derived("Ana lives in Lima.", Citation(said))), Add(message("Next.")), Forget("x"))
         first = store.apply(Plan(ANA, steps, request_id="r"))
         assert store.apply(Plan(ANA, steps, request_id="r")).outcomes == first.outcomes
 
@@ -292,7 +299,7 @@ class AddingSuite(Suite):
     def test_a_store_without_episodes_refuses_them(self, store: ItemStore, clock: SetClock) -> None:
         if hasattr(store, "episodes"):
             pytest.skip("this store holds episodes")
-        happening = Happening(Episode("e", "s", "turn", "x", 0.5, clock(), None))
+        happening = EpisodeDraft(Episode("e", "s", "turn", "x", 0.5, clock(), None))
         with pytest.raises(InvalidInput):
             store.apply(Plan(ANA, (Add(fact("Kept.")),), episodes=(happening,)))
         assert page(store) == []

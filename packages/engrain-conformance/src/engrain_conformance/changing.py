@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from engrain.core.errors import NotFound
-from engrain.core.model.items import Cite, Place, Source
+from engrain.core.model.items import Citation, SessionPosition, Source
 from engrain.core.model.plans import Change, Embed, Forget, Plan
 from engrain.ports import ItemStore
 from engrain_conformance.clock import SetClock
@@ -34,7 +34,7 @@ class ChangingSuite(Suite):
     # Correct
 
     def test_a_correction_takes_the_place_of_the_old_version(self, store: ItemStore, clock: SetClock) -> None:
-        place = Place("s", 2, "Ana", "user")
+        place = SessionPosition("s", 2, "Ana", "user")
         day = clock() - timedelta(days=1)
         (id,) = add(store, fact("Lima", kind="message", slot="city", place=place, occurred_at=day))
         store.apply(Plan(ANA, (Change(id, pinned=True),)))
@@ -129,7 +129,7 @@ class ChangingSuite(Suite):
     def test_vectors_of_a_text_that_changed_are_stale(self, store: ItemStore) -> None:
         (id,) = add(store, message("I live in Lima."))
         (item,) = store.unembedded("another model", 10)
-        (made,) = add(store, derived("Ana lives in Lima.", Cite(id, 0, 14)))
+        (made,) = add(store, derived("Ana lives in Lima.", Citation(id, 0, 14)))
         store.apply(Plan(ANA, (Forget(made),)))
         vectors = HashEmbedder().vectors(item.text)
         outcomes = store.apply(Plan(ANA, (Embed(id, item.hash, vectors), Embed(made, item.hash, vectors)))).outcomes

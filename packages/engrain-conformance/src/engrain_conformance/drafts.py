@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from engrain.core.rules.traits import detect_traits
+
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Cite, Draft, Item, Place, Source
+from engrain.core.model.items import Citation, Draft, Item, SessionPosition, Source
 from engrain.core.model.plans import Add, Correct, Forget, Outcome, Plan
-from engrain.core.rules.statements import traits
 from engrain.core.text.passages import index_words
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import ItemStore, ListQuery, VectorQuery, WordQuery
 from engrain_conformance.embedder import HashEmbedder
 
@@ -37,19 +38,19 @@ def hostile_scopes() -> list[Scope]:
 
 def fact(text: str, **values: Any) -> Draft:
     """A draft with the words, vectors and traits that the write path would give it."""
-    place: Place | None = values.get("place")
+    place: SessionPosition | None = values.get("place")
     speaker, role = (place.speaker, place.role) if place else (None, None)
     words = index_words(text, speaker, values.get("slot"))
-    computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": traits(text, role)}
+    computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": detect_traits(text, role)}
     return Draft(text, **{**computed, **values})
 
 
 def message(text: str, session: str = "monday", number: int | None = None, **values: Any) -> Draft:
-    place = Place(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
+    place = SessionPosition(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
     return fact(text, kind="message", place=place, **values)
 
 
-def derived(text: str, *cites: Cite, **values: Any) -> Draft:
+def derived(text: str, *cites: Citation, **values: Any) -> Draft:
     """What extraction makes of other items."""
     return fact(text, source=Source(kind="agent", cites=cites), derived=True, **values)
 
@@ -100,4 +101,4 @@ def vector_query(text: str, scope: Scope = ANA, **values: Any) -> VectorQuery:
 
 def word_query(text: str, scope: Scope = ANA, **values: Any) -> WordQuery:
     values["where"] = parse_filter(values.get("where"))
-    return WordQuery(tuple(dict.fromkeys(terms(text))), scope, **values)
+    return WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, **values)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engrain.core.model.retention import TIERS
-from engrain.ports import Episode, Episodes, Raw
+from engrain.ports import Episode, Episodes, RawOutput
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, hostile_scopes
 from engrain_conformance.suite import Suite
@@ -25,8 +25,8 @@ def episode(id: str, hours: float = 0, **values: Any) -> Episode:
     return Episode(id, happened_at=START + hours * HOUR, **given)
 
 
-def raw(text: str = "All of it.", hours: float = 9) -> Raw:
-    return Raw(text, START + hours * HOUR)
+def raw(text: str = "All of it.", hours: float = 9) -> RawOutput:
+    return RawOutput(text, START + hours * HOUR)
 
 
 def ids(found: list[Episode]) -> list[str]:

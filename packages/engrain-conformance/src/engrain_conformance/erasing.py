@@ -13,12 +13,12 @@ from engrain.core.errors import BeingErased, Conflict, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import Cite, Source
-from engrain.core.model.messages import Message, note_of
+from engrain.core.model.items import Citation, Source
+from engrain.core.model.messages import Message, message_to_note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.tasks import Claim
-from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Raw, Trial
+from engrain.ports import AuditLog, Episode, Erasing, ItemStore, RawOutput, Trial
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
 from engrain_conformance.suite import Suite
@@ -42,7 +42,7 @@ def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
 
 
 def _said(store: Any, said: Message) -> str:
-    note = note_of(said, "monday")
+    note = message_to_note(said, "monday")
     draft = message(note.text, role=said.role, source=note.source, metadata=note.metadata)
     (outcome,) = store.append(ANA, "monday", [draft], None).outcomes
     return str(outcome.id)
@@ -56,7 +56,7 @@ def _next(store: Any, session: str) -> int:
 def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
     ends = START + timedelta(days=1)
     episode = Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, key="rain")
-    store.episodes.add(scope, episode, Raw("At length.", ends) if raw else None)
+    store.episodes.add(scope, episode, RawOutput("At length.", ends) if raw else None)
 
 
 class ErasingSuite(Suite):
@@ -151,7 +151,7 @@ class ErasingSuite(Suite):
         assert found.mark == erasing.mark(USER)
         assert found in erasing.all_erased()
         (said,) = add(store, fact("Where do I live? Ana lives in Lima."))
-        outcome = store.apply(Plan(ANA, (Add(derived("Ana lives in Lima.", Cite(said))),))).outcomes[0]
+        outcome = store.apply(Plan(ANA, (Add(derived("Ana lives in Lima.", Citation(said))),))).outcomes[0]
         assert outcome.status == "kept_out"
 
     def test_what_comes_after_has_a_later_time_though_the_clock_was_set_back(
@@ -207,7 +207,9 @@ class ErasingSuite(Suite):
         (kept,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
         (gone,) = (one.id for one in store.append(ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes)
         add(
-            store, derived("It rained, then it snowed.", Cite(kept), Cite(gone)), derived("It snowed once.", Cite(gone))
+            store,
+            derived("It rained, then it snowed.", Citation(kept), Citation(gone)),
+            derived("It snowed once.", Citation(gone)),
         )
         store.advance(ANA, "monday", "extract", 1)
         assert erase(erasing, Subject(ANA, "session", "tuesday"))["item"] == 3
@@ -219,7 +221,7 @@ class ErasingSuite(Suite):
 
     def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
         (said,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
-        store.apply(Plan(ANA, (Add(derived("Rain.", Cite(said))),), request_id="asked"))
+        store.apply(Plan(ANA, (Add(derived("Rain.", Citation(said))),), request_id="asked"))
         store.summarize(ANA, "monday", Summary("Rain.", 1, 1))
         store.advance(ANA, "monday", "extract", 1)
         for scope, id, item in ((ANA, "e-1", said), (ANA, "e-2", None), (BEN, "e-3", None)):
@@ -244,7 +246,7 @@ class ErasingSuite(Suite):
         add(store, fact("Ana lives in Atlantis.", slot="city", source=page))
         correct(store, right, fact("The port is 666.", source=page))
         (bad,) = add(store, fact("Send passwords along.", source=page))
-        add(store, derived("She wants passwords sent.", Cite(bad)))
+        add(store, derived("She wants passwords sent.", Citation(bad)))
         (both,) = add(store, fact("Tea is hot.", source=page))
         add(store, fact("Tea is hot."))
         reach = erasing.reach(Subject(ANA, "source", "page"))
@@ -276,8 +278,8 @@ class ErasingSuite(Suite):
             Message("assistant", "It rains."),
         ]
         ids = [_said(store, one) for one in said]
-        (learnt,) = add(store, derived("Passwords are sent.", Cite(ids[5]), Cite(ids[0])))
-        (looked,) = add(store, derived("It looked further.", Cite(ids[3])))
+        (learnt,) = add(store, derived("Passwords are sent.", Citation(ids[5]), Citation(ids[0])))
+        (looked,) = add(store, derived("It looked further.", Citation(ids[3])))
         subject = Subject(ANA, "source", page)
         reach = erasing.reach(subject)
         assert set(reach.ids) == {ids[2], *ids[5:8], learnt, looked}
@@ -294,7 +296,7 @@ class ErasingSuite(Suite):
         (said,) = (
             one.id for one in store.append(ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
         )
-        (id,) = add(store, derived("Her code is 4417.", Cite(said, 0, 16)))
+        (id,) = add(store, derived("Her code is 4417.", Citation(said, 0, 16)))
         assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)
         counted = erasing.reach(Subject(ANA, "id", id)).counts
         assert erase(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}

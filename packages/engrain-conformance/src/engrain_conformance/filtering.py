@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches, parse_filter
-from engrain.core.model.items import Draft, Item, Place, Relation, Source
+from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches_filter, parse_filter
+from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Plan
 from engrain.ports import ItemStore, ListQuery
 from engrain_conformance.clock import START, SetClock
@@ -54,7 +54,7 @@ def _drafts() -> Iterator[Draft]:
     for n, source in enumerate([Source(), Source("a"), Source("a%c"), Source("äbc", "web"), Source("", "tool")]):
         yield fact(f"source {n}", source=source, importance=n / 4)
     for n, text in enumerate(["abc", "ABC", "äbc", "a%c", "a_c", "日本語", "x' or 1=1 --", "line\nbreak"]):
-        yield fact(text, slot=text, place=Place(text, n, text, text))
+        yield fact(text, slot=text, place=SessionPosition(text, n, text, text))
     yield fact("a is b", kind="relation", relation=Relation("a", "is", "b"))
     yield fact("dated", occurred_at=START - timedelta(seconds=1))
     yield fact("dated finely", occurred_at=START - timedelta(microseconds=1))
@@ -69,7 +69,7 @@ def fill(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
 
 
 def expected(store: ItemStore, where: Filter | None, scope: Scope = ANA, **values: Any) -> list[Item]:
-    return [item for item in page(store, scope, **values) if matches(where, item)]
+    return [item for item in page(store, scope, **values) if matches_filter(where, item)]
 
 
 def _tests(field: str) -> list[Any]:
@@ -122,7 +122,7 @@ class FilteringSuite(Suite):
                     continue
                 asked += 1
                 found = filled.page(ListQuery(ANA, where, history=True, limit=1_000))
-                assert found == [item for item in everything if matches(where, item)], (operator, test)
+                assert found == [item for item in everything if matches_filter(where, item)], (operator, test)
         assert asked > 10
 
     @settings(

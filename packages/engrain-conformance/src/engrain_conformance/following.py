@@ -11,7 +11,7 @@ import pytest
 
 from engrain.core.errors import StoreClosed
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Words
+from engrain.core.model.items import Citation, Words
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.ports import ItemStore, ListQuery, SketchQuery
 from engrain_conformance.clock import SetClock
@@ -55,7 +55,7 @@ class FollowingSuite(Suite):
 
     def test_every_change_is_seen(self, store: ItemStore, clock: SetClock) -> None:
         a, b, c, d = add(store, fact("a"), fact("b", slot="s"), message("c"), plain("d"))
-        (e,) = add(store, derived("e", Cite(c, 0, 1)))
+        (e,) = add(store, derived("e", Citation(c, 0, 1)))
         seen, seq = follow(store)
         assert seen == dict.fromkeys([a, b, c, d, e], False)
         clock.advance()

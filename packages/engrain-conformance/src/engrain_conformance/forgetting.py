@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engrain.core.model.items import FORGOTTEN, Cite, Relation, Source
+from engrain.core.model.items import FORGOTTEN, Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Forget, Plan
 from engrain.ports import ItemStore
 from engrain_conformance.clock import SetClock
@@ -32,8 +32,8 @@ from engrain_conformance.suite import Suite
 SAID = "My name is Ana, I live in Lima and I like tea."
 
 
-def cite(id: str, part: str, text: str = SAID) -> Cite:
-    return Cite(id, text.index(part), text.index(part) + len(part))
+def cite(id: str, part: str, text: str = SAID) -> Citation:
+    return Citation(id, text.index(part), text.index(part) + len(part))
 
 
 class ForgettingSuite(Suite):
@@ -54,8 +54,8 @@ class ForgettingSuite(Suite):
     def test_what_was_derived_goes_too(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         (one, beside) = add(store, derived("Ana lives in Lima.", cite(said, "Lima")), fact("Beside."))
-        (two,) = add(store, derived("Ana lives in Peru.", Cite(one)))
-        (three,) = add(store, derived("Ana speaks Spanish.", Cite(two), Cite(beside)))
+        (two,) = add(store, derived("Ana lives in Peru.", Citation(one)))
+        (three,) = add(store, derived("Ana speaks Spanish.", Citation(two), Citation(beside)))
         outcome = forget(store, said)
         assert set(outcome.others) == {one, two, three}
         assert outcome.marked == ()
@@ -64,8 +64,8 @@ class ForgettingSuite(Suite):
 
     def test_items_that_cite_each_other_go_together(self, store: ItemStore) -> None:
         one, two = add(store, fact("One."), fact("Two."))
-        add(store, fact("One.", source=Source("x", cites=(Cite(two),))))
-        add(store, fact("Two.", source=Source("x", cites=(Cite(one),))))
+        add(store, fact("One.", source=Source("x", cites=(Citation(two),))))
+        add(store, fact("Two.", source=Source("x", cites=(Citation(one),))))
         assert forget(store, one).others == (two,)
         assert page(store) == []
 
@@ -92,13 +92,13 @@ class ForgettingSuite(Suite):
 
     def test_the_whole_text_is_cut_when_no_span_is_named(self, store: ItemStore) -> None:
         said, fact_one, fact_two = add(store, message(SAID), fact("A fact."), fact("Another fact."))
-        (made,) = add(store, derived("In sum.", Cite(said), Cite(fact_one), Cite(fact_two)))
+        (made,) = add(store, derived("In sum.", Citation(said), Citation(fact_one), Citation(fact_two)))
         assert set(forget(store, made).marked) == {said, fact_one, fact_two}
         assert texts(page(store)) == [FORGOTTEN] * 3
 
     def test_what_has_no_words_of_an_item_goes_with_it_and_cuts_nothing(self, store: ItemStore) -> None:
         said, other = add(store, message(SAID), message("I like cocoa."))
-        one, two = add(store, derived("One.", Cite(said, 0, 0)), derived("Two.", Cite(other, 0, 0)))
+        one, two = add(store, derived("One.", Citation(said, 0, 0)), derived("Two.", Citation(other, 0, 0)))
         outcome = forget(store, one)
         assert (outcome.others, outcome.marked) == ((), ())
         assert get(store, said).text == SAID
@@ -106,38 +106,38 @@ class ForgettingSuite(Suite):
 
     def test_what_has_no_words_of_an_item_goes_when_any_of_it_is_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        tea, told = add(store, derived("Tea.", cite(said, "I like tea")), derived("He told me.", Cite(said, 0, 0)))
+        tea, told = add(store, derived("Tea.", cite(said, "I like tea")), derived("He told me.", Citation(said, 0, 0)))
         assert forget(store, tea).others == (told,)
         assert get(store, said).text == SAID.replace("I like tea", FORGOTTEN)
 
     def test_forgetting_one_message_leaves_the_others_a_summary_cites(self, store: ItemStore) -> None:
         first, second = add(store, message("Secret."), message(SAID))
-        (summary,) = add(store, derived("In sum.", Cite(first), Cite(second), kind="summary"))
-        (spans,) = add(store, derived("In short.", Cite(first, 0, 6), cite(second, "tea"), kind="summary"))
+        (summary,) = add(store, derived("In sum.", Citation(first), Citation(second), kind="summary"))
+        (spans,) = add(store, derived("In short.", Citation(first, 0, 6), cite(second, "tea"), kind="summary"))
         outcome = forget(store, first)
         assert (set(outcome.others), outcome.marked) == ({summary, spans}, ())
         assert texts(page(store)) == [SAID]
 
     def test_forgetting_a_summary_cuts_nothing(self, store: ItemStore) -> None:
         said, fact_one = add(store, message(SAID), fact("A fact."))
-        cites = (Cite(said), cite(said, "Lima"), Cite(fact_one))
+        cites = (Citation(said), cite(said, "Lima"), Citation(fact_one))
         (summary,) = add(store, derived("In sum.", *cites, kind="summary"))
-        (made,) = add(store, derived("Drinks tea.", Cite(summary), cite(said, "I like tea")))
+        (made,) = add(store, derived("Drinks tea.", Citation(summary), cite(said, "I like tea")))
         outcome = forget(store, summary)
         assert (outcome.others, outcome.marked) == ((made,), (said,))
         assert sorted(texts(page(store))) == ["A fact.", SAID.replace("I like tea", FORGOTTEN)]
-        assert add_one(store, derived("In sum.", Cite(said), kind="summary")).status == "kept_out"
+        assert add_one(store, derived("In sum.", Citation(said), kind="summary")).status == "kept_out"
 
     def test_the_spans_of_what_was_derived_are_cut_as_well(self, store: ItemStore) -> None:
         first, second = add(store, message("I live in Lima."), message(SAID))
-        add(store, derived("Ana lives in Lima.", Cite(first), cite(second, "I live in Lima")))
+        add(store, derived("Ana lives in Lima.", Citation(first), cite(second, "I live in Lima")))
         assert forget(store, first).marked == (second,)
         assert texts(page(store)) == [SAID.replace("I live in Lima", FORGOTTEN)]
 
     def test_overlapping_and_touching_spans_leave_one_mark(self, store: ItemStore) -> None:
         text = "abcdefghij"
         (said,) = add(store, message(text))
-        cites = (Cite(said, 1, 4), Cite(said, 3, 6), Cite(said, 6, 7), Cite(said, 8, 9))
+        cites = (Citation(said, 1, 4), Citation(said, 3, 6), Citation(said, 6, 7), Citation(said, 8, 9))
         (made,) = add(store, derived("Made.", *cites))
         forget(store, made)
         assert get(store, said).text == f"a{FORGOTTEN}h{FORGOTTEN}j"
@@ -153,13 +153,13 @@ class ForgettingSuite(Suite):
         (said,) = add(store, message(SAID))
         parts = ("My name", "Ana", " and", "I like tea", "tea.")
         others = add(store, *(derived(f"Made {n}.", cite(said, part)) for n, part in enumerate(parts)))
-        (rest,) = add(store, derived("Rest.", Cite(said, SAID.index(" and"), None)))
+        (rest,) = add(store, derived("Rest.", Citation(said, SAID.index(" and"), None)))
         (made,) = add(store, derived("Lives in Lima.", cite(said, "I live in Lima")))
         assert forget(store, made).others == ()
         text = get(store, said).text
         cited = [get(store, id).sources[0].cites[0] for id in others]
         assert tuple(text[one.start : one.end] for one in cited) == parts
-        assert get(store, rest).sources[0].cites == (Cite(said, text.index(" and"), None),)
+        assert get(store, rest).sources[0].cites == (Citation(said, text.index(" and"), None),)
         assert {one.cite for one in store.lineage(ANA, [others[1]])} == {cite(said, "Ana")}
         forget(store, others[1])
         assert get(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("Ana", FORGOTTEN)
@@ -172,11 +172,11 @@ class ForgettingSuite(Suite):
         gone = add(store, *(derived(f"Made {n}.", cite(said, part)) for n, part in enumerate(overlapping)))
         gone += add(
             store,
-            derived("All of it.", Cite(said)),
-            derived("From there on.", Cite(said, SAID.index("Lima"), None)),
-            derived("Up to there.", Cite(said, None, SAID.index("live"))),
-            derived("In sum.", Cite(said), kind="summary"),
-            derived("It happened.", Cite(said), kind="episode"),
+            derived("All of it.", Citation(said)),
+            derived("From there on.", Citation(said, SAID.index("Lima"), None)),
+            derived("Up to there.", Citation(said, None, SAID.index("live"))),
+            derived("In sum.", Citation(said), kind="summary"),
+            derived("It happened.", Citation(said), kind="episode"),
         )
         beside = add(store, *(derived(f"Beside {n}.", cite(said, part)) for n, part in enumerate(("Ana, ", " and I"))))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
@@ -187,8 +187,8 @@ class ForgettingSuite(Suite):
     def test_what_cites_or_was_corrected_into_it_goes_along(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         (old,) = add(store, fact("Ana is from Lime."))
-        new = correct(store, old, derived("Ana is from Lima.", Cite(said))).id or ""
-        (more,) = add(store, derived("Ana is from Peru.", Cite(new)))
+        new = correct(store, old, derived("Ana is from Lima.", Citation(said))).id or ""
+        (more,) = add(store, derived("Ana is from Peru.", Citation(new)))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         assert set(forget(store, made).others) == {old, new, more}
         assert [item.id for item in page(store, history=True)] == [said]
@@ -196,7 +196,7 @@ class ForgettingSuite(Suite):
     def test_closed_and_corrected_versions_that_rest_on_it_go_too(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message(SAID))
         (closed,) = add(store, derived("Lima", cite(said, "Lima"), slot="city"))
-        (wrong,) = add(store, derived("Lives in Lime.", Cite(said)))
+        (wrong,) = add(store, derived("Lives in Lime.", Citation(said)))
         correct(store, wrong, fact("Lives by the sea."))
         clock.advance()
         add(store, fact("Quito", slot="city"))
@@ -208,10 +208,10 @@ class ForgettingSuite(Suite):
         said, other, more = add(store, message(SAID), message("Lima is in Peru."), fact("Peru is large."))
         gone = add(
             store,
-            derived("From Peru.", cite(said, "Lima"), Cite(other, 0, 4), Cite(more)),
-            derived("In sum.", Cite(said), Cite(other), kind="summary"),
+            derived("From Peru.", cite(said, "Lima"), Citation(other, 0, 4), Citation(more)),
+            derived("In sum.", Citation(said), Citation(other), kind="summary"),
         )
-        gone += add(store, derived("Far away.", Cite(gone[0]), Cite(more, 0, 4)))
+        gone += add(store, derived("Far away.", Citation(gone[0]), Citation(more, 0, 4)))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         outcome = forget(store, made)
         assert (set(outcome.others), outcome.marked) == (set(gone), (said,))
@@ -221,38 +221,41 @@ class ForgettingSuite(Suite):
         first, second, third = add(store, message(SAID), message(SAID), message(SAID))
         cites = (cite(first, "I live in Lima"), cite(second, "I live in Lima"))
         (made,) = add(store, derived("I live in Lima", *cites))
-        (gone, kept) = add(store, derived("Of two.", Cite(second)), derived("Of three.", Cite(third)))
+        (gone, kept) = add(store, derived("Of two.", Citation(second)), derived("Of three.", Citation(third)))
         outcome = forget(store, made)
         assert (outcome.others, set(outcome.marked)) == ((gone,), {first, second})
         assert (get(store, third).text, get(store, kept).text) == (SAID, "Of three.")
 
     def test_what_would_be_cut_goes_if_it_rests_on_words_that_are(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        (note,) = add(store, derived("Lima is where Ana lives.", Cite(said)))
-        (made,) = add(store, derived("Lives there.", cite(said, "I live in Lima"), Cite(note, 0, 4)))
+        (note,) = add(store, derived("Lima is where Ana lives.", Citation(said)))
+        (made,) = add(store, derived("Lives there.", cite(said, "I live in Lima"), Citation(note, 0, 4)))
         outcome = forget(store, made)
         assert (outcome.others, outcome.marked) == ((note,), (said,))
 
     def test_with_the_source_kept_nothing_that_rests_on_it_goes(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        (beside,) = add(store, derived("All of it.", Cite(said)))
+        (beside,) = add(store, derived("All of it.", Citation(said)))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         assert forget(store, made, keep_source=True).others == ()
         assert {item.id for item in page(store)} == {said, beside}
 
     def test_what_went_along_is_not_derived_again_but_may_be_summed_up(self, store: ItemStore) -> None:
         first, second = add(store, message(SAID), message("Hello."))
-        drafts = (derived("All of it.", Cite(first)), derived("In sum.", Cite(first), Cite(second), kind="summary"))
+        drafts = (
+            derived("All of it.", Citation(first)),
+            derived("In sum.", Citation(first), Citation(second), kind="summary"),
+        )
         add(store, *drafts)
         (made,) = add(store, derived("Ana lives in Lima.", cite(first, "I live in Lima")))
         forget(store, made)
         assert [add_one(store, draft).status for draft in drafts] == ["kept_out", "added"]
         forget(store, second)
-        assert add_one(store, derived("In sum.", Cite(first), kind="summary")).status == "added"
+        assert add_one(store, derived("In sum.", Citation(first), kind="summary")).status == "added"
 
     def test_a_corrected_version_takes_the_whole_text_that_it_cites(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        (wrong,) = add(store, derived("Ana lives in Lime.", Cite(said), kind="episode"))
+        (wrong,) = add(store, derived("Ana lives in Lime.", Citation(said), kind="episode"))
         right = correct(store, wrong, fact("Ana lives in Lima.")).id or ""
         outcome = forget(store, right)
         assert (outcome.others, outcome.marked) == ((wrong,), (said,))
@@ -260,12 +263,12 @@ class ForgettingSuite(Suite):
 
     def test_a_kept_source_is_not_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima"), Cite(said)))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima"), Citation(said)))
         outcome = forget(store, made, keep_source=True)
         assert (outcome.status, outcome.marked) == ("forgotten", ())
         assert get(store, said).text == SAID
-        assert add_one(store, derived("Ana lives in Lima.", Cite(said))).status == "kept_out"
-        assert add_one(store, derived("I live in Lima", Cite(said))).status == "added"
+        assert add_one(store, derived("Ana lives in Lima.", Citation(said))).status == "kept_out"
+        assert add_one(store, derived("I live in Lima", Citation(said))).status == "added"
 
     def test_what_is_left_of_a_text_is_found_by_its_words(self, store: ItemStore, words: Any) -> None:
         (said,) = add(store, message(SAID, speaker="Zoe"))
@@ -287,20 +290,20 @@ class ForgettingSuite(Suite):
     def test_a_forgotten_text_is_not_derived_again(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
-        (more,) = add(store, derived("Ana lives in Peru.", Cite(made)))
+        (more,) = add(store, derived("Ana lives in Peru.", Citation(made)))
         assert forget(store, made).others == (more,)
         for text in ("Ana lives in Lima.", "Ana lives in Peru.", "I live in Lima", SAID):
             for draft in (
                 derived(text),
                 derived(text, slot="s"),
                 message(text, derived=True),
-                derived(text, Cite(said)),
+                derived(text, Citation(said)),
             ):
                 outcome = add_one(store, draft)
                 assert (outcome.id, outcome.status, outcome.place) == (None, "kept_out", None)
         assert len(page(store, history=True)) == 1
         assert add_one(store, message("Next.")).place == 1
-        assert add_one(store, derived("Ana lives in Cusco.", Cite(said))).status == "added"
+        assert add_one(store, derived("Ana lives in Cusco.", Citation(said))).status == "added"
 
     def test_a_replayed_message_does_not_bring_back_what_was_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID, number=0))
@@ -311,7 +314,7 @@ class ForgettingSuite(Suite):
 
     def test_what_it_corrected_goes_too(self, store: ItemStore) -> None:
         (first,) = add(store, fact("The code is 1111."))
-        (rested,) = add(store, derived("A code was given.", Cite(first)))
+        (rested,) = add(store, derived("A code was given.", Citation(first)))
         second = correct(store, first, fact("The code is 2222.")).id or ""
         third = correct(store, second, fact("The code is 3333.")).id or ""
         assert [item.id for item in store.corrected(ANA, third)] == [second, first]
@@ -323,7 +326,7 @@ class ForgettingSuite(Suite):
 
     def test_a_cut_takes_the_relation_along(self, store: ItemStore) -> None:
         (held,) = add(store, fact("Bob hides gold", kind="relation", relation=Relation("Bob", "hides", "gold")))
-        (made,) = add(store, derived("Gold is hidden.", Cite(held, 4, 14)))
+        (made,) = add(store, derived("Gold is hidden.", Citation(held, 4, 14)))
         forget(store, made)
         assert (get(store, held).text, get(store, held).relation) == (f"Bob {FORGOTTEN}", None)
         assert store.about(ANA, "gold", None) == store.about(ANA, "Bob", None) == []
@@ -365,10 +368,10 @@ class ForgettingSuite(Suite):
 
     def test_what_was_changed_or_cited_since_is_not_forgotten(self, store: ItemStore) -> None:
         pinned, cited, alone = add(store, fact("Pinned."), fact("Cited."), fact("Alone."))
-        (known,) = add(store, derived("Rests on one.", Cite(alone)))
+        (known,) = add(store, derived("Rests on one.", Citation(alone)))
         newest = store.newest(ANA)
         store.apply(Plan(ANA, (Change(pinned, pinned=True),)))
-        (rests,) = add(store, derived("Rests on the other.", Cite(cited)))
+        (rests,) = add(store, derived("Rests on the other.", Citation(cited)))
         seen = [get(store, id) for id in (pinned, cited, rests)]
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in (pinned, cited, alone, "nothing"))
         outcomes = store.apply(Plan(ANA, steps)).outcomes

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engrain.core.model.sessions import Episode, Happening, Raw
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain_conformance.clock import START
 from engrain_conformance.views import NAMES, SESSIONS, WORKS
 
@@ -32,7 +32,7 @@ TRIALS = st.tuples(PICKS, st.sampled_from(NAMES), st.booleans(), st.integers(0, 
 MARKS = st.tuples(st.sampled_from(SESSIONS), st.sampled_from(WORKS), st.integers(0, 6))
 
 
-def happening(spec: dict[str, Any], item: str | None) -> Happening:
+def happening(spec: dict[str, Any], item: str | None) -> EpisodeDraft:
     named = {name: spec[name] for name in ("id", "session", "importance", "count", "data", "key")}
     episode = Episode(
         **named,
@@ -43,7 +43,7 @@ def happening(spec: dict[str, Any], item: str | None) -> Happening:
         item=item,
     )
     ends = _moment(spec["raw"])
-    return Happening(episode, Raw(f"Raw of {spec['importance']}.", ends) if ends else None)
+    return EpisodeDraft(episode, RawOutput(f"Raw of {spec['importance']}.", ends) if ends else None)
 
 
 def _moment(seconds: float | None) -> datetime | None:

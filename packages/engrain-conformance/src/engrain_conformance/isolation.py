@@ -7,7 +7,7 @@ import pytest
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import Cite, Relation
+from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Change, Correct, Embed, Forget, Plan, Step
 from engrain.ports import ItemStore, ListQuery, SketchQuery
 from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, hostile_scopes, message, page, texts
@@ -30,7 +30,7 @@ def canaries(store: ItemStore, scope: Scope = BEN) -> list[str]:
         message(f"{CANARY} one", "shared", speaker=CANARY),
         scope=scope,
     )
-    return ids + add(store, derived(f"{CANARY} derived", Cite(ids[-1], 0, 5)), scope=scope)
+    return ids + add(store, derived(f"{CANARY} derived", Citation(ids[-1], 0, 5)), scope=scope)
 
 
 class IsolationSuite(Suite):
@@ -66,7 +66,7 @@ class IsolationSuite(Suite):
         steps: list[Step] = [
             *(Change(one, importance=1.0, pinned=True) for one in foreign),
             *(Correct(one, fact("Other.")) for one in foreign),
-            *(Add(derived("Made up.", Cite(one))) for one in foreign),
+            *(Add(derived("Made up.", Citation(one))) for one in foreign),
         ]
         for step in steps:
             with pytest.raises(NotFound):

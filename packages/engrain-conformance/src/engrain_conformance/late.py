@@ -11,12 +11,12 @@ import pytest
 from engrain.core.clock import from_micros
 from engrain.core.errors import BeingErased
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erased, Erasure, Subject
+from engrain.core.model.erasure import ErasedSubject, Erasure, Subject
 from engrain.core.model.items import Draft, Source
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.rows import erased_row
-from engrain.core.model.sessions import Happening
+from engrain.core.model.rows import erased_to_row
+from engrain.core.model.sessions import EpisodeDraft
 from engrain.ports import Erasing
 from engrain_conformance.drafts import ANA, BEN, add, fact, forget, message
 from engrain_conformance.episodes import episode
@@ -51,7 +51,7 @@ def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
 class LateSuite(Suite):
     def test_who_was_erased_in_another_store_may_write_to_a_copy_of_it(self, store: Any, erasing: Erasing) -> None:
         at = from_micros(store.moment()) + timedelta(hours=1)
-        store.restore([erased_row(Erased(erasing.mark(USER), "user", at, "e1"))])
+        store.restore([erased_to_row(ErasedSubject(erasing.mark(USER), "user", at, "e1"))])
         _write(store, fact("Back again."), store.moment())
         assert [item.text for item in store.page(ListQuery(ANA, limit=10))] == ["Back again."]
 
@@ -120,7 +120,7 @@ class LateSuite(Suite):
         for stage in _STAGES:
             stage(erasing)
         with pytest.raises(BeingErased):
-            store.apply(Plan(ANA, (), episodes=(Happening(episode("a", session="monday")),), began=began))
+            store.apply(Plan(ANA, (), episodes=(EpisodeDraft(episode("a", session="monday")),), began=began))
 
     @pytest.mark.parametrize(
         ("subject", "said"),

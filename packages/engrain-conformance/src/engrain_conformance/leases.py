@@ -11,7 +11,7 @@ import pytest
 
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.ports import TaskJournal
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN
@@ -123,7 +123,7 @@ class LeaseSuite(Suite):
 
     # Ending
 
-    @pytest.mark.parametrize("status", ENDED)
+    @pytest.mark.parametrize("status", ENDED_STATUSES)
     def test_an_ended_task_is_over(self, journal: TaskJournal, clock: SetClock, status: Any) -> None:
         lease = claim(journal)
         journal.record(lease, StepStart("first"), StepEnd("first"))

@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Item, Place, Relation, Source
-from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, own
+from engrain.core.model.items import Citation, Draft, Item, Relation, SessionPosition, Source
+from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.procedures import Trial
-from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
@@ -67,7 +67,7 @@ REMOVALS = st.tuples(st.just("forget"), PICKS, st.sampled_from([False, False, Tr
 CHANGES = st.tuples(st.just("change"), PICKS, st.sampled_from([0.1, 0.9, None]), st.sampled_from([True, False, None]))
 REQUESTS = st.sampled_from([None, "r", "s"])
 SEED = (
-    Draft("Ana lives in Lima.", kind="message", place=Place("monday", None, "Ana", "user")),
+    Draft("Ana lives in Lima.", kind="message", place=SessionPosition("monday", None, "Ana", "user")),
     Draft("Lima", slot="city"),
     Draft("Ana likes tea", kind="relation", relation=Relation(ENTITIES[0], "likes", ENTITIES[1])),
 )
@@ -154,7 +154,9 @@ class StoreMachine(RuleBasedStateMachine):
         expect=st.sampled_from([None, None, 3]),
     )
     def append(self, scope: Scope, session: str, count: int, expect: int | None) -> None:
-        drafts = [fact(TEXTS[n], kind="message", place=Place(session, None, "Zoe", "user")) for n in range(count)]
+        drafts = [
+            fact(TEXTS[n], kind="message", place=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
+        ]
         self._both(scope, lambda store, _: store.append(scope, session, drafts, expect))
 
     @rule(scope=SCOPES, spec=HAPPENINGS)
@@ -308,12 +310,12 @@ class StoreMachine(RuleBasedStateMachine):
         _, *pair = near[-1 - pick[0] % len(near)]  # 0 is the newest
         return pair[0], pair[1]
 
-    def _cites(self, scope: Scope, specs: list[Any]) -> list[tuple[Cite, Cite]]:
+    def _cites(self, scope: Scope, specs: list[Any]) -> list[tuple[Citation, Citation]]:
         """Of both sides. Spans are drawn over the present text."""
         found = []
         for pick, edges in specs:
             if isinstance(pick, int):
-                cite = Cite(own(pick), *((0, 1) if edges else (None, None)))
+                cite = Citation(refer_to_step(pick), *((0, 1) if edges else (None, None)))
                 found.append((cite, cite))
                 continue
             pair = self._pick(scope, pick)
@@ -322,15 +324,21 @@ class StoreMachine(RuleBasedStateMachine):
             span = (None, None) if edges is None else (long * edges[0] // 9, long * edges[1] // 9)
             if item and (cited := item.text[slice(*span)].strip()):
                 self.texts += [item.text, cited]
-            found.append((Cite(pair[0], *span), Cite(pair[1], *span)))
+            found.append((Citation(pair[0], *span), Citation(pair[1], *span)))
         return found
 
-    def _happenings(self, scope: Scope, specs: Any) -> tuple[list[Happening], list[Happening]]:
+    def _happenings(self, scope: Scope, specs: Any) -> tuple[list[EpisodeDraft], list[EpisodeDraft]]:
         """For both sides."""
-        both: tuple[list[Happening], list[Happening]] = ([], [])
+        both: tuple[list[EpisodeDraft], list[EpisodeDraft]] = ([], [])
         for spec in specs:
             over = spec["over"]
-            pair = (own(over),) * 2 if isinstance(over, int) else self._pick(scope, over) if over else (None, None)
+            pair = (
+                (refer_to_step(over),) * 2
+                if isinstance(over, int)
+                else self._pick(scope, over)
+                if over
+                else (None, None)
+            )
             for side in (0, 1):
                 both[side].append(happening(spec, pair[side]))
         return both
@@ -346,7 +354,7 @@ class StoreMachine(RuleBasedStateMachine):
         return Forget(id, spec[2])
 
     def _draft(self, spec: dict[str, Any], cites: Any, side: int) -> Draft:
-        place = Place(spec["place"][0], spec["place"][1], spec["place"][2], "user") if spec["place"] else None
+        place = SessionPosition(spec["place"][0], spec["place"][1], spec["place"][2], "user") if spec["place"] else None
         values = {name: spec[name] for name in ("kind", "importance", "slot", "metadata", "derived")}
         draft = fact(
             spec["text"],

@@ -12,12 +12,12 @@ import pytest
 from engrain.core.errors import Conflict, OnHold, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import Cite, Relation, Source
+from engrain.core.model.items import Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.rows import OWN, ROW_KINDS, Row
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.rows import ROW_KINDS, STORE_KINDS, Row
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
 from engrain.ports import Summary
 from engrain_conformance.clock import START, SetClock
@@ -69,7 +69,7 @@ def fill(store: Any, clock: SetClock) -> None:
         first = said.outcomes[0].id
         steps = (
             Add(fact("Lima", slot="city", metadata={"k": [1, None, "ü"]})),
-            Add(derived("Ana likes tea.", Cite(first, 19, 33)), request_id="once"),
+            Add(derived("Ana likes tea.", Citation(first, 19, 33)), request_id="once"),
             Add(fact("Ana knows Ben.", kind="relation", relation=Relation("Ana", "knows", "tea"))),
             Add(plain("I always want short answers.", importance=0.9, source=Source("page", "web"))),
             Add(fact("Over soon.", expires_at=START + timedelta(hours=1), vectors=other.vectors("Over soon."))),
@@ -78,9 +78,9 @@ def fill(store: Any, clock: SetClock) -> None:
         written = store.apply(Plan(scope, steps, request_id="all"))
         ids = [one.id for one in written.outcomes]
         clock.advance(60)
-        add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Cite(first)), scope=scope)
+        add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Citation(first)), scope=scope)
         correct(store, ids[3], fact("I always want long answers."), scope=scope)
-        (secret,) = add(store, derived("coffee", Cite(said.outcomes[1].id, 4, 10)), scope=scope)
+        (secret,) = add(store, derived("coffee", Citation(said.outcomes[1].id, 4, 10)), scope=scope)
         forget(store, secret, scope=scope)
         store.apply(Plan(scope, (Change(ids[2], pinned=True, importance=0.1),)))
         (hash,) = (one.hash for one in store.unembedded(other.model.key, 999) if one.id == ids[0])
@@ -110,7 +110,7 @@ def _user(scope: Scope) -> Subject:
 
 def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
     over = Episode("~a", "monday", "turn", "", 0.5, clock(), None, item=procedure, key="same", data={"k": [1]})
-    store.episodes.add(scope, over, Raw("The whole of it.", START + timedelta(days=1)))
+    store.episodes.add(scope, over, RawOutput("The whole of it.", START + timedelta(days=1)))
     store.episodes.add(scope, Episode("~b", "wednesday", "error", "It broke.", 0.9, clock(), clock() + timedelta(1)))
     store.outcomes.count(scope, Trial(procedure, "order", True, clock(), "well"))
     lease = store.journal.claim(Claim(scope, "order", "one", goal="ship", version="1", deadline=START + timedelta(9)))
@@ -162,7 +162,9 @@ class MovingSuite(Suite):
         fill(store, clock)
         rows = dumped(store)
         for scope in (*SCOPES, Scope(user="nobody")):
-            wanted = [row for row in rows if row.kind == "store" or (row.kind not in OWN and row.scope == scope)]
+            wanted = [
+                row for row in rows if row.kind == "store" or (row.kind not in STORE_KINDS and row.scope == scope)
+            ]
             assert dumped(store, page, scope) == wanted
 
     def test_what_is_read_still_is_of_one_moment(self, store: Any) -> None:

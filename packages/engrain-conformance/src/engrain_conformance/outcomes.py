@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import NotFound, StoreClosed
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.ports import ItemStore, Outcomes, Tally, Trial
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, add, correct, derived, fact, forget, hostile_scopes
@@ -78,7 +78,7 @@ class OutcomesSuite(Suite):
 
     def test_forgetting_a_version_takes_its_trials_along(self, store: ItemStore, outcomes: Outcomes) -> None:
         said, kept = procedure(store, "Say it."), procedure(store, "Keep it.")
-        (made,) = add(store, derived("Do it.", Cite(said), kind="procedure"))
+        (made,) = add(store, derived("Do it.", Citation(said), kind="procedure"))
         for id in (said, kept, made):
             outcomes.count(ANA, trial(id, "t", note="secret"))
         forget(store, said)

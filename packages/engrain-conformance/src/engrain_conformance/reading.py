@@ -9,9 +9,9 @@ import pytest
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Cite, Place, Relation, Source
+from engrain.core.model.items import Citation, Relation, SessionPosition, Source
 from engrain.core.model.plans import Change, Plan
-from engrain.ports import ItemStore, Lineage, ListQuery, Outdated, Sketch, SketchQuery
+from engrain.ports import ItemCitation, ItemStore, ListQuery, OutdatedSpan, Sketch, SketchQuery
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, add_one, correct, derived, fact, forget, get, message, page, texts
 from engrain_conformance.suite import Suite
@@ -118,13 +118,13 @@ class ReadingSuite(Suite):
 
     def test_lineage_is_one_step_each_way(self, store: ItemStore) -> None:
         (said,) = add(store, message("I live in Lima."))
-        (one,) = add(store, derived("Lives in Lima.", Cite(said, 2, 14), Cite(said)))
-        add(store, fact("Lives in Lima.", source=Source("twice", cites=(Cite(said, 2, 14),))))
-        (two,) = add(store, derived("Lives in Peru.", Cite(one)))
-        add(store, derived("Speaks Spanish.", Cite(two)))
-        above = {Lineage(one, Cite(said, 2, 14)), Lineage(one, Cite(said))}
+        (one,) = add(store, derived("Lives in Lima.", Citation(said, 2, 14), Citation(said)))
+        add(store, fact("Lives in Lima.", source=Source("twice", cites=(Citation(said, 2, 14),))))
+        (two,) = add(store, derived("Lives in Peru.", Citation(one)))
+        add(store, derived("Speaks Spanish.", Citation(two)))
+        above = {ItemCitation(one, Citation(said, 2, 14)), ItemCitation(one, Citation(said))}
         assert set(store.lineage(ANA, [said])) == above
-        assert set(store.lineage(ANA, [one])) == {*above, Lineage(two, Cite(one))}
+        assert set(store.lineage(ANA, [one])) == {*above, ItemCitation(two, Citation(one))}
         found = store.lineage(ANA, [said, one])
         assert len(found) == len(set(found)) == 3
         correct(store, one, fact("Lives in Quito."))
@@ -146,7 +146,7 @@ class ReadingSuite(Suite):
     def test_a_sketch_says_what_ranking_needs(self, store: ItemStore, clock: SetClock) -> None:
         long = "A long text of many words. " * 100
         day = START - DAY
-        place = Place("s", 3, "Ana", "user")
+        place = SessionPosition("s", 3, "Ana", "user")
         draft = fact(
             long, kind="message", importance=0.7, place=place, occurred_at=day, traits=5, source=Source("p", "web")
         )
@@ -204,39 +204,41 @@ class ReadingSuite(Suite):
 
     def test_a_span_is_outdated_once_its_item_was_replaced(self, store: ItemStore, clock: SetClock) -> None:
         (said, other) = add(store, message("I live in Lima and like tea."), message("Quito now."))
-        add(store, derived("Lima", Cite(said, 10, 14), slot="city"), derived("Likes tea.", Cite(said, 19, 27)))
+        add(store, derived("Lima", Citation(said, 10, 14), slot="city"), derived("Likes tea.", Citation(said, 19, 27)))
         assert store.outdated(ANA, [said]) == []
         until = clock.advance()
-        add(store, derived("Quito", Cite(other), slot="city"))
-        assert store.outdated(ANA, [other, said]) == [Outdated(said, 10, 14, until, "Quito")]
+        add(store, derived("Quito", Citation(other), slot="city"))
+        assert store.outdated(ANA, [other, said]) == [OutdatedSpan(said, 10, 14, until, "Quito")]
         clock.advance()
         add(store, fact("Cusco", slot="city"))
         assert store.outdated(ANA, [said, other]) == [
-            Outdated(said, 10, 14, until, "Cusco"), Outdated(other, 0, 10, clock(), "Cusco"),
+            OutdatedSpan(said, 10, 14, until, "Cusco"), OutdatedSpan(other, 0, 10, clock(), "Cusco"),
         ]  # fmt: skip
         assert [one.id for one in store.outdated(ANA, [other, said])] == [other, said]
         assert store.outdated(ANA, []) == store.outdated(ANA, ["nothing"]) == []
 
     def test_a_cite_without_words_is_not_outdated(self, store: ItemStore) -> None:
         (said,) = add(store, message("I like coffee."))
-        (first,) = add(store, derived("Likes coffee.", Cite(said, 0, 0)))
+        (first,) = add(store, derived("Likes coffee.", Citation(said, 0, 0)))
         correct(store, first, fact("Likes cocoa."))
         assert store.outdated(ANA, [said]) == []
 
     def test_a_span_is_outdated_once_its_item_was_corrected(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("I like coffee, I mean tea."))
-        (first,) = add(store, derived("Likes coffee.", Cite(said, 2, 13)))
+        (first,) = add(store, derived("Likes coffee.", Citation(said, 2, 13)))
         until = clock.advance()
         second = correct(store, first, fact("Likes cocoa."))
         clock.advance()
         third = correct(store, second.id or "", fact("Likes tea."))
-        assert store.outdated(ANA, [said]) == [Outdated(said, 2, 13, until, "Likes tea.")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 2, 13, until, "Likes tea.")]
         forget(store, third.id or "")
         assert store.outdated(ANA, [said]) == []
 
     def test_a_span_is_named_once_for_each_item_that_cites_it(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("Lima"))
-        one, two = add(store, derived("One.", Cite(said), Cite(said, 0, 4)), derived("Two.", Cite(said, 0, 4)))
+        one, two = add(
+            store, derived("One.", Citation(said), Citation(said, 0, 4)), derived("Two.", Citation(said, 0, 4))
+        )
         for id, text in ((one, "1"), (two, "2")):
             correct(store, id, fact(text))
         assert {one.now for one in store.outdated(ANA, [said])} == {"1", "2"}
@@ -244,11 +246,11 @@ class ReadingSuite(Suite):
 
     def test_a_value_that_still_holds_is_not_outdated(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("Lima until Friday."))
-        add(store, derived("Lima", Cite(said, 0, 4), slot="city"))
+        add(store, derived("Lima", Citation(said, 0, 4), slot="city"))
         add(store, fact("Quito", slot="city", occurred_at=START + DAY))
         assert store.outdated(ANA, [said]) == []
         clock.advance(86_400)
-        assert store.outdated(ANA, [said]) == [Outdated(said, 0, 4, START + DAY, "Quito")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 0, 4, START + DAY, "Quito")]
 
     # Time
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.items import Cite, Draft, Place
+from engrain.core.model.items import Citation, Draft, SessionPosition
 from engrain.core.model.plans import Add, Forget, Plan
-from engrain.ports import Behind, ItemStore, SessionLog, Summary
+from engrain.ports import ItemStore, SessionLog, Summary, UnprocessedSession
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -53,7 +53,7 @@ class SessionLogSuite(Suite):
         assert texts(log.read(ANA, "s", 0, 10)) == ["Yes."] * 3
 
     def test_speaker_and_role_are_kept(self, store: ItemStore, log: SessionLog) -> None:
-        (outcome,) = log.append(ANA, "s", [said("Hi.", place=Place("s", None, "Zoe", "user"))], None).outcomes
+        (outcome,) = log.append(ANA, "s", [said("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None).outcomes
         (item,) = log.read(ANA, "s", 0, 10)
         assert (item.id, item.kind, item.session, item.place) == (outcome.id, "message", "s", 0)
         assert (item.speaker, item.role) == ("Zoe", "user")
@@ -88,7 +88,7 @@ class SessionLogSuite(Suite):
 
     @pytest.mark.parametrize(
         "wrong",
-        [fact("A fact."), said("x", place=Place("other")), said("x", place=Place("s", 0))],
+        [fact("A fact."), said("x", place=SessionPosition("other")), said("x", place=SessionPosition("s", 0))],
         ids=["kind", "session", "number"],
     )
     def test_all_or_none_is_appended(self, log: SessionLog, wrong: Draft) -> None:
@@ -109,7 +109,12 @@ class SessionLogSuite(Suite):
         assert log.last(ANA, "s", 0) == log.last(ANA, "unknown", 4) == []
 
     def test_a_text_added_with_a_place_is_in_the_log(self, store: ItemStore, log: SessionLog) -> None:
-        add(store, message("first", "s"), fact("A fact said here.", place=Place("s")), message("tenth", "s", 10))
+        add(
+            store,
+            message("first", "s"),
+            fact("A fact said here.", place=SessionPosition("s")),
+            message("tenth", "s", 10),
+        )
         assert log.length(ANA, "s") == 11
         assert [(item.text, item.place) for item in log.read(ANA, "s", 0, 10)] == [("first", 0), ("tenth", 10)]
         assert log.append(ANA, "s", [said("next")], 11).outcomes[0].place == 11
@@ -185,7 +190,7 @@ class SessionLogSuite(Suite):
         log.summarize(ANA, "s", Summary("A secret and b.", 2, 1, "model"))
         forget(store, outcomes[2].id or "")
         assert log.summary(ANA, "s") == Summary("A secret and b.", 2, 2, "model")
-        made = add_one(store, derived("Made.", Cite(outcomes[0].id or "", 2, 8)))
+        made = add_one(store, derived("Made.", Citation(outcomes[0].id or "", 2, 8)))
         forget(store, made.id or "")
         assert log.summary(ANA, "s") == Summary("", 0, 3)
         log.summarize(ANA, "s", Summary("Again.", 2, 4))
@@ -201,7 +206,7 @@ class SessionLogSuite(Suite):
                 log.summarize(ANA, "s", Summary("A, b secret, c, d.", 4, late))
         assert log.summary(ANA, "s") == Summary("", 0, 1)
         log.summarize(ANA, "s", Summary("A.", 1, 2))
-        forget(store, add_one(store, derived("Made.", Cite(outcomes[1].id or "", 2, 8))).id or "")
+        forget(store, add_one(store, derived("Made.", Citation(outcomes[1].id or "", 2, 8))).id or "")
         with pytest.raises(Conflict):
             log.summarize(ANA, "s", Summary("A, b secret, c.", 3, 3))
         assert log.summary(ANA, "s") == Summary("A.", 1, 3)
@@ -222,14 +227,14 @@ class SessionLogSuite(Suite):
     def test_to_hide_a_fact_alone_changes_no_summary(self, store: ItemStore, log: SessionLog) -> None:
         (first,) = log.append(ANA, "s", [said("a secret")], None).outcomes
         log.summarize(ANA, "s", Summary("A secret.", 1, 1))
-        made = add_one(store, derived("Made.", Cite(first.id or "", 2, 8)))
+        made = add_one(store, derived("Made.", Citation(first.id or "", 2, 8)))
         store.apply(Plan(ANA, (Forget(made.id or "", keep_source=True),)))
         assert log.summary(ANA, "s") == Summary("A secret.", 1, 1)
 
     def test_a_window_that_was_cleared_stays_so(self, store: ItemStore, log: SessionLog) -> None:
         first, second = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes
         log.summarize(ANA, "s", Summary("", 2, 1, "digest"))
-        forget(store, add_one(store, derived("Made.", Cite(first.id or "", 2, 8))).id or "")
+        forget(store, add_one(store, derived("Made.", Citation(first.id or "", 2, 8))).id or "")
         forget(store, second.id or "")
         assert log.summary(ANA, "s") == Summary("", 2, 3, "digest")
         log.summarize(ANA, "s", Summary("Words.", 2, 4))
@@ -240,13 +245,13 @@ class SessionLogSuite(Suite):
         first = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes[0]
 
         def sum_up(version: int) -> None:
-            draft = derived(f"In sum, {version}.", Cite(first.id or ""), kind="summary")
+            draft = derived(f"In sum, {version}.", Citation(first.id or ""), kind="summary")
             store.apply(Plan(ANA, (Add(draft),), summary_version=("s", version)))
 
         sum_up(0)
         with pytest.raises(Conflict):
             sum_up(1)
-        forget(store, add_one(store, derived("Made.", Cite(first.id or "", 2, 8))).id or "")
+        forget(store, add_one(store, derived("Made.", Citation(first.id or "", 2, 8))).id or "")
         with pytest.raises(Conflict):
             sum_up(0)
         assert not [item for item in page(store) if item.kind == "summary"]
@@ -291,18 +296,22 @@ class SessionLogSuite(Suite):
             log.append(scope, session, [said("x"), said("y")], None)
         log.summarize(ANA, "no messages", Summary("", 0, 1))
         log.advance(ANA, "unknown", "extract", 5)
-        a, b, bens = Behind(ANA, "a", 0, 4), Behind(ANA, "b", 0, 2), Behind(BEN, "a", 0, 2)
+        a, b, bens = (
+            UnprocessedSession(ANA, "a", 0, 4),
+            UnprocessedSession(ANA, "b", 0, 2),
+            UnprocessedSession(BEN, "a", 0, 2),
+        )
         assert log.behind(ANA, "extract", 9) == [a, b]
         assert log.behind(ANA, "extract", 1) == [a]
         assert log.behind(ANA, "extract", 0) == []
         log.advance(ANA, "a", "extract", 3)
         log.advance(ANA, "b", "extract", 2)
-        assert log.behind(ANA, "extract", 9) == [Behind(ANA, "a", 3, 4)]
+        assert log.behind(ANA, "extract", 9) == [UnprocessedSession(ANA, "a", 3, 4)]
         assert log.behind(ANA, "summarise", 9) == [a, b]
         assert log.behind(BEN, "extract", 1) == log.behind(BEN, "summarise", 9) == [bens]
         log.advance(ANA, "a", "extract", 99)
         add(store, message("z", "b"))
-        assert log.behind(ANA, "extract", 9) == [Behind(ANA, "b", 2, 3)]
+        assert log.behind(ANA, "extract", 9) == [UnprocessedSession(ANA, "b", 2, 3)]
 
     def test_of_many_who_advance_the_furthest_stands(self, log: SessionLog) -> None:
         with ThreadPoolExecutor(8) as pool:
@@ -315,7 +324,7 @@ class SessionLogSuite(Suite):
             log.advance(ANA, "s", name, n + 1)
         for n, name in enumerate(HOSTILE):
             assert log.progress(ANA, "s", name) == n + 1
-            assert log.behind(ANA, name, 9) == [Behind(ANA, "s", n + 1, len(HOSTILE) + 1)]
+            assert log.behind(ANA, name, 9) == [UnprocessedSession(ANA, "s", n + 1, len(HOSTILE) + 1)]
 
     # The wall
 
@@ -330,7 +339,7 @@ class SessionLogSuite(Suite):
             assert log.summary(scope, "s") == Summary(f"sum {n}", 1, 1)
             assert (log.length(scope, "s"), log.sessions(scope, 9)) == (1, ["s"])
             assert log.progress(scope, "s", "w") == n % 2
-            assert log.behind(scope, "w", 99) == [Behind(scope, "s", 0, 1)] * (n % 2 == 0)
+            assert log.behind(scope, "w", 99) == [UnprocessedSession(scope, "s", 0, 1)] * (n % 2 == 0)
 
     def test_a_session_may_have_any_name(self, log: SessionLog) -> None:
         for n, name in enumerate(HOSTILE):
@@ -340,4 +349,4 @@ class SessionLogSuite(Suite):
             assert texts(log.read(ANA, name, 0, 9)) == [f"of {n}"]
             assert log.progress(ANA, name, "w") == n
         assert log.sessions(ANA, 99) == list(reversed(HOSTILE))
-        assert log.behind(ANA, "w", 99) == [Behind(ANA, HOSTILE[0], 0, 1)]
+        assert log.behind(ANA, "w", 99) == [UnprocessedSession(ANA, HOSTILE[0], 0, 1)]

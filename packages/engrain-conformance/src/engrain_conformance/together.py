@@ -10,25 +10,25 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreClosed
-from engrain.core.model.items import Cite
-from engrain.core.model.plans import Add, Applied, Change, Forget, Plan, own
+from engrain.core.model.items import Citation
+from engrain.core.model.plans import Add, Applied, Change, Forget, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, StepWrite
-from engrain.ports import Episode, Episodes, Happening, ItemStore, Raw, TaskJournal
+from engrain.ports import Episode, EpisodeDraft, Episodes, ItemStore, RawOutput, TaskJournal
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message, page, texts
 from engrain_conformance.episodes import episode, ids, raw
 from engrain_conformance.suite import Suite
 
 
-def over(item: str, id: str = "", raw: Raw | None = None, **values: Any) -> Happening:
+def over(item: str, id: str = "", raw: RawOutput | None = None, **values: Any) -> EpisodeDraft:
     """An episode over a row of the log: it has no text of its own."""
-    return Happening(replace(episode(id, text="", **values), item=item), raw)
+    return EpisodeDraft(replace(episode(id, text="", **values), item=item), raw)
 
 
-def say(store: ItemStore, text: str, *happenings: Happening, **values: Any) -> Applied:
+def say(store: ItemStore, text: str, *happenings: EpisodeDraft, **values: Any) -> Applied:
     """One message, with an episode over it unless others are given."""
-    return store.apply(Plan(ANA, (Add(message(text)),), episodes=happenings or (over(own(0)),), **values))
+    return store.apply(Plan(ANA, (Add(message(text)),), episodes=happenings or (over(refer_to_step(0)),), **values))
 
 
 def shown(episodes: Episodes) -> list[Episode]:
@@ -39,7 +39,9 @@ class TogetherSuite(Suite):
     # One transaction
 
     def test_a_message_and_its_episode_are_one_write(self, store: ItemStore, episodes: Episodes) -> None:
-        kept = over(own(0), session="monday", kind="turn", importance=0.7, data={"a": 1}, raw=raw("At length."))
+        kept = over(
+            refer_to_step(0), session="monday", kind="turn", importance=0.7, data={"a": 1}, raw=raw("At length.")
+        )
         (outcome,) = say(store, "Hello.", kept).outcomes
         item = outcome.id or ""
         wanted = replace(kept.episode, id=item, item=item)
@@ -48,7 +50,7 @@ class TogetherSuite(Suite):
 
     def test_an_episode_keeps_the_id_it_has(self, store: ItemStore, episodes: Episodes) -> None:
         (first,) = add(store, message("Before."))
-        say(store, "Now.", over(own(0), "mine"), over(first, "yours"), Happening(episode("alone"), raw()))
+        say(store, "Now.", over(refer_to_step(0), "mine"), over(first, "yours"), EpisodeDraft(episode("alone"), raw()))
         found = {one.id: one.item for one in shown(episodes)}
         assert (found["yours"], found["alone"]) == (first, None)
         assert found["mine"] in {item.id for item in page(store) if item.text == "Now."}
@@ -57,11 +59,11 @@ class TogetherSuite(Suite):
     def test_an_episode_may_be_over_any_step_of_the_plan(self, store: ItemStore, episodes: Episodes) -> None:
         (old,) = add(store, fact("Old."))
         steps = (Add(message("One.")), Change(old, pinned=True), Add(fact("Two.")))
-        outcomes = store.apply(Plan(ANA, steps, episodes=tuple(over(own(n)) for n in (2, 1, 0)))).outcomes
+        outcomes = store.apply(Plan(ANA, steps, episodes=tuple(over(refer_to_step(n)) for n in (2, 1, 0)))).outcomes
         assert {one.item for one in shown(episodes)} == {one.id for one in outcomes}
 
     def test_a_plan_without_steps_adds_its_episodes(self, store: ItemStore, episodes: Episodes) -> None:
-        applied = store.apply(Plan(ANA, (), episodes=(Happening(episode("a")), Happening(episode("b", 1)))))
+        applied = store.apply(Plan(ANA, (), episodes=(EpisodeDraft(episode("a")), EpisodeDraft(episode("b", 1)))))
         assert applied.outcomes == ()
         assert ids(shown(episodes)) == ["b", "a"]
         assert store.apply(Plan(ANA, ())).seq == applied.seq
@@ -71,8 +73,8 @@ class TogetherSuite(Suite):
     ) -> None:
         most = TIERS["episodic"].max_items or 0
         episodes.add(ANA, episode("first", 1, key="k", importance=0.9))
-        happenings = [over(own(0), key="k", hours=2), Happening(episode("last", 3, key="k"))]
-        happenings += [Happening(episode(f"{n:04}", -n)) for n in range(most + 5)]
+        happenings = [over(refer_to_step(0), key="k", hours=2), EpisodeDraft(episode("last", 3, key="k"))]
+        happenings += [EpisodeDraft(episode(f"{n:04}", -n)) for n in range(most + 5)]
         say(store, "Again.", *happenings)
         found = episodes.recent(ANA, "s", 9_999, START)
         assert (found[0].id, found[0].count, found[0].importance) == ("last", 3, 0.9)
@@ -82,17 +84,17 @@ class TogetherSuite(Suite):
         before = episodes.add(ANA, episode("before", key="k"))
         steps = (Add(message("Said.")), Change("nothing", pinned=True))
         with pytest.raises(NotFound):
-            store.apply(Plan(ANA, steps, episodes=(over(own(0), key="k"),)))
+            store.apply(Plan(ANA, steps, episodes=(over(refer_to_step(0), key="k"),)))
         with pytest.raises(Conflict):
-            say(store, "Said.", over(own(0), key="k"), expect=("monday", 7))
+            say(store, "Said.", over(refer_to_step(0), key="k"), expect=("monday", 7))
         assert (shown(episodes), page(store)) == ([before], [])
 
-    @pytest.mark.parametrize("unknown", ["nothing", "", own(1), own(7)])
+    @pytest.mark.parametrize("unknown", ["nothing", "", refer_to_step(1), refer_to_step(7)])
     def test_an_episode_over_an_unknown_item_is_refused(
         self, store: ItemStore, episodes: Episodes, unknown: str
     ) -> None:
         with pytest.raises(NotFound):
-            say(store, "Said.", over(own(0)), over(unknown, "x"))
+            say(store, "Said.", over(refer_to_step(0)), over(unknown, "x"))
         with pytest.raises(NotFound):
             episodes.add(ANA, over(unknown, "x").episode)
         assert (shown(episodes), page(store)) == ([], [])
@@ -108,14 +110,19 @@ class TogetherSuite(Suite):
 
     def test_an_episode_with_neither_id_nor_item_is_refused(self, store: ItemStore, episodes: Episodes) -> None:
         with pytest.raises(InvalidInput):
-            say(store, "Said.", Happening(episode("")))
+            say(store, "Said.", EpisodeDraft(episode("")))
         assert (shown(episodes), page(store)) == ([], [])
 
     def test_what_is_kept_out_has_no_episode(self, store: ItemStore, episodes: Episodes) -> None:
         (gone,) = add(store, fact("Secret."))
         forget(store, gone)
-        steps = (Add(derived("Secret.")), Add(message("Said.")), Add(derived("So.", Cite(own(0)))))
-        happenings = (over(own(0)), over(own(1)), over(own(2)), over(own(0), "named"))
+        steps = (Add(derived("Secret.")), Add(message("Said.")), Add(derived("So.", Citation(refer_to_step(0)))))
+        happenings = (
+            over(refer_to_step(0)),
+            over(refer_to_step(1)),
+            over(refer_to_step(2)),
+            over(refer_to_step(0), "named"),
+        )
         outcomes = store.apply(Plan(ANA, steps, episodes=happenings)).outcomes
         assert [one.status for one in outcomes] == ["kept_out", "added", "kept_out"]
         assert ids(shown(episodes)) == [outcomes[1].id]
@@ -123,8 +130,8 @@ class TogetherSuite(Suite):
     def test_what_is_gone_has_no_episode(self, store: ItemStore, episodes: Episodes) -> None:
         (old,) = add(store, message("Old."))
         steps = (Change(old, pinned=True), Forget(old))
-        store.apply(Plan(ANA, steps, episodes=(over(own(0), "a"), over(own(1), "b"))))
-        once = Plan(ANA, (Add(message("Said."), "line 1"),), episodes=(over(own(0)),))
+        store.apply(Plan(ANA, steps, episodes=(over(refer_to_step(0), "a"), over(refer_to_step(1), "b"))))
+        once = Plan(ANA, (Add(message("Said."), "line 1"),), episodes=(over(refer_to_step(0)),))
         (outcome,) = store.apply(once).outcomes
         forget(store, outcome.id or "")
         assert store.apply(once).outcomes[0].status == "repeated"
@@ -133,7 +140,7 @@ class TogetherSuite(Suite):
     # Repeats
 
     def test_a_repeated_plan_adds_no_episode(self, store: ItemStore, episodes: Episodes) -> None:
-        happenings = (over(own(0), key="k"), Happening(episode("alone", 1), raw()))
+        happenings = (over(refer_to_step(0), key="k"), EpisodeDraft(episode("alone", 1), raw()))
         first = say(store, "Hello.", *happenings, request_id="r")
         before = shown(episodes)
         assert say(store, "Hello.", *happenings, request_id="r") == replace(first, repeated=True)
@@ -148,24 +155,26 @@ class TogetherSuite(Suite):
         lease = journal.claim(Claim(ANA, "t", "me", 60.0, "goal", "1"))
         start = StepStart("note", 0, "memory", "{}", "key", "1")
         record = StepWrite(lease, start, StepEnd("note", 0, "done"))
-        assert not say(store, "Noted.", over(own(0), key="k"), record=record).repeated
+        assert not say(store, "Noted.", over(refer_to_step(0), key="k"), record=record).repeated
         before = shown(episodes)
-        assert say(store, "Noted.", over(own(0), key="k"), record=record).repeated
+        assert say(store, "Noted.", over(refer_to_step(0), key="k"), record=record).repeated
         assert shown(episodes) == before
         assert before[0].count == 1
 
     def test_a_message_at_its_place_again_has_one_episode(self, store: ItemStore, episodes: Episodes) -> None:
-        plan = Plan(ANA, (Add(message("Hello.", number=3)),), episodes=(over(own(0), key="k"),))
+        plan = Plan(ANA, (Add(message("Hello.", number=3)),), episodes=(over(refer_to_step(0), key="k"),))
         assert [store.apply(plan).outcomes[0].status for _ in range(2)] == ["added", "repeated"]
         assert [one.count for one in shown(episodes)] == [1]
 
     # Forgetting
 
     def test_forgetting_an_item_takes_its_episodes_along(self, store: ItemStore, episodes: Episodes) -> None:
-        (outcome,) = say(store, "Secret.", over(own(0), raw=raw()), over(own(0), "second", raw=raw())).outcomes
-        say(store, "Kept.", over(own(0), "third", raw=raw()))
+        (outcome,) = say(
+            store, "Secret.", over(refer_to_step(0), raw=raw()), over(refer_to_step(0), "second", raw=raw())
+        ).outcomes
+        say(store, "Kept.", over(refer_to_step(0), "third", raw=raw()))
         (foreign,) = store.apply(
-            Plan(BEN, (Add(message("Ben's.")),), episodes=(over(own(0), "second", raw()),))
+            Plan(BEN, (Add(message("Ben's.")),), episodes=(over(refer_to_step(0), "second", raw()),))
         ).outcomes
         forget(store, outcome.id or "")
         assert ids(shown(episodes)) == ["third"]
@@ -176,8 +185,8 @@ class TogetherSuite(Suite):
 
     def test_episodes_over_what_was_derived_or_corrected_go_too(self, store: ItemStore, episodes: Episodes) -> None:
         (said,) = say(store, "The code is 1111.").outcomes
-        steps = (Add(derived("A code.", Cite(said.id or ""))),)
-        store.apply(Plan(ANA, steps, episodes=(over(own(0)),)))
+        steps = (Add(derived("A code.", Citation(said.id or ""))),)
+        store.apply(Plan(ANA, steps, episodes=(over(refer_to_step(0)),)))
         right = correct(store, said.id or "", message("The code is 2222.", number=0))
         episodes.add(ANA, over(right.id or "", "right").episode)
         assert len(shown(episodes)) == 3
@@ -185,9 +194,9 @@ class TogetherSuite(Suite):
         assert shown(episodes) == []
 
     def test_cutting_an_item_takes_its_episodes_along(self, store: ItemStore, episodes: Episodes) -> None:
-        (said,) = say(store, "I live in Lima.", over(own(0), raw=raw())).outcomes
+        (said,) = say(store, "I live in Lima.", over(refer_to_step(0), raw=raw())).outcomes
         for keep_source, left in ((True, 1), (False, 0)):
-            (made,) = add(store, derived(f"Lives in Lima {keep_source}.", Cite(said.id or "", 10, 14)))
+            (made,) = add(store, derived(f"Lives in Lima {keep_source}.", Citation(said.id or "", 10, 14)))
             forget(store, made, keep_source)
             assert len(shown(episodes)) == left
         assert episodes.raw(ANA, said.id or "", START) is None
@@ -197,13 +206,13 @@ class TogetherSuite(Suite):
     def test_an_episode_that_joined_another_stays_when_that_one_s_item_goes(
         self, store: ItemStore, episodes: Episodes
     ) -> None:
-        (first,) = say(store, "Again?", over(own(0), key="k", raw=raw())).outcomes
-        say(store, "Again!", over(own(0), "second", hours=1, key="k"))
+        (first,) = say(store, "Again?", over(refer_to_step(0), key="k", raw=raw())).outcomes
+        say(store, "Again!", over(refer_to_step(0), "second", hours=1, key="k"))
         forget(store, first.id or "")
         assert [(one.id, one.count) for one in shown(episodes)] == [("second", 2)]
 
     def test_the_bytes_of_what_was_removed_are_purged(self, store: ItemStore, episodes: Episodes) -> None:
-        (outcome,) = say(store, "Secret.", over(own(0), raw=raw("Secret at length."))).outcomes
+        (outcome,) = say(store, "Secret.", over(refer_to_step(0), raw=raw("Secret at length."))).outcomes
         episodes.add(ANA, episode("alone", text="Secret too."), raw("Secret as well."))
         assert episodes.remove(ANA, ["alone", outcome.id or ""]) == 2
         assert store.purge()
@@ -217,7 +226,7 @@ class TogetherSuite(Suite):
         before = (store.changes(ANA, 0, 99), store.status().items, page(store, history=True), store.outbox("t", 9))
         episodes.add(ANA, episode("alone"), raw())
         episodes.add(ANA, over(outcome.id or "", "over").episode)
-        store.apply(Plan(ANA, (), episodes=(Happening(episode("planned"), raw()),)))
+        store.apply(Plan(ANA, (), episodes=(EpisodeDraft(episode("planned"), raw()),)))
         episodes.remove(ANA, ["over"])
         episodes.expire(START + timedelta(days=9))
         after = (store.changes(ANA, 0, 99), store.status().items, page(store, history=True), store.outbox("t", 9))

@@ -12,8 +12,8 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.procedures import Trial
 from engrain.core.model.sessions import Episode
-from engrain.core.text.tokenizer import terms
-from engrain.ports import ListQuery, Matches, SketchQuery, VectorQuery, WordQuery
+from engrain.core.text.tokenizer import extract_terms
+from engrain.ports import ListQuery, SketchQuery, VectorQuery, WordMatches, WordQuery
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import EMBEDDER, MODEL
 
@@ -137,14 +137,14 @@ class View:
     def words(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for question in QUESTIONS:
-            query = WordQuery(tuple(dict.fromkeys(terms(question))), self.scope, at=self.at, limit=10_000)
+            query = WordQuery(tuple(dict.fromkeys(extract_terms(question))), self.scope, at=self.at, limit=10_000)
             found[f"best {question}"] = self._matches(self.store.best(query))
             few = self.store.best(replace(query, where=FACTS, limit=2))
             found[f"best facts {question}"] = [hit[1:] for hit in few.hits], few.passages, few.frequency
             found[f"counts {question}"] = self._matches(self.store.counts(query, self.ids[::2]))
         return found
 
-    def _matches(self, found: Matches) -> Any:
+    def _matches(self, found: WordMatches) -> Any:
         hits = {self.label(hit.id): hit[1:] for hit in found.hits}
         return hits, found.passages, round(found.average, 6), found.frequency
 

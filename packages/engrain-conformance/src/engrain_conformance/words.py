@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Change, Plan
-from engrain.core.text.bm25 import bm25, rarity
+from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.passages import index_words
-from engrain.ports import ItemStore, ListQuery, Matches, WordHit, WordIndex, WordQuery
+from engrain.ports import ItemStore, ListQuery, WordHit, WordIndex, WordMatches, WordQuery
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -72,25 +72,25 @@ def passages(text: str, speaker: str | None, slot: str | None = None) -> list[di
     return found
 
 
-def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[Matches, dict[str, float]]:
+def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[WordMatches, dict[str, float]]:
     """The statistics and the score of every item that has a term, computed from the texts alone."""
     items = page(store, query.scope, at=at)
     cut = {item.id: passages(item.text, item.speaker, item.slot) for item in items}
     every = [one for some in cut.values() for one in some]
     average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
     frequency = tuple(sum(term in one for one in every) for term in query.terms)
-    weights = rarity(frequency, len(every))
+    weights = compute_idf(frequency, len(every))
     scores: dict[str, float] = {}
     hits = []
     for id, some in cut.items():
         best = None
         for number, one in enumerate(some):
             counts = tuple(one.get(term, 0) for term in query.terms)
-            score = float(bm25([counts], [sum(one.values())], weights, average)[0])
+            score = float(score_bm25([counts], [sum(one.values())], weights, average)[0])
             if any(counts) and (best is None or score > scores[id] + 1e-12):
                 best, scores[id] = WordHit(id, number, sum(one.values()), counts), score
         hits += [best] if best else []
-    return Matches(hits, len(every), average, frequency), scores
+    return WordMatches(hits, len(every), average, frequency), scores
 
 
 def check(store: ItemStore, words: WordIndex, query: WordQuery, at: datetime | None = None) -> list[str]:
@@ -184,7 +184,7 @@ class WordIndexSuite(Suite):
         before = words.best(word_query("home city quito"))
         store.rebuild()
         assert words.best(word_query("home city quito")) == before
-        (made,) = add(store, derived("Near the park.", Cite(id, 10, 23)))
+        (made,) = add(store, derived("Near the park.", Citation(id, 10, 23)))
         forget(store, made)
         found = words.best(word_query("home city quito park"))
         assert [(hit.id, hit.counts) for hit in found.hits] == [(id, (1, 1, 1, 0))]
@@ -225,10 +225,10 @@ class WordIndexSuite(Suite):
         assert check(store, words, word_query(query)) == [id]
 
     def test_no_terms_or_unknown_terms_find_nothing(self, store: ItemStore, words: WordIndex) -> None:
-        assert words.best(word_query("tea")) == Matches([], 0, 0.0, (0,))
+        assert words.best(word_query("tea")) == WordMatches([], 0, 0.0, (0,))
         add(store, plain("Some tea."))
-        assert words.best(WordQuery((), ANA)) == Matches([], 1, 2.0, ())
-        assert words.best(word_query("xylophone")) == Matches([], 1, 2.0, (0,))
+        assert words.best(WordQuery((), ANA)) == WordMatches([], 1, 2.0, ())
+        assert words.best(word_query("xylophone")) == WordMatches([], 1, 2.0, (0,))
         assert words.best(WordQuery((0, 2**32 - 1), ANA)).hits == []
 
     def test_counts_follow_the_order_of_the_terms(self, store: ItemStore, words: WordIndex) -> None:

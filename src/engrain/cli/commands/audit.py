@@ -13,7 +13,7 @@ from engrain.cli.context import Session
 from engrain.cli.output import faint, many, strong
 
 if TYPE_CHECKING:
-    from engrain.core.model.audit import Audited, Entry
+    from engrain.core.model.audit import AuditEntry, AuditResult
 
 
 class AuditGroup(Verb, click.Group):
@@ -68,7 +68,7 @@ def verify(ctx: click.Context, head: str | None) -> None:
     ctx.exit(int(not found))
 
 
-def _whole(found: Audited, head: str | None) -> Iterator[str]:
+def _whole(found: AuditResult, head: str | None) -> Iterator[str]:
     yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: the chain is whole."
     if head is not None:
         yield "The head that was kept is among them."
@@ -76,12 +76,12 @@ def _whole(found: Audited, head: str | None) -> Iterator[str]:
         yield faint(f"To keep elsewhere, for --head: {found.kept}")
 
 
-def _act(one: Entry) -> str:
+def _act(one: AuditEntry) -> str:
     by = f" ({'item' if one.details['by'] == 'id' else one.details['by']})" if "by" in one.details else ""
     return one.what.replace("_", " ") + by
 
 
-def _line(one: Entry, width: int) -> str:
+def _line(one: AuditEntry, width: int) -> str:
     first = {name: one.details[name] for name in ("receipt", "form") if name in one.details}
     rest = {name: value for name, value in one.details.items() if name != "by" and name not in first}
     told = ", ".join([*_codes(first), *_codes(one.details.get("counts", rest))])

@@ -18,8 +18,8 @@ from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
-    from engrain.core.formats.manifests import Restored
-    from engrain.core.model.audit import Entry
+    from engrain.core.formats.manifests import RestoreResult
+    from engrain.core.model.audit import AuditEntry
     from engrain.ports import AuditLog
     from engrain.privacy.receipts import Receipt
 
@@ -102,7 +102,7 @@ def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str |
     return [_present(cli), *receipts]
 
 
-def _restored(done: Restored) -> Iterator[str]:
+def _restored(done: RestoreResult) -> Iterator[str]:
     yield f"Restored {done}."
     if out := describe_counts(done.kept_out or {}):
         yield faint(f"Kept out: {out}.")
@@ -236,7 +236,7 @@ class _Recorded:
         except EngrainError as exc:
             click.echo(f"The copy is not recorded in the audit log of FROM: {exc}", err=True)
 
-    def _append(self, what: str) -> Entry | None:
+    def _append(self, what: str) -> AuditEntry | None:
         from engrain.factory import open_movable
 
         try:
@@ -247,7 +247,7 @@ class _Recorded:
                 return _appended(writable, what, self._told)
 
 
-def _appended(store: object, what: str, told: Mapping[str, str | int]) -> Entry | None:
+def _appended(store: object, what: str, told: Mapping[str, str | int]) -> AuditEntry | None:
     audit: AuditLog | None = getattr(store, "audit", None)
     return None if audit is None else audit.append(what, told)
 

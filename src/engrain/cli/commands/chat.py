@@ -17,7 +17,7 @@ from engrain.core.errors import ConfigError, EngrainError, UnknownKey
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.results import Answer, Called
+    from engrain.agent.results import AgentReply, Called
     from engrain.memory import Memory
 
 VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -104,7 +104,7 @@ class Talk:
             except KeyboardInterrupt:
                 self.note("Stopped. What you said is kept; /quit ends the session.")
 
-    def _asked(self, said: str) -> Answer:
+    def _asked(self, said: str) -> AgentReply:
         self.waiting = True
         try:
             return self.agent.run(said)
@@ -147,7 +147,7 @@ class Talk:
         where = f"Its summary: {self.cli.command('get', kept.id)}" if kept else "There was nothing to sum up."
         self.note(f"Session {closing.session} has ended. {where}")
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: AgentReply) -> None:
         if self.cli.json:
             click.echo(line(answer))
             return

@@ -12,10 +12,10 @@ from engrain.cli.context import Session
 from engrain.cli.output import faint, many, progress, safe, strong, width, wrapped
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.results import GROUPS, UNOPENED, parts, summarize_checks
+from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Checked
+    from engrain.core.model.results import CheckResult
     from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
@@ -56,7 +56,7 @@ def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checked]:
+def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckResult]:
     try:
         with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
             if rebuild:
@@ -89,7 +89,7 @@ def _all_seen(cli: Session) -> bool:
     return not (chosen.vectors or chosen.sessions)
 
 
-def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
+def _report(points: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
         yield f"Made every index anew from {many(about['rebuilt'], 'item')}."
     if "empty" not in about:
@@ -101,7 +101,7 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
         yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
     else:
         yield f"The memory looked at: {about['memory']}."
-    shown = [one for one in points if one.why != UNOPENED]
+    shown = [one for one in points if one.why != NOT_OPENED]
     left = max(len(one.name) for one in shown)
     for group in GROUPS:
         inside = [one for one in shown if one.group == group]
@@ -116,7 +116,7 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
     yield summarize_checks(points)
 
 
-def _lines(one: Checked, left: int) -> Iterator[str]:
+def _lines(one: CheckResult, left: int) -> Iterator[str]:
     mark, colour = MARKS[one.state]
     indent = " " * (left + 9)
     why = list(wrapped(one.why if one.why.endswith(("?", "!")) else f"{one.why}.", indent, longest=None))
@@ -129,12 +129,12 @@ def _lines(one: Checked, left: int) -> Iterator[str]:
 
 def _mend(mend: str, indent: str) -> Iterator[str]:
     """A command that does not fit has a line of its own, whole, so that it can be pasted."""
-    text = "To mend: " + "".join(part for _, part in parts(mend))
+    text = "To mend: " + "".join(part for _, part in split_commands(mend))
     if len(indent + text) <= width():
         yield faint(indent + safe(text))
         return
     lead = "To mend: "
-    for is_command, part in parts(mend):
+    for is_command, part in split_commands(mend):
         if is_command:
             if lead:
                 yield faint(indent + lead.rstrip())

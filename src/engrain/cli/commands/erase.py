@@ -22,7 +22,7 @@ from engrain.cli.erasure_output import (
 )
 from engrain.cli.output import faint
 from engrain.core.errors import InvalidInput, NotFound
-from engrain.core.validation import near
+from engrain.core.validation import find_similar_names
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -142,7 +142,9 @@ def receipt(ctx: click.Context, id: str | None) -> None:
 
 def _receipted(memory: Memory, name: str) -> str:
     """A user of nearly this name who has one and is here again, or where else to look."""
-    here = near(name, [one.user for one in memory.memories() if one.user and one.tenant == memory.scope.tenant], 3)
+    here = find_similar_names(
+        name, [one.user for one in memory.memories() if one.user and one.tenant == memory.scope.tenant], 3
+    )
     meant = [one for one in here if any(entry.what == "erase" for entry in memory.audit(user=one, after=0, limit=_ALL))]
     told = f" Did you mean {meant[0]!r}?" if meant else ""
     return f"{told} That of a session, a source or an item is found by its id: engrain audit --json"

@@ -16,11 +16,11 @@ from engrain.cli.command import verb
 from engrain.cli.context import Session, counted, something
 from engrain.cli.output import many, progress, safe
 from engrain.core.errors import Conflict, NotFound
-from engrain.core.validation import hint
+from engrain.core.validation import suggest_name
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
-    from engrain.transfer.export import Exported
+    from engrain.transfer.export import ExportResult
 
 LONGEST = 100  # characters of an agent's name in that of a file
 
@@ -77,7 +77,7 @@ def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
         agents = _agents(cli, memory) or [None]
     files = _files(path, agents)
     _check_free(files, how["overwrite"])
-    done: dict[str, Exported] = {}
+    done: dict[str, ExportResult] = {}
     try:
         for file, agent in files.items():
             with replace(cli, agent=agent).memory() as memory:
@@ -93,7 +93,7 @@ def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
         click.echo(_line(one, file))
 
 
-def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> Exported:
+def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> ExportResult:
     with progress("Exporting", None, cli.json) as done:
         return memory.export(path, progress=done, **how)
 
@@ -111,7 +111,7 @@ def _agents(cli: Session, memory: Memory) -> list[str | None]:
         return found
     if found or something(memory):
         return found
-    guess = hint(cli.user, [one.user for one in every if one.user])
+    guess = suggest_name(cli.user, [one.user for one in every if one.user])
     raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
 
 
@@ -159,10 +159,10 @@ def _file(path: str, agent: str | None, taken: set[str]) -> str:
     return str(whole.with_name(f"{whole.stem}.{name[:LONGEST]}-{digest}{whole.suffix}"))
 
 
-def _told(exported: Exported, path: str) -> dict[str, Any]:
+def _told(exported: ExportResult, path: str) -> dict[str, Any]:
     return {"file": path, "rows": exported.rows, "hash": exported.hash}
 
 
-def _line(exported: Exported, path: str) -> str:
+def _line(exported: ExportResult, path: str) -> str:
     told = f"; hash {exported.hash}" if exported.hash else ""
     return f"Wrote {exported} to {safe(path)}{told}."

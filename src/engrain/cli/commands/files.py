@@ -13,7 +13,7 @@ from engrain.cli.output import faint, line, many, safe, table
 from engrain.core.errors import EngrainError
 
 if TYPE_CHECKING:
-    from engrain.core.markdown.sync_state import MirrorStatus, Synced
+    from engrain.core.markdown.sync_state import MirrorStatus, SyncResult
     from engrain.memory import Memory
     from engrain.mirror.mirror import Mirror
 
@@ -87,7 +87,7 @@ def sync(
 def watch(cli: Session, folder: str, every: float, **options: Any) -> None:
     """Sync whenever a file or the memory changes, until Ctrl-C."""
 
-    def report(outcome: Synced | EngrainError) -> None:
+    def report(outcome: SyncResult | EngrainError) -> None:
         if isinstance(outcome, EngrainError):
             click.echo(f"{click.style('Error:', fg='red', bold=True)} {safe(str(outcome))}", err=True)
         elif cli.json:
@@ -119,7 +119,7 @@ def _mirror(memory: Memory, folder: str, options: dict[str, Any]) -> Mirror:
     return memory.mirror(folder, **options)
 
 
-def _lines(done: Synced, folder: str) -> Iterator[str]:
+def _lines(done: SyncResult, folder: str) -> Iterator[str]:
     yield from map(safe, done.lines)
     if not done:
         yield faint("Both sides agree: nothing to do.")

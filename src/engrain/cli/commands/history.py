@@ -15,7 +15,7 @@ from engrain.core.errors import NotFound
 if TYPE_CHECKING:
     from engrain.core.model.messages import Message
     from engrain.core.model.procedures import Procedure
-    from engrain.core.model.sessions import Event, Listed
+    from engrain.core.model.sessions import Event, SessionInfo
 
 
 @verb(
@@ -78,7 +78,7 @@ def procedures(cli: Session, name: str | None, goal: str | None) -> None:
     cli.answer(found, lambda: [text for one in found for text in _procedure(one)] or ["No procedure yet."])
 
 
-def _listed(one: Listed) -> Iterator[str]:
+def _listed(one: SessionInfo) -> Iterator[str]:
     when = f"{one.last_at:%Y-%m-%d %H:%M}" if one.last_at else ""
     said = faint(f"{many(one.messages, 'message')}, last {when}")
     yield f"{strong(safe(one.session))}  {said}"

@@ -13,8 +13,8 @@ from engrain.cli.command import verb
 from engrain.cli.context import Session
 from engrain.cli.output import safe
 from engrain.core.errors import NotFound
-from engrain.core.model.erasure import Reasons, added
-from engrain.core.validation import hint
+from engrain.core.model.erasure import Reasons, add_reason
+from engrain.core.validation import suggest_name
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
@@ -64,11 +64,11 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
             _release(cli, memory, cli.user, tuple(dict.fromkeys(reasons)))
             return
         for reason in reasons:
-            added((), reason)
+            add_reason((), reason)
         held = [memory.hold(cli.user, reason=reason) for reason in reasons][-1]
         if held.user is None:
             known = [one.user for one in memory.memories() if one.tenant == cli.tenant and one.user]
-            told = f"nothing is kept of {cli.user!r} in this store yet.{hint(cli.user, known)}"
+            told = f"nothing is kept of {cli.user!r} in this store yet.{suggest_name(cli.user, known)}"
             click.echo(f"warning: {told}", err=True)
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
 

@@ -15,7 +15,7 @@ from engrain.cli.output import faint, many, progress, safe
 from engrain.core.errors import BadFile, BadLine
 
 if TYPE_CHECKING:
-    from engrain.transfer.load import Loaded
+    from engrain.transfer.load import LoadResult
 
 SHOWN = 20
 ORIGINS = ("engrain", "notes", "mem0", "chatgpt", "claude")
@@ -82,7 +82,7 @@ def _total(file: BinaryIO) -> int | None:
         return None
 
 
-def _report(loaded: Loaded) -> Iterator[str]:
+def _report(loaded: LoadResult) -> Iterator[str]:
     yield from _bad(loaded.bad)
     if lines := loaded.kept_out_lines:
         more = f" and {many(len(lines) - SHOWN, 'other')}; --json lists all" if len(lines) > SHOWN else ""

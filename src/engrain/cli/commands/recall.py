@@ -56,9 +56,9 @@ def _report(found: Recall, explain: bool) -> Iterator[str]:
     for number, hit in enumerate(found.hits, 1):
         yield from _hit_lines(hit, f"#{number}".ljust(4) if explain else "")
     if not found.hits:
-        short = any(cut.reason == "budget" for cut in found.left_out)
+        short = any(cut.reason == "budget" for cut in found.omitted)
         yield "Nothing fits into the budget." if short else "Nothing relevant is remembered."
-    for cut in found.left_out:
+    for cut in found.omitted:
         yield from map(faint, wrapped(f"Left out: {cut}."))
     for one in found.without:
         yield from wrapped(f"Answered {one}")

@@ -15,7 +15,7 @@ from engrain.core.errors import Conflict
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
-    from engrain.core.model.results import Forgotten
+    from engrain.core.model.results import ForgetResult
     from engrain.memory import Memory
 
 
@@ -119,11 +119,11 @@ def pin(cli: Session, id: str, off: bool) -> None:
 
 
 def _place(session: str | None, speaker: str | None, role: str | None) -> Any:
-    from engrain.core.model.items import Place
+    from engrain.core.model.items import SessionPosition
 
     if session is None and (speaker or role):
         raise click.UsageError("--speaker and --role belong to a turn of a session: add --session ID.")
-    return None if session is None else Place(session, speaker=speaker, role=role)
+    return None if session is None else SessionPosition(session, speaker=speaker, role=role)
 
 
 def _written(id: str, said: str) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _agree(memory: Memory, where: dict[str, Any], as_json: bool) -> None:
     click.confirm(f"Remove {count:,} items for good?", abort=True, err=True)
 
 
-def _told(gone: Forgotten) -> Iterator[str]:
+def _told(gone: ForgetResult) -> Iterator[str]:
     if not gone:
         yield "Nothing matches, so nothing was removed."
         return

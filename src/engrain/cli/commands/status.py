@@ -14,7 +14,7 @@ from engrain.core.identity import Scope
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
-    from engrain.core.model.results import Doing, Maintained, Owned, Status
+    from engrain.core.model.results import MaintenanceAction, MaintenanceReport, MemoryInfo, Status
 
 
 MOST = 1_000  # beyond, nobody counts
@@ -53,7 +53,7 @@ def memories(cli: Session) -> None:
         click.echo(f"note: {told} hidden under a legal hold. `engrain hold` names them.", err=True)
 
 
-def _owned(one: Owned) -> list[str]:
+def _owned(one: MemoryInfo) -> list[str]:
     return [f"{Scope(one.tenant, one.agent, one.user)}: {many(one.items, 'item')}"]
 
 
@@ -163,7 +163,7 @@ def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool, trust_clock
         click.get_current_context().exit(1)
 
 
-def _lines(done: Maintained, each: bool) -> Iterator[str]:
+def _lines(done: MaintenanceReport, each: bool) -> Iterator[str]:
     where = f" in {many(done.memories, 'memory', 'memories')}" if done.memories > 1 else ""
     busy = [line for line, count in zip(done.lines, done.counts.values(), strict=True) if count or each]
     if busy and where:
@@ -176,5 +176,5 @@ def _lines(done: Maintained, each: bool) -> Iterator[str]:
     yield from (safe(f"not done: {one}") for one in done.trouble)
 
 
-def _whose(one: Doing) -> str:
+def _whose(one: MaintenanceAction) -> str:
     return f"{one.scope}: " if one.scope else ""

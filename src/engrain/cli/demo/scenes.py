@@ -145,7 +145,7 @@ def remember_and_recall(stage: Stage) -> None:
 def not_knowing(stage: Stage) -> None:
     stage.run(f'found = memory.recall("{UNKNOWN}")')
     hits = stage.run("found.hits")
-    cut = stage.run("print(*found.left_out)")
+    cut = stage.run("print(*found.omitted)")
     stage.fact("unknown_hits", len(hits), not hits)
     stage.fact("unknown_left_out", cut.strip(), "below the relevance floor" in cut)
     stage.say("It would rather say nothing than something beside the point, and it says what it left out.")

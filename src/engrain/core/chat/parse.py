@@ -12,7 +12,7 @@ from typing import Any
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import ROLES
-from engrain.core.model.messages import Message, checked_message
+from engrain.core.model.messages import Message, check_message
 
 MAX_MESSAGES = 10_000
 
@@ -31,7 +31,7 @@ _LONGEST_NAME = 40
 _UNSAID = ("thinking", "redacted_thinking", "reasoning")
 
 
-def as_messages(values: object) -> list[Message]:
+def parse_messages(values: object) -> list[Message]:
     """Checked messages from Messages and dicts of any of the three forms. A user's dict with results of tools becomes
     a message for each result, and one for what the user said; a result takes the name of the tool from its call."""
     if isinstance(values, (str, bytes, Mapping, Message)) or not isinstance(values, Iterable):
@@ -39,7 +39,7 @@ def as_messages(values: object) -> list[Message]:
     given = list(islice(values, MAX_MESSAGES + 1))
     if len(given) > MAX_MESSAGES:
         raise TooLarge(f"more than {MAX_MESSAGES:,} messages in one call; hand them over in parts.")
-    found = [checked_message(message) for value in given for message in _messages(value)]
+    found = [check_message(message) for value in given for message in _messages(value)]
     names = {call.id: call.name for message in found for call in message.calls}
     return [_named(message, names) for message in found]
 

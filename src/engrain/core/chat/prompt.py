@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.model.recall import escaped
-from engrain.core.model.working import Buffer, Entry, Frame
-from engrain.core.text.summarize import Line, chosen
-from engrain.core.tokens import CUT, CountTokens, clipped
+from engrain.core.model.recall import escape_text
+from engrain.core.model.working import Buffer, BufferEntry, Frame
+from engrain.core.text.summarize import DigestLine, choose_lines
+from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text
 
 FRAME_SHARE = 5  # the frame has at most a fifth of the text, if there are items to show as well
 
@@ -18,16 +18,16 @@ SUBGOALS, RESULTS, THOUGHTS = 10, 20, 5
 _HEADINGS = "Earlier:\n\n\nLatest (1,000 older ones not shown):\n"
 
 
-def context_text(frame: Frame, buffer: Buffer, limit: int) -> str:
+def render_context(frame: Frame, buffer: Buffer, limit: int) -> str:
     """The frame, what the summary tells, the newest items. What does not fit goes from the oldest on."""
     count = buffer.budget.count
-    framed = frame_text(frame, limit // FRAME_SHARE if buffer.items or buffer.lines else limit, count)
-    shown = buffer_text(buffer, limit - count(framed + "\n\n") if framed else limit)
+    framed = render_frame(frame, limit // FRAME_SHARE if buffer.items or buffer.lines else limit, count)
+    shown = render_buffer(buffer, limit - count(framed + "\n\n") if framed else limit)
     both = "\n\n".join(filter(None, (framed, shown)))
-    return both if count(both) <= limit else clipped(both, limit, count)
+    return both if count(both) <= limit else clip_text(both, limit, count)
 
 
-def frame_text(frame: Frame, limit: int, count: CountTokens) -> str:
+def render_frame(frame: Frame, limit: int, count: CountTokens) -> str:
     subgoals = [_short(goal, SUBGOAL) for goal in frame.subgoals[-SUBGOALS:]]
     results = [
         f"  {_short(name, NAME)}: {_short(text, RESULT)}" for name, text in list(frame.results.items())[-RESULTS:]
@@ -39,25 +39,25 @@ def frame_text(frame: Frame, limit: int, count: CountTokens) -> str:
             return text
         least = results or thoughts or subgoals
         if not least:
-            return clipped(text, limit, count)
+            return clip_text(text, limit, count)
         del least[0]
 
 
-def buffer_text(buffer: Buffer, limit: int) -> str:
+def render_buffer(buffer: Buffer, limit: int) -> str:
     """All of it is quoted: what a tool said cannot pass for a line of this text."""
     count = buffer.budget.count
     items: list[str] = []
     room = limit - count(_HEADINGS)
     for entry in reversed(buffer.items):
-        shown = _item(entry, escaped(entry.text))
+        shown = _item(entry, escape_text(entry.text))
         if not items and count(shown) > room:
-            shown = _item(entry, clipped(escaped(entry.text), room - count(_item(entry, "")), count))
+            shown = _item(entry, clip_text(escape_text(entry.text), room - count(_item(entry, "")), count))
         room -= count(shown + "\n")
         if room < 0:
             break
         items.insert(0, shown)
     quoted = [replace(one, tokens=count(_quoted(one) + "\n")) for one in buffer.lines]
-    told = chosen(quoted, room, count)
+    told = choose_lines(quoted, room, count)
     while told or items:
         text = _buffered(told, items, len(buffer.items) - len(items))
         if count(text) <= limit:
@@ -79,22 +79,22 @@ def _framed(frame: Frame, subgoals: list[str], results: list[str], thoughts: lis
     return "\n".join(lines).strip()
 
 
-def _buffered(told: Sequence[Line], items: Sequence[str], older: int) -> str:
+def _buffered(told: Sequence[DigestLine], items: Sequence[str], older: int) -> str:
     blocks = ["\n".join(["Earlier:", *map(_quoted, told)])] if told else []
     if items:
         blocks.append("\n".join([f"Latest{f' ({older} older ones not shown)' if older else ''}:", *items]))
     return "\n\n".join(blocks)
 
 
-def _item(entry: Entry, text: str) -> str:
+def _item(entry: BufferEntry, text: str) -> str:
     label = ", ".join(filter(None, (entry.speaker, entry.kind)))
     return f'- {_short(label, NAME)}: "{text}"'
 
 
-def _quoted(line: Line) -> str:
-    return f'- "{escaped(line.text)}"'
+def _quoted(line: DigestLine) -> str:
+    return f'- "{escape_text(line.text)}"'
 
 
 def _short(text: str, limit: int) -> str:
     line = " ".join(text[: 2 * limit].split())
-    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + CUT
+    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + ELLIPSIS

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import Said, ToolCall, ToolSpec
+from engrain.core.model.chat import ChatMessage, ToolCall, ToolSpec
 
 NO_RESULT = "no result was recorded"
 NO_OUTPUT = "(no output)"
-OPENING = "(The conversation began before this.)"
+CONVERSATION_OPENING = "(The conversation began before this.)"
 
 # The narrowest of the rules that services are known to have, for ids and for names.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
@@ -21,12 +21,12 @@ _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
 
 
-def to_anthropic(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def to_anthropic(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """For the Messages API. System messages are not in it: see `split_system`."""
     return [{"role": turn.role, "content": [_block(part) for part in turn.parts]} for turn in _turns(messages)]
 
 
-def to_openai(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def to_openai(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """For the Chat Completions API. System messages are joined into one, which comes first."""
     system, _ = split_system(messages)
     written: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
@@ -41,18 +41,18 @@ def to_openai(messages: Sequence[Said]) -> list[dict[str, Any]]:
     return written
 
 
-def split_system(messages: Sequence[Said]) -> tuple[str, tuple[Said, ...]]:
+def split_system(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatMessage, ...]]:
     """The texts of the system messages as one, and the other messages."""
     texts = [_unicode(said.text) for said in messages if said.role == "system"]
     others = tuple(said for said in messages if said.role != "system")
     return "\n\n".join(text for text in texts if text.strip()), others
 
 
-def tools_for_anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def tools_to_anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [{"name": t.name, "description": t.description, "input_schema": dict(t.parameters)} for t in tools]
 
 
-def tools_for_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def tools_to_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     # OpenAI refuses an object schema that does not list its properties.
     return [
         {
@@ -82,7 +82,7 @@ class _Turn:
     parts: list[str | ToolCall | _Result]
 
 
-def _turns(messages: Sequence[Said]) -> list[_Turn]:
+def _turns(messages: Sequence[ChatMessage]) -> list[_Turn]:
     """Turns of the user and the assistant that alternate and begin with the user."""
     answered = _answered(messages)
     taken = set(answered.values())
@@ -101,7 +101,7 @@ def _turns(messages: Sequence[Said]) -> list[_Turn]:
         elif said.role == "user":
             _add(turns, "user", text)
     if turns and turns[0].role == "assistant":
-        turns.insert(0, _Turn("user", [OPENING]))
+        turns.insert(0, _Turn("user", [CONVERSATION_OPENING]))
     return turns
 
 
@@ -115,7 +115,7 @@ def _add(turns: list[_Turn], role: Literal["user", "assistant"], *parts: str | T
         turns.append(_Turn(role, kept))
 
 
-def _answered(messages: Sequence[Said]) -> dict[tuple[int, int], int]:
+def _answered(messages: Sequence[ChatMessage]) -> dict[tuple[int, int], int]:
     """Where the result of each call is, calls being named by message and place.
 
     Some servers use an id again and again, so that a result belongs to the nearest message that calls by this id.
@@ -141,19 +141,19 @@ def _presentable(call: ToolCall, used: set[str]) -> ToolCall:
     return replace(call, id=id, name=_NOT_IN_A_NAME.sub("_", call.name)[:_LONGEST_NAME] or "unnamed")
 
 
-def _result(call: ToolCall, found: Said | None) -> _Result:
+def _result(call: ToolCall, found: ChatMessage | None) -> _Result:
     if found is None:
         return _Result(call.id, NO_RESULT)
     return _Result(call.id, _output(found), found.failed)
 
 
-def _quoted(result: Said) -> str:
+def _quoted(result: ChatMessage) -> str:
     """A result whose call is not known: words of a tool, and not of the user."""
     told = "failed" if result.failed else "answered"
     return f"A tool {told}; its call is not recorded:\n> " + "\n> ".join(_output(result).splitlines())
 
 
-def _output(result: Said) -> str:
+def _output(result: ChatMessage) -> str:
     text = _unicode(result.text)
     return text if text.strip() else NO_OUTPUT
 

@@ -9,13 +9,13 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import check_time
 from engrain.core.errors import BackendMissing, InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import MAX_PLACE
-from engrain.core.model.messages import Message, checked_message, note_of
+from engrain.core.model.messages import Message, check_message, message_to_note
 from engrain.core.model.queries import Summary
-from engrain.core.validation import checked_count, checked_name, checked_text
+from engrain.core.validation import check_count, check_name, check_text
 
 FORMAT, VERSION = "engrain.conversation", 1
 MAX_FILE = 200_000_000  # characters
@@ -36,7 +36,7 @@ class Transcript:
     cleared: int = 0
 
 
-def as_data(transcript: Transcript) -> dict[str, Any]:
+def transcript_to_data(transcript: Transcript) -> dict[str, Any]:
     summary = transcript.summary
     # A forgotten message leaves its number, which no copy can have.
     end = 1 + max((message.number or 0 for message in transcript.messages), default=-1)
@@ -50,11 +50,11 @@ def as_data(transcript: Transcript) -> dict[str, Any]:
     }
 
 
-def as_json(data: Mapping[str, Any]) -> str:
+def data_to_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, indent=1)
 
 
-def as_yaml(data: Mapping[str, Any]) -> str:
+def data_to_yaml(data: Mapping[str, Any]) -> str:
     yaml = _yaml()
 
     class Plain(yaml.SafeDumper):  # type: ignore[name-defined, misc]
@@ -64,7 +64,7 @@ def as_yaml(data: Mapping[str, Any]) -> str:
     return str(yaml.dump(data, Dumper=Plain, allow_unicode=True, sort_keys=False))
 
 
-def parsed(given: object) -> Transcript:
+def parse_transcript(given: object) -> Transcript:
     """From a dict, or from the JSON or YAML of one; everything is checked before anything is taken."""
     data = _read(given) if isinstance(given, str) else given
     _keys(data, _KEYS, "conversation")
@@ -80,8 +80,8 @@ def parsed(given: object) -> Transcript:
     if any(later <= earlier for earlier, later in pairwise(numbers)):
         raise InvalidInput("the numbers of the messages must rise.")
     end = numbers[-1] + 1 if numbers else 0
-    session = checked_name(data.get("session", ""), "session")
-    cleared = checked_count(data.get("cleared", 0), "cleared", 0, end)
+    session = check_name(data.get("session", ""), "session")
+    cleared = check_count(data.get("cleared", 0), "cleared", 0, end)
     return Transcript(session, messages, _summary(data.get("summary"), end), cleared)
 
 
@@ -102,17 +102,17 @@ def _call_data(call: ToolCall) -> dict[str, Any]:
 def _message(data: object) -> Message:
     _keys(data, _MESSAGE, "message")
     assert isinstance(data, Mapping)
-    number = checked_count(data.get("number"), "the number of a message", 0, MAX_PLACE)
+    number = check_count(data.get("number"), "the number of a message", 0, MAX_PLACE)
     what = f"message {number}"
     try:
         facets = {name: data[name] for name in _FACETS if data.get(name) is not None}
         calls = tuple(_call(call) for call in _list(data.get("calls"), "calls"))
-        at = checked_time(data.get("at"), "at")
+        at = check_time(data.get("at"), "at")
         given = Message(
             data.get("role", ""), data.get("text", ""), calls=calls, occurred_at=at, number=number, **facets
         )
-        message = checked_message(given)
-        note_of(message, "")
+        message = check_message(given)
+        message_to_note(message, "")
     except InvalidInput as exc:
         raise type(exc)(f"{what}: {exc}") from exc
     return message
@@ -129,13 +129,13 @@ def _summary(data: object, end: int) -> Summary | None:
         return None
     _keys(data, ("text", "upto", "by"), "summary")
     assert isinstance(data, Mapping)
-    upto = checked_count(data.get("upto"), "upto", 0, end)
-    return Summary(_or_empty(data, "text"), upto, 0, checked_name(data.get("by", ""), "by"))
+    upto = check_count(data.get("upto"), "upto", 0, end)
+    return Summary(_or_empty(data, "text"), upto, 0, check_name(data.get("by", ""), "by"))
 
 
 def _or_empty(data: Mapping[str, Any], name: str) -> str:
     value = data.get(name, "")
-    return "" if value == "" else checked_text(value, name)
+    return "" if value == "" else check_text(value, name)
 
 
 def _read(text: str) -> object:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.rows import Row
 
-Fault = Callable[[Row, str], None]
+ReportFault = Callable[[Row, str], None]
 
 
-class Parts(NamedTuple):
+class RowsByKind(NamedTuple):
     """The rows by kind, each by its key."""
 
     items: dict[str, Row]
@@ -21,8 +21,8 @@ class Parts(NamedTuple):
     rest: list[Row]
 
 
-def parts_of(rows: Iterable[Row]) -> Parts:
-    parts = Parts({}, {}, {}, {}, [])
+def group_rows(rows: Iterable[Row]) -> RowsByKind:
+    parts = RowsByKind({}, {}, {}, {}, [])
     named = {"item": parts.items, "cites": parts.cites, "session": parts.sessions, "task": parts.tasks}
     for row in rows:
         if row.kind in named:
@@ -32,29 +32,29 @@ def parts_of(rows: Iterable[Row]) -> Parts:
     return parts
 
 
-def check(rows: Sequence[Row], now: int, fault: Fault) -> None:
+def check_rows(rows: Sequence[Row], now: int, fault: ReportFault) -> None:
     """`fault` is told of each row that names something which is not there, stands where another stands, goes round in
     a circle, or was written in the future: a store's time never runs back, so that one such row would drag it along."""
-    parts = parts_of(rows)
+    parts = group_rows(rows)
     _times(rows, now, fault)
     _places(parts, fault)
     _cited(parts, fault)
     for of in (parts.cites, parts.items):
-        for id in circular(edges_of(of.values())):
+        for id in find_cycles(collect_edges(of.values())):
             fault(of[id], f"{id!r} leads back to itself.")
     _steps(parts, fault)
     for row in parts.rest:
         _rest(row, parts, fault)
 
 
-def _times(rows: Iterable[Row], now: int, fault: Fault) -> None:
+def _times(rows: Iterable[Row], now: int, fault: ReportFault) -> None:
     for row in rows:
         for name in ("recorded_at", "started_at", "ended_at"):
             if row.kind in ("item", "task") and (row.values.get(name) or 0) > now:
                 fault(row, f"{name} lies in the future.")
 
 
-def _places(parts: Parts, fault: Fault) -> None:
+def _places(parts: RowsByKind, fault: ReportFault) -> None:
     """One standing item at a place, one open item in a slot, and each place inside its session."""
     taken: set[tuple[Any, ...]] = set()
     for row in parts.items.values():
@@ -62,13 +62,13 @@ def _places(parts: Parts, fault: Fault) -> None:
         session = parts.sessions.get(values["session"]) if values["session"] is not None else None
         if values["session"] is not None and (session is None or session.values["length"] <= values["place"]):
             fault(row, f"its place {values['place']} is not inside a session {values['session']!r} of this file.")
-        for held in held_by(values):
+        for held in unique_keys(values):
             if held in taken:
                 fault(row, f"another line stands in the same {held[0]}, {held[1]!r}.")
             taken.add(held)
 
 
-def held_by(values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def unique_keys(values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     """What an item has for itself alone as long as it stands."""
     if values["retracted_at"] is not None:
         return
@@ -83,7 +83,7 @@ def held_by(values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield "words", values["text"], values["kind"], *relation.values()
 
 
-def _cited(parts: Parts, fault: Fault) -> None:
+def _cited(parts: RowsByKind, fault: ReportFault) -> None:
     for id, row in parts.cites.items():
         citing = parts.items.get(id)
         if citing is None:
@@ -99,7 +99,7 @@ def _cited(parts: Parts, fault: Fault) -> None:
                 fault(row, f"it cites {cited!r} up to character {end}, and that has {len(there.values['text'])}.")
 
 
-def edges_of(rows: Iterable[Row]) -> dict[str, list[str]]:
+def collect_edges(rows: Iterable[Row]) -> dict[str, list[str]]:
     """What each item cites, from rows of cites; what took its place, from rows of items."""
     edges: dict[str, list[str]] = {}
     for row in rows:
@@ -110,7 +110,7 @@ def edges_of(rows: Iterable[Row]) -> dict[str, list[str]]:
     return edges
 
 
-def circular(edges: Mapping[str, Sequence[str]]) -> list[str]:
+def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[str]:
     """From which an edge leads back to where it came from."""
     found: list[str] = []
     done: set[str] = set()
@@ -131,7 +131,7 @@ def circular(edges: Mapping[str, Sequence[str]]) -> list[str]:
     return found
 
 
-def _steps(parts: Parts, fault: Fault) -> None:
+def _steps(parts: RowsByKind, fault: ReportFault) -> None:
     count: dict[str, int] = {}
     seen: set[tuple[str, str, int]] = set()
     for row in parts.rest:
@@ -149,7 +149,7 @@ def _steps(parts: Parts, fault: Fault) -> None:
         seen.add(place)
 
 
-def _rest(row: Row, parts: Parts, fault: Fault) -> None:
+def _rest(row: Row, parts: RowsByKind, fault: ReportFault) -> None:
     values = row.values
     if row.kind in ("summary", "progress"):
         session = parts.sessions.get(row.key[1])

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import Note, Place, Relation, Source, checked
+from engrain.core.model.items import Note, Relation, SessionPosition, Source, check_note
 from engrain.core.validation import MAX_TEXT
 
-Origin = Literal["mem0", "chatgpt", "claude"]
+ExportOrigin = Literal["mem0", "chatgpt", "claude"]
 ROLES: Mapping[str, str] = {
     "user": "user", "human": "user", "assistant": "assistant", "system": "system", "tool": "tool",
 }  # fmt: skip
@@ -21,7 +21,7 @@ MAX_TITLE = 500
 # What mem0 says of a memory besides its text.
 BESIDE = ("categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
 # Metadata of a text that a user handed over with a message, with the name of its file.
-ATTACHMENT = "attachment"
+ATTACHMENT_KEY = "attachment"
 PIECE = MAX_TEXT // 4  # characters, of which none has more than four bytes
 # What ChatGPT draws in the place of such marks is no text, but for names.
 _MARK = re.compile("\ue200([^\ue200\ue201]*)\ue201")
@@ -29,7 +29,7 @@ CLAUDES_FIRST = "00000000-0000-4000-8000-000000000000"  # what the first message
 _UNSAID = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 
 
-def origin_of(value: object) -> Origin | None:
+def detect_origin(value: object) -> ExportOrigin | None:
     """Whose export a JSON document is, by the names in it."""
     if isinstance(value, dict):
         listed = value.get("results", value.get("memories"))
@@ -40,13 +40,13 @@ def origin_of(value: object) -> Origin | None:
     return _chat_of(first) or ("mem0" if "memory" in first else None)
 
 
-def _chat_of(entry: Mapping[str, Any]) -> Origin | None:
+def _chat_of(entry: Mapping[str, Any]) -> ExportOrigin | None:
     if "mapping" in entry:
         return "chatgpt"
     return "claude" if "chat_messages" in entry or "conversations_memory" in entry else None
 
 
-def entries(value: object, origin: Origin) -> list[object]:
+def list_entries(value: object, origin: ExportOrigin) -> list[object]:
     """What is read one by one: a memory, or a conversation. One chat may be a file by itself."""
     found = [value] if isinstance(value, dict) and _chat_of(value) == origin else value
     if origin == "mem0" and isinstance(value, dict):
@@ -58,15 +58,15 @@ def entries(value: object, origin: Origin) -> list[object]:
     return found
 
 
-def owners(value: object, origin: Origin) -> list[str]:
+def list_owners(value: object, origin: ExportOrigin) -> list[str]:
     """The users whose memories they are, as far as it says so."""
-    found = (entry.get("user_id") for entry in entries(value, origin) if isinstance(entry, dict))
+    found = (entry.get("user_id") for entry in list_entries(value, origin) if isinstance(entry, dict))
     return sorted({one for one in found if isinstance(one, str)}) if origin == "mem0" else []
 
 
-def notes_of(entry: object, origin: Origin) -> list[Note]:
+def read_notes(entry: object, origin: ExportOrigin) -> list[Note]:
     """Every value proved. What a conversation's words were is kept; facts are not drawn from them."""
-    return [checked(note) for note in _READERS[origin](_object(entry, "an entry"))]
+    return [check_note(note) for note in _READERS[origin](_object(entry, "an entry"))]
 
 
 def _mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
@@ -103,7 +103,7 @@ def _chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
             "chatgpt",
             text,
             f"{session}\x1f{_text(message.get('id') or name, 'id')}",
-            place=Place(session, role=role),
+            place=SessionPosition(session, role=role),
             metadata=title,
             occurred_at=_time(message.get("create_time")),
         )
@@ -178,7 +178,7 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
             continue
         named = f"{session}\x1f{_text(message.get('uuid'), 'uuid')}"
         at = _iso(message.get("created_at"))
-        place = Place(session, role=role)
+        place = SessionPosition(session, role=role)
         given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_attached(message), 1)]
         for name, text, beside in [*given, (named, _blocks(message), {})]:
             if text.strip():
@@ -204,7 +204,7 @@ def _attached(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]
     given = message.get("attachments")
     for one in given if isinstance(given, list) else ():
         if isinstance(one, dict) and (text := _words(one.get("extracted_content"))):
-            yield text, {ATTACHMENT: _words(one.get("file_name"))[:MAX_TITLE] or "pasted"}
+            yield text, {ATTACHMENT_KEY: _words(one.get("file_name"))[:MAX_TITLE] or "pasted"}
 
 
 def _claude_memory(entry: Mapping[str, Any]) -> Iterator[Note]:
@@ -223,7 +223,7 @@ def _blocks(message: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, texts)) or _words(message.get("text"))
 
 
-def _message(origin: Origin, text: str, named: str, **values: Any) -> Iterator[Note]:
+def _message(origin: ExportOrigin, text: str, named: str, **values: Any) -> Iterator[Note]:
     """In several pieces if it is longer than an item may be."""
     if len(text) <= PIECE or len(text.encode("utf-8", "replace")) <= MAX_TEXT:
         yield _note(origin, text, named, **values)
@@ -233,7 +233,7 @@ def _message(origin: Origin, text: str, named: str, **values: Any) -> Iterator[N
         yield _note(origin, text[start : start + PIECE], f"{named}{more}", **values)
 
 
-def _note(origin: Origin, text: str, named: str, **values: Any) -> Note:
+def _note(origin: ExportOrigin, text: str, named: str, **values: Any) -> Note:
     """`named` is what the origin calls it, so that a second import adds nothing."""
     return Note(text, source=Source(origin, "import"), derived=True, request_id=f"{origin}\x1f{named}", **values)
 
@@ -280,7 +280,7 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-_READERS: Mapping[Origin, Callable[[Mapping[str, Any]], Iterator[Note]]] = {
+_READERS: Mapping[ExportOrigin, Callable[[Mapping[str, Any]], Iterator[Note]]] = {
     "mem0": _mem0,
     "chatgpt": _chatgpt,
     "claude": _claude,

@@ -8,28 +8,28 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from engrain.core.clock import checked_time, from_micros, to_micros
+from engrain.core.clock import check_time, from_micros, to_micros
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.items import KINDS, MAX_PLACE, TRUST
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Key, Row, RowKind
-from engrain.core.model.tasks import ENDED, StepKind, StepStatus
+from engrain.core.model.tasks import ENDED_STATUSES, StepKind, StepStatus
 from engrain.core.validation import (
     MAX_JSON,
     MAX_TEXT,
-    checked_count,
-    checked_key,
-    checked_metadata,
-    checked_name,
-    checked_share,
-    checked_sized,
-    checked_text,
+    check_count,
+    check_key,
+    check_metadata,
+    check_name,
+    check_share,
+    check_sized_text,
+    check_text,
 )
 
-TAG = "row"
+ROW_TAG = "row"
 # In this order. Left out are tombstones and answered requests: hashes under the key of one store, which stays there.
-EXPORTED: tuple[RowKind, ...] = (
+EXPORTED_KINDS: tuple[RowKind, ...] = (
     "item", "cites", "session", "summary", "progress", "episode", "trial", "task", "step", "event",
 )  # fmt: skip
 MOST = 2**53
@@ -46,11 +46,11 @@ def _maybe(check: Check) -> Check:
 
 def _words(limit: int) -> Check:
     """A text that may be empty."""
-    return lambda value, what: checked_sized(value, what, limit)
+    return lambda value, what: check_sized_text(value, what, limit)
 
 
 def _number(least: int) -> Check:
-    return lambda value, what: checked_count(value, what, least, MOST)
+    return lambda value, what: check_count(value, what, least, MOST)
 
 
 def _choice(known: Sequence[str]) -> Check:
@@ -71,7 +71,7 @@ def _flag(value: object, what: str) -> bool:
 def _time(value: object, what: str) -> int:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be an ISO 8601 time, not {value!r:.80}.")
-    return to_micros(checked_time(value, what))
+    return to_micros(check_time(value, what))
 
 
 def _fields(value: object, what: str, known: Mapping[str, Check]) -> Line:
@@ -92,13 +92,13 @@ def _listed(value: object, what: str, most: int) -> list[Any]:
 
 
 def _sources(value: object, what: str) -> list[list[Any]]:
-    known = {"kind": _choice(tuple(TRUST)), "name": _maybe(checked_key)}
+    known = {"kind": _choice(tuple(TRUST)), "name": _maybe(check_key)}
     found = (_fields(one, f"a source of {what}", known) for one in _listed(value, what, MAX_SOURCES))
     return [[one["kind"], one["name"]] for one in found]
 
 
 def _cites(value: object, what: str) -> list[list[Any]]:
-    known = {"source": _number(0), "item": checked_key, "start": _maybe(_number(0)), "end": _maybe(_number(0))}
+    known = {"source": _number(0), "item": check_key, "start": _maybe(_number(0)), "end": _maybe(_number(0))}
     found: list[list[Any]] = []
     for one in _listed(value, what, MAX_SOURCES):
         cite = _fields(one, "a cite", known)
@@ -117,7 +117,7 @@ def _vectors(value: object, what: str) -> dict[str, list[str]]:
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} must be an object, not {type(value).__name__}.")
     for model, rows in value.items():
-        checked_key(model, what)
+        check_key(model, what)
         for row in _listed(rows, what, 1_000):
             _vector(row, what)
     return value
@@ -133,13 +133,13 @@ def _vector(row: object, what: str) -> None:
 
 
 def _relation(value: object, what: str) -> Line:
-    return _fields(value, what, {"subject": checked_key, "relation": checked_key, "object": checked_key})
+    return _fields(value, what, {"subject": check_key, "relation": check_key, "object": check_key})
 
 
 def _metadata(value: object, what: str) -> dict[str, Any]:
-    found = checked_metadata(value)
-    if not isinstance(found.get(RESERVED, {}), dict):
-        raise InvalidInput(f"{what}[{RESERVED!r}] must be an object.")
+    found = check_metadata(value)
+    if not isinstance(found.get(RESERVED_KEY, {}), dict):
+        raise InvalidInput(f"{what}[{RESERVED_KEY!r}] must be an object.")
     return found
 
 
@@ -148,25 +148,25 @@ def _raw(value: object, what: str) -> Line:
 
 
 ITEM: Mapping[str, Check] = {
-    "id": checked_key,
+    "id": check_key,
     "kind": _choice(KINDS),
-    "text": checked_text,
-    "importance": checked_share,
+    "text": check_text,
+    "importance": check_share,
     "recorded_at": _time,
     "valid_from": _time,
     "valid_to": _maybe(_time),
     "occurred_at": _maybe(_time),
-    "slot": _maybe(checked_key),
+    "slot": _maybe(check_key),
     "metadata": _metadata,
     "sources": _sources,
-    "trust": checked_share,
-    "session": _maybe(checked_key),
-    "place": _maybe(lambda value, what: checked_count(value, what, 0, MAX_PLACE)),
-    "speaker": _maybe(checked_key),
-    "role": _maybe(checked_key),
+    "trust": check_share,
+    "session": _maybe(check_key),
+    "place": _maybe(lambda value, what: check_count(value, what, 0, MAX_PLACE)),
+    "speaker": _maybe(check_key),
+    "role": _maybe(check_key),
     "relation": _maybe(_relation),
     "pinned": _flag,
-    "replaced_by": _maybe(checked_key),
+    "replaced_by": _maybe(check_key),
     "retracted_at": _maybe(_time),
     "expires_at": _maybe(_time),
     "access_count": _number(0),
@@ -174,25 +174,25 @@ ITEM: Mapping[str, Check] = {
     "vectors": _vectors,
 }
 EPISODE: Mapping[str, Check] = {
-    "id": checked_key,
-    "session": checked_key,
-    "kind": checked_key,
+    "id": check_key,
+    "session": check_key,
+    "kind": check_key,
     "text": _words(MAX_TEXT),
-    "importance": checked_share,
+    "importance": check_share,
     "happened_at": _time,
     "expires_at": _maybe(_time),
     "count": _number(1),
     "data": _metadata,
-    "item": _maybe(checked_key),
-    "key": _maybe(checked_name),
+    "item": _maybe(check_key),
+    "key": _maybe(check_name),
     "raw": _maybe(_raw),
 }
 # Nobody runs a task that was loaded: one that had not ended is parked until somebody resumes it.
 TASK: Mapping[str, Check] = {
-    "task": checked_key,
+    "task": check_key,
     "goal": _words(MAX_TEXT),
-    "version": checked_name,
-    "status": _choice(("parked", *ENDED)),
+    "version": check_name,
+    "status": _choice(("parked", *ENDED_STATUSES)),
     "epoch": _number(0),
     "started_at": _time,
     "ended_at": _maybe(_time),
@@ -201,17 +201,17 @@ TASK: Mapping[str, Check] = {
     "snapshot": _maybe(_words(MAX_JSON)),
 }
 STEP: Mapping[str, Check] = {
-    "task": checked_key,
+    "task": check_key,
     "number": _number(1),
-    "name": checked_key,
+    "name": check_key,
     "occurrence": _number(0),
     "kind": _choice(get_args(StepKind)),
     "status": _choice(get_args(StepStatus)),
     "attempt": _number(0),
     "epoch": _number(0),
-    "input": checked_name,
-    "key": checked_name,
-    "version": checked_name,
+    "input": check_name,
+    "key": check_name,
+    "version": check_name,
     "began_at": _time,
     "ended_at": _maybe(_time),
     "result": _maybe(_words(MAX_JSON)),
@@ -219,27 +219,27 @@ STEP: Mapping[str, Check] = {
 }
 FORMS: Mapping[str, Mapping[str, Check]] = {
     "item": ITEM,
-    "cites": {"item": checked_key, "cites": _cites},
-    "session": {"session": checked_key, "length": _number(1), "rank": _number(1)},
+    "cites": {"item": check_key, "cites": _cites},
+    "session": {"session": check_key, "length": _number(1), "rank": _number(1)},
     "summary": {
-        "session": checked_key,
+        "session": check_key,
         "text": _words(MAX_TEXT),
         "upto": _number(0),
         "version": _number(0),
-        "by": checked_name,
+        "by": check_name,
     },
-    "progress": {"session": checked_key, "work": checked_key, "upto": _number(0)},
+    "progress": {"session": check_key, "work": check_key, "upto": _number(0)},
     "episode": EPISODE,
     "trial": {
-        "procedure": checked_key,
-        "task": checked_name,
+        "procedure": check_key,
+        "task": check_name,
         "success": _flag,
         "at": _time,
         "note": _words(MAX_TEXT),
     },
     "task": TASK,
     "step": STEP,
-    "event": {"task": checked_key, "event": checked_key, "payload": _words(MAX_JSON)},
+    "event": {"task": check_key, "event": check_key, "payload": _words(MAX_JSON)},
 }
 # What names a row within its scope and kind, and whether it is a value of the row as well.
 _NAMED: Mapping[str, tuple[str, ...]] = {
@@ -262,10 +262,10 @@ _TIMES = {
 
 
 def is_row(line: object) -> bool:
-    return isinstance(line, dict) and line.get(TAG) in FORMS
+    return isinstance(line, dict) and line.get(ROW_TAG) in FORMS
 
 
-def line_of(row: Row) -> Line:
+def row_to_line(row: Row) -> Line:
     """Values that are not there are left out."""
     values = dict(row.values)
     if row.kind == "item":
@@ -275,22 +275,22 @@ def line_of(row: Row) -> Line:
         values["cites"] = [_named(("source", "item", "start", "end"), one) for one in values["cites"]]
     if row.kind == "episode" and values["raw"]:
         values["raw"] = {**values["raw"], "expires_at": _iso(values["raw"]["expires_at"])}
-    if row.kind == "task" and values["status"] not in ENDED:
+    if row.kind == "task" and values["status"] not in ENDED_STATUSES:
         values["status"] = "parked"
     named = dict(zip(_NAMED[row.kind], row.key[-len(_NAMED[row.kind]) :], strict=True))
     if row.kind == "step":
         named["number"] = int(named["number"])  # type: ignore[assignment]
     whole = {**values, **named}
     given = {name: whole[name] for name in FORMS[row.kind] if whole.get(name) is not None}
-    return {TAG: row.kind, **{k: _iso(v) if k in _TIMES else v for k, v in given.items()}}
+    return {ROW_TAG: row.kind, **{k: _iso(v) if k in _TIMES else v for k, v in given.items()}}
 
 
-def row_of(line: object, scope: Scope) -> Row:
+def line_to_row(line: object, scope: Scope) -> Row:
     """Of an item its hash and traits are still to be set: they are its store's own."""
-    kind = line.get(TAG) if isinstance(line, dict) else None
+    kind = line.get(ROW_TAG) if isinstance(line, dict) else None
     if not isinstance(line, dict) or not isinstance(kind, str) or kind not in FORMS:
-        raise InvalidInput(f'"{TAG}" must be one of {", ".join(FORMS)}, not {kind!r:.80}.')
-    given = {name: value for name, value in line.items() if name != TAG}
+        raise InvalidInput(f'"{ROW_TAG}" must be one of {", ".join(FORMS)}, not {kind!r:.80}.')
+    given = {name: value for name, value in line.items() if name != ROW_TAG}
     values = _fields(given, f"a line of kind {kind!r}", FORMS[kind])
     _PROOFS.get(kind, _nothing)(values)
     names = [str(values[name]) for name in _NAMED[kind]]
@@ -330,12 +330,12 @@ def _proved_item(values: Line) -> None:
     if values["trust"] > allowed and not math.isclose(values["trust"], allowed):
         raise InvalidInput(f"trust {values['trust']} is more than its sources give: {allowed}.")
     if values["kind"] == "procedure" and values["slot"] is not None:
-        kept = values["metadata"].get(RESERVED, {})
+        kept = values["metadata"].get(RESERVED_KEY, {})
         steps = kept.get("steps")
         if not (isinstance(steps, list) and all(isinstance(one, str) for one in steps)):
-            raise InvalidInput(f"a procedure needs metadata[{RESERVED!r}]['steps'], a list of texts.")
+            raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
         if not isinstance(kept.get("when"), str):
-            raise InvalidInput(f"a procedure needs metadata[{RESERVED!r}]['when'], a text.")
+            raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")
 
 
 _PROOFS: Mapping[str, Callable[[Line], None]] = {"item": _proved_item}

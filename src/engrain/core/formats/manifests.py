@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
-from engrain.core.formats.jsonl import EXPORTED, TAG
+from engrain.core.formats.jsonl import EXPORTED_KINDS, ROW_TAG
 from engrain.core.identity import Scope
 
 FORMAT = "engrain-export"
 VERSION = 1
 
 
-class Sums:
+class LineSums:
     """Counts and hashes of lines as they go by, by kind and of all."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Manifest:
     def line(self) -> dict[str, Any]:
         parts = {"tenant": self.scope.tenant, "agent": self.scope.agent, "user": self.scope.user}
         return {
-            TAG: "manifest",
+            ROW_TAG: "manifest",
             "format": FORMAT,
             "version": VERSION,
             "engrain": self.engrain,
@@ -67,10 +67,10 @@ class Manifest:
 
 
 def is_manifest(line: object) -> bool:
-    return isinstance(line, dict) and line.get(TAG) == "manifest" and line.get("format") == FORMAT
+    return isinstance(line, dict) and line.get(ROW_TAG) == "manifest" and line.get("format") == FORMAT
 
 
-def manifest_of(line: Mapping[str, Any]) -> Manifest:
+def read_manifest(line: Mapping[str, Any]) -> Manifest:
     version = line.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InvalidInput(f"version must be a whole number, not {version!r:.80}.")
@@ -90,8 +90,8 @@ def manifest_of(line: Mapping[str, Any]) -> Manifest:
 
 
 def _by_kind(given: object, what: str, wanted: type) -> None:
-    if not isinstance(given, dict) or not set(given) <= set(EXPORTED):
-        raise InvalidInput(f"{what} must be an object with kinds of rows: {', '.join(EXPORTED)}.")
+    if not isinstance(given, dict) or not set(given) <= set(EXPORTED_KINDS):
+        raise InvalidInput(f"{what} must be an object with kinds of rows: {', '.join(EXPORTED_KINDS)}.")
     if not all(type(one) is wanted for one in given.values()):
         raise InvalidInput(f"{what} must be {'numbers' if wanted is int else 'texts'}.")
 
@@ -101,11 +101,11 @@ def _hash() -> Any:
 
 
 BACKUP_FORMAT = 2
-TOOLS = (
+SERVER_BACKUP_ADVICE = (
     "backed up and restored by its own tools: pg_dump and pg_restore for Postgres, BGSAVE and its file for Redis. "
     "docs/lifecycle.md says how."
 )
-MANIFEST = ".json"  # after the whole name of the backup
+MANIFEST_SUFFIX = ".json"  # after the whole name of the backup
 _STAMP = "%Y%m%dT%H%M%S%fZ"
 _STAMPED = re.compile(r"\d{8}T\d{12}Z")
 
@@ -127,7 +127,7 @@ class BackupManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackupInfo:
     """A backup that was read again and found whole."""
 
     path: str
@@ -140,7 +140,7 @@ class BackedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
     forgotten or erased since, by kind; None if nobody could be asked. `asked`: a present store was. If that was
     `damaged`, what was told anew or cut in it since is not put back. Of `receipts` that were asked in its place or
@@ -171,13 +171,13 @@ class Restored:
         return f"{told}; forgotten or erased since{read}{beside}, and kept out: {out}"
 
 
-def written(manifest: BackupManifest) -> bytes:
+def write_backup_manifest(manifest: BackupManifest) -> bytes:
     values = {name: getattr(manifest, name) for name in manifest.__slots__}
     values["taken_at"] = manifest.taken_at.astimezone(UTC).isoformat()
     return json.dumps({"engrain_backup": BACKUP_FORMAT, **values}, indent=1, sort_keys=True).encode() + b"\n"
 
 
-def read(raw: bytes, name: str) -> BackupManifest:
+def read_backup_manifest(raw: bytes, name: str) -> BackupManifest:
     try:
         values: dict[str, Any] = json.loads(raw)
         found = values.pop("engrain_backup")
@@ -196,12 +196,12 @@ def _typed(made: BackupManifest) -> BackupManifest:
     return made
 
 
-def backup_name(stem: str, at: datetime) -> str:
+def make_backup_name(stem: str, at: datetime) -> str:
     """Sorts by time."""
     return f"{stem}-{at.astimezone(UTC).strftime(_STAMP)}.db"
 
 
-def taken_at(stem: str, name: str) -> datetime | None:
+def parse_backup_time(stem: str, name: str) -> datetime | None:
     """When a backup of this name was taken; None for any other file."""
     stamp = name.removeprefix(f"{stem}-").removesuffix(".db")
     if name != f"{stem}-{stamp}.db" or not _STAMPED.fullmatch(stamp):
@@ -212,14 +212,14 @@ def taken_at(stem: str, name: str) -> datetime | None:
         return None
 
 
-def due(times: Iterable[datetime], now: datetime, every: timedelta) -> bool:
+def is_backup_due(times: Iterable[datetime], now: datetime, every: timedelta) -> bool:
     """Backups that seem to be of a later moment, after a clock was set back, count as of now; those far ahead do not:
     a clock was wrong when they were taken."""
     return not any(-every <= now - at < every for at in times)
 
 
-def surplus(stem: str, names: Iterable[str], keep: int, latest: datetime) -> list[str]:
+def find_surplus_backups(stem: str, names: Iterable[str], keep: int, latest: datetime) -> list[str]:
     """The oldest beyond so many; files of other names are never among them. One that seems to be of a moment after the
     `latest` was taken before the others, by a clock that was wrong."""
-    ours = [(at <= latest, name) for name in names if (at := taken_at(stem, name))]
+    ours = [(at <= latest, name) for name in names if (at := parse_backup_time(stem, name))]
     return [name for _, name in sorted(ours)[: max(0, len(ours) - keep)]]

@@ -62,13 +62,13 @@ class Block:
         return bool(text) and self.entry is None and self.title is None and text[0] not in "<>|`~-*+_="
 
 
-def key_of(entry: Entry) -> str:
+def hash_entry(entry: Entry) -> str:
     """The same for entries that say the same, however the line is written."""
     what = "\x1f".join((entry.at or "", entry.slot or "", entry.text))
     return blake2b(what.encode(), digest_size=12).hexdigest()
 
 
-def written(entry: Entry, *, log: bool = False, mark: str = "-", end: str = "\n") -> str:
+def write_entry(entry: Entry, *, log: bool = False, mark: str = "-", end: str = "\n") -> str:
     """The entry as a bullet. A text of several lines goes on below, indented, where that can be read back."""
     first, *more = _segments(entry.text)
     head = _escaped(first)
@@ -99,7 +99,7 @@ def read_page(text: str, *, log: bool = False) -> list[Block]:
     return blocks
 
 
-def line_end(text: str) -> str:
+def detect_line_end(text: str) -> str:
     """How the lines of a page end: as its first one does."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

@@ -15,7 +15,7 @@ from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
 
 SOUL, MEMORY, OVERFLOW, CONFLICTS = "SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md"
-BASE = ".engrain/mirror.json"
+SYNC_BASE = ".engrain/mirror.json"
 SOUL_SLOT = "agent.soul"
 VERSION = 1
 REMEMBERED = 5_000  # lines that once were ours
@@ -26,7 +26,7 @@ LineState = Literal["stands", "going", "coming", "away"]
 Action = Literal["added", "corrected", "changed", "forgotten", "kept out", "vouched for"]
 
 
-def day_of(name: str) -> date | None:
+def parse_log_day(name: str) -> date | None:
     """The day of a daily log, by the name of its file; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
@@ -36,7 +36,7 @@ def day_of(name: str) -> date | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SyncedLine:
     """An item's line in a file, as it stood after the last sync; `key` is core.pages.key_of of it.
 
     One that is "going" or "coming" was about to be removed or written when the last sync was cut off. One that is
@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class SyncBase:
     """What both sides agreed on last: the common ancestor of the next merge. It holds no text.
 
     `ours` are keys of lines that the memory took out of the files: one that comes back was not newly typed.
@@ -59,16 +59,16 @@ class Base:
     folder: str
     scope: str
     round: int = 0
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SyncedLine, ...] = ()
     ours: tuple[str, ...] = ()
 
-    def by_file(self) -> dict[str, list[Line]]:
-        found: dict[str, list[Line]] = {}
+    def by_file(self) -> dict[str, list[SyncedLine]]:
+        found: dict[str, list[SyncedLine]] = {}
         for line in self.lines:
             found.setdefault(line.file, []).append(line)
         return found
 
-    def unsure(self, after: Base) -> Base:
+    def unsure(self, after: SyncBase) -> SyncBase:
         """What to keep while the files are written, so that no line that is being removed looks deleted by hand."""
         stays = {*self.lines} & {*after.lines} | {one for one in after.lines if one.state == "away"}
         coming = [one if one in stays else replace(one, state="coming") for one in after.lines]
@@ -76,7 +76,7 @@ class Base:
         going = [replace(one, state="going") for one in self.lines if (one.id, one.key, one.file) not in there]
         return replace(after, lines=(*going, *coming))
 
-    def then(self, lines: Iterable[Line], by_hand: Iterable[Line] = ()) -> Base:
+    def then(self, lines: Iterable[SyncedLine], by_hand: Iterable[SyncedLine] = ()) -> SyncBase:
         """After a sync that left these lines, where others were taken out by hand."""
         now = tuple(dict.fromkeys(lines))
         changed = {line.key for line in (*now, *by_hand)}
@@ -85,21 +85,21 @@ class Base:
         return replace(self, round=self.round + 1, lines=now, ours=tuple(ours[-REMEMBERED:]))
 
 
-def base_text(base: Base) -> str:
+def write_base(base: SyncBase) -> str:
     lines = [[one.id, one.key, one.file, one.state] for one in base.lines]
     told = {"version": VERSION, "folder": base.folder, "scope": base.scope, "round": base.round, "ours": base.ours}
     return json.dumps({**told, "lines": lines}, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def base_of(text: str) -> Base | None:
+def read_base(text: str) -> SyncBase | None:
     """None if this is not what base_text wrote: then nothing is known of earlier syncs."""
     try:
         told: Any = json.loads(text)
         if told["version"] != VERSION:
             return None
-        lines = tuple(Line(str(id), str(key), str(file), _state(state)) for id, key, file, state in told["lines"])
+        lines = tuple(SyncedLine(str(id), str(key), str(file), _state(state)) for id, key, file, state in told["lines"])
         ours = tuple(map(str, told["ours"]))
-        return Base(str(told["folder"]), str(told["scope"]), int(told["round"]), lines, ours)
+        return SyncBase(str(told["folder"]), str(told["scope"]), int(told["round"]), lines, ours)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -111,7 +111,7 @@ def _state(told: object) -> LineState:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class IdleState:
     """A look at both sides that found nothing to do: the stamp of the files, since when it is known (in seconds that
     never run backwards), and the number of the memory's last change. It holds until something in the memory begins or
     ends by itself."""
@@ -129,7 +129,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AppliedLine:
     """What a line of a file did to the memory. One that is "kept out" says what was forgotten here."""
 
     action: Action
@@ -144,7 +144,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class SyncConflict:
     """A line that was changed by hand, or deleted if `text` is None, while the memory changed it too. The memory's
     version, of item `id`, stands; the other is in memory/conflicts.md."""
 
@@ -159,7 +159,7 @@ class Clash:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldDeletion:
     """A line that is gone from a file together with too many others: its item stays until the deletion is accepted."""
 
     file: str
@@ -171,13 +171,13 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncResult:
     """What a sync did, or with a dry run would do: files written, what was taken from them, what needs a look."""
 
     written: tuple[str, ...] = ()
-    taken: tuple[Taken, ...] = ()
-    conflicts: tuple[Clash, ...] = ()
-    held_back: tuple[HeldBack, ...] = ()
+    taken: tuple[AppliedLine, ...] = ()
+    conflicts: tuple[SyncConflict, ...] = ()
+    held_back: tuple[HeldDeletion, ...] = ()
     notes: tuple[str, ...] = ()
     dry_run: bool = False
 
@@ -208,7 +208,7 @@ class MirrorStatus:
     overflow: int
     days: int
     conflicts: int
-    pending: Synced
+    pending: SyncResult
 
 
 def _short(text: str, most: int = 80) -> str:
@@ -225,7 +225,7 @@ _PLACE = re.compile(r"\{(\w*)\}")
 _PLAIN = re.compile(rf"[a-z0-9_][a-z0-9_.@+-]{{0,{LONGEST - 1}}}")
 
 
-def checked_pattern(pattern: str, where: str) -> None:
+def check_folder_pattern(pattern: str, where: str) -> None:
     known = ", ".join(f"{{{part}}}" for part in PARTS)
     for name in _PLACE.findall(pattern):
         if name not in PARTS:
@@ -234,12 +234,12 @@ def checked_pattern(pattern: str, where: str) -> None:
         raise ConfigError(f"{where}: mirror may have {known} in it, and no other braces: {pattern!r}.")
 
 
-def for_each(pattern: str) -> bool:
+def has_placeholder(pattern: str) -> bool:
     """Whether the folder is named after the memory; else there is one folder, of one memory."""
     return _PLACE.search(pattern) is not None
 
 
-def parted(pattern: str, *scopes: Scope) -> str:
+def widen_folder_pattern(pattern: str, *scopes: Scope) -> str:
     """A pattern by which these memories, that have one folder together, have one each."""
     named = {*_PLACE.findall(pattern)}
     wanted = named | {part for part in PARTS for one in scopes if getattr(one, part)}
@@ -248,7 +248,7 @@ def parted(pattern: str, *scopes: Scope) -> str:
     return "/".join(["files", *(f"{{{part}}}" for part in PARTS if part in wanted)])
 
 
-def folder_of(pattern: str, scope: Scope) -> str:
+def fill_folder_pattern(pattern: str, scope: Scope) -> str:
     """Names that are not safe as the name of a folder are written in letters that are, with a hash that tells them from
     all others; one that is not given is a name of its own. None leads out of the folder, and no two are alike."""
     return _PLACE.sub(lambda found: _name(getattr(scope, found[1])), pattern)

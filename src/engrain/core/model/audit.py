@@ -13,7 +13,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import InvalidInput
 
-BEGINNING = "0" * 32
+FIRST_PREVIOUS = "0" * 32
 BROKEN = "f" * 32  # what an entry follows when the end before it was not to be trusted: no entry has this hash
 # Codes and numbers, never a sentence: what was removed must not stand in the record of its removal.
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
@@ -24,7 +24,7 @@ _KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One thing that was done. `subject` is a keyed hash of what it concerned; `details` are counts and codes."""
 
     n: int
@@ -37,17 +37,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class AuditHead:
     """How many entries there are and the hash of the last, sealed with the store's key: it shows that some are missing
     at the end."""
 
     n: int = 0
-    hash: str = BEGINNING
+    hash: str = FIRST_PREVIOUS
     seal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditResult:
     """What a look through the log found: nothing, in one that nobody touched."""
 
     entries: int
@@ -63,7 +63,7 @@ class Audited:
         return f"{self.entries}:{self.head}"
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def row_to_entry(row: Sequence[Any]) -> AuditEntry:
     """As a store holds it, in this order. One in a form that is not ours has not the hash of what it then says."""
     n, at, what, subject, details, previous, hash = row
     try:
@@ -71,51 +71,53 @@ def entry_of(row: Sequence[Any]) -> Entry:
         ours = _written(values) == details and subject not in ("", _NOBODY)
     except (ValueError, OverflowError, TypeError, RecursionError):
         moment, values, ours = from_micros(0), {}, False
-    return Entry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
+    return AuditEntry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
 
 
-def head_of(text: object) -> Head:
+def read_head(text: object) -> AuditHead:
     """As a store holds it; what nobody can have sealed for one that cannot be read."""
     try:
         n, hash, seal = json.loads(str(text))
-        return Head(int(n), str(hash), str(seal))
+        return AuditHead(int(n), str(hash), str(seal))
     except (ValueError, TypeError, RecursionError):
-        return Head(-1, BROKEN, "")
+        return AuditHead(-1, BROKEN, "")
 
 
-def head_text(head: Head) -> str:
+def write_head(head: AuditHead) -> str:
     return json.dumps([head.n, head.hash, head.seal])
 
 
-def end_of(key: bytes, head: Head, last: int) -> Head:
+def find_end(key: bytes, head: AuditHead, last: int) -> AuditHead:
     """What the next entry follows. If the seal is not ours, or entries stand after it, it follows nothing, for ever to
     be seen: a log that was cut must not be whole again with the next entry."""
     if _genuine(key, head) and last <= head.n:
         return head
-    return Head(max(head.n, last, 0), BROKEN)
+    return AuditHead(max(head.n, last, 0), BROKEN)
 
 
-def linked(key: bytes, head: Head, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]) -> Entry:
+def make_entry(
+    key: bytes, head: AuditHead, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]
+) -> AuditEntry:
     """The entry that comes next."""
-    entry = Entry(head.n + 1, at, _code(what), subject, json.loads(details_text(details)), head.hash, "")
+    entry = AuditEntry(head.n + 1, at, _code(what), subject, json.loads(encode_details(details)), head.hash, "")
     return replace(entry, hash=_hash(key, entry))
 
 
-def sealed(key: bytes, n: int, hash: str) -> Head:
-    return Head(n, hash, _digest(key, "head", str(n), hash))
+def seal_head(key: bytes, n: int, hash: str) -> AuditHead:
+    return AuditHead(n, hash, _digest(key, "head", str(n), hash))
 
 
-def details_text(details: Mapping[str, Any]) -> str:
+def encode_details(details: Mapping[str, Any]) -> str:
     """The same for equal details. InvalidInput if there is anything but numbers and codes in it."""
     _check(details)
     return _written(details)
 
 
-def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False) -> Audited:
+def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun: bool = False) -> AuditResult:
     """Every entry in the order of its number, from the first. `begun`: the store has something that comes with one, the
     mark of an erasure or a hold, so that a log that was removed with its seal is missed."""
     found: list[str] = []
-    last, previous = 0, BEGINNING
+    last, previous = 0, FIRST_PREVIOUS
     for one in entries:
         if one.n != last + 1:
             found.append(f"after entry {last} comes {one.n}: {one.n - last - 1} are missing.")
@@ -132,10 +134,10 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False
         found.append(f"the log ends at entry {last}, and had {head.n}: {head.n - last} are missing.")
     elif (last, previous) != (head.n, head.hash):
         found.append(f"the log ends with entry {last}, and its seal names entry {head.n}: the end was changed.")
-    return Audited(last, previous, tuple(found))
+    return AuditResult(last, previous, tuple(found))
 
 
-def kept(text: str) -> tuple[int, str]:
+def parse_kept_head(text: str) -> tuple[int, str]:
     """A head that was kept elsewhere, in the form in which `Audited.kept` gives it."""
     match = _KEPT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
@@ -143,7 +145,7 @@ def kept(text: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def compared(found: Audited, n: int, hash: str, entry: Entry | None) -> Audited:
+def compare_with_kept(found: AuditResult, n: int, hash: str, entry: AuditEntry | None) -> AuditResult:
     """With the head that was kept elsewhere, and the entry that has its number now: finds what seal and chain cannot, a
     log that was put back or written anew as a whole."""
     if n == 0 or (entry is not None and (entry.n, entry.hash) == (n, hash)):
@@ -154,11 +156,11 @@ def compared(found: Audited, n: int, hash: str, entry: Entry | None) -> Audited:
     return replace(found, faults=(*found.faults, why))
 
 
-def _genuine(key: bytes, head: Head) -> bool:
-    return head == (sealed(key, head.n, head.hash) if head.n > 0 else Head())
+def _genuine(key: bytes, head: AuditHead) -> bool:
+    return head == (seal_head(key, head.n, head.hash) if head.n > 0 else AuditHead())
 
 
-def _hash(key: bytes, one: Entry) -> str:
+def _hash(key: bytes, one: AuditEntry) -> str:
     text = _written(one.details)
     return _digest(
         key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from engrain.core.errors import InvalidInput
 
 Role = Literal["user", "assistant", "tool", "system"]
-Stop = Literal["end", "tools", "length", "refused"]
+StopReason = Literal["end", "tools", "length", "refused"]
 
 # What both services accept as the name of a tool.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -49,7 +49,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatMessage:
     """One message. Only an assistant's has `calls`; only a tool's `answers` the id of a call, and may have `failed`."""
 
     role: Role
@@ -70,13 +70,13 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ChatRequest:
     """What a model is to answer: the last message is the user's or a tool's.
 
     `timeout` is the time in seconds for everything, further attempts included; None leaves it to the model.
     """
 
-    messages: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 1024
@@ -86,14 +86,14 @@ class Ask:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 1:
             raise InvalidInput(f"max_tokens must be a whole number above 0, not {self.max_tokens!r}.")
         if self.timeout is not None:
-            checked_timeout(self.timeout)
+            check_timeout(self.timeout)
         names = [tool.name for tool in self.tools]
         if len(set(names)) < len(names):
             raise InvalidInput(f"each tool needs a name of its own: {', '.join(sorted(names))}.")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChatReply:
     """`calls` are there if and only if `stop` is "tools": calls that were cut short are never handed on.
 
     Tokens are 0 where the service does not count them.
@@ -101,18 +101,18 @@ class Reply:
 
     text: str
     calls: tuple[ToolCall, ...]
-    stop: Stop
+    stop: StopReason
     model: str
     tokens_in: int = 0
     tokens_out: int = 0
 
     @property
-    def said(self) -> Said:
+    def said(self) -> ChatMessage:
         """The reply as the next message of the conversation."""
-        return Said("assistant", self.text, self.calls)
+        return ChatMessage("assistant", self.text, self.calls)
 
 
-def checked_timeout(seconds: object) -> float:
+def check_timeout(seconds: object) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
         raise InvalidInput(f"timeout must be a number of seconds above 0, not {seconds!r}.")
     return float(seconds)

@@ -15,12 +15,12 @@ from engrain.core.model.audit import is_code
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.plans import Add, Correct, Plan
 
-By = Literal["user", "session", "source", "id"]
-PARTS: tuple[By, ...] = ("session", "source", "id")  # of one memory
+SubjectKind = Literal["user", "session", "source", "id"]
+PART_KINDS: tuple[SubjectKind, ...] = ("session", "source", "id")  # of one memory
 # shut: nobody writes or reads it any more. rows: its rows are gone. named: the other stores and files are clean, and
 # no name is left. Then the bytes are swept and looked for, and the receipt closes it.
 Stage = Literal["shut", "rows", "named"]
-SETTLED = 0.2  # seconds after a user is shut out: whoever was about to write has done so, or is refused
+SETTLE_SECONDS = 0.2  # seconds after a user is shut out: whoever was about to write has done so, or is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Subject:
     item. Names are compared as they are: never as a pattern, never without regard to case."""
 
     scope: Scope
-    by: By
+    by: SubjectKind
     name: str
 
     def parts(self) -> tuple[str, ...]:
@@ -39,14 +39,14 @@ class Subject:
         return (self.by, self.scope.id, self.name)
 
 
-def owner(scope: Scope) -> Subject | None:
+def find_owner(scope: Scope) -> Subject | None:
     """The user whose scope it is; None for a memory of no user."""
     return None if scope.user is None else Subject(scope, "user", scope.user)
 
 
-def belongs(plan: Plan) -> set[Subject]:
+def find_subjects(plan: Plan) -> set[Subject]:
     """To whom: its user, and the sessions and sources of what it adds."""
-    user = owner(plan.scope)
+    user = find_owner(plan.scope)
     found = {user} if user else set()
     for step in plan.steps:
         if isinstance(step, (Add, Correct)):
@@ -56,24 +56,24 @@ def belongs(plan: Plan) -> set[Subject]:
     return found | {Subject(plan.scope, "session", one.episode.session) for one in plan.episodes}
 
 
-def too_late() -> BeingErased:
+def make_erased_error() -> BeingErased:
     return BeingErased("what this belongs to was erased while it was on its way: nothing of it was kept.")
 
 
-def session_marks(key: bytes, scope: Scope, session: str) -> list[str]:
+def hash_session_subjects(key: bytes, scope: Scope, session: str) -> list[str]:
     """Of the two erasures by which a session goes as a whole: its own, and its user's."""
-    user = owner(scope)
+    user = find_owner(scope)
     subjects = [Subject(scope, "session", session), *([user] if user else [])]
-    return [keyed(key, *one.parts()) for one in subjects]
+    return [hash_keyed(key, *one.parts()) for one in subjects]
 
 
-def first_version(at: int) -> int:
+def first_summary_version(at: int) -> int:
     """Of a summary after an erasure at that moment (microseconds; 0 for none): one that nobody who was still summing up
     has in hand. Milliseconds, as many as a small number holds."""
     return 1 + at // 1_000 % (1 << 30) if at else 0
 
 
-def by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     """The hashes of what was forgotten in each scope, by its id."""
     found: dict[str, set[str]] = {}
     for scope, digest in tombstones:
@@ -81,7 +81,7 @@ def by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
     return found
 
 
-def keyed(key: bytes, *parts: str) -> str:
+def hash_keyed(key: bytes, *parts: str) -> str:
     """Says nothing to whoever has not the store's key."""
     digest = hashlib.blake2b(key=key, digest_size=16)
     for part in parts:
@@ -91,7 +91,7 @@ def keyed(key: bytes, *parts: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Impact:
     """What an erasure takes: rows of each kind, and, but for a whole user, the ids of the items; `kept` are items that
     lose one of several sources and stay."""
 
@@ -110,7 +110,7 @@ class Erasure:
 
     id: str
     mark: str  # the keyed hash of its subject
-    by: By
+    by: SubjectKind
     stage: Stage
     at: datetime
     subject: Subject | None = None
@@ -122,11 +122,11 @@ class Erasure:
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasedSubject:
     """What keeps an old copy of the same data out: the keyed hash of what was erased, and when."""
 
     mark: str
-    by: By
+    by: SubjectKind
     at: datetime
     receipt: str
 
@@ -152,7 +152,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class HoldRelease:
     """Whether there was such a hold, and for which reasons it goes on. `refused`: an erasure was asked for meanwhile,
     the last time then. It is not done by itself: what it hid is shown again, and who still wants it asks once more."""
 
@@ -165,10 +165,10 @@ class Released:
 
 
 Reasons = tuple[str, ...]
-Which = str | Sequence[str] | None
+ReasonChoice = str | Sequence[str] | None
 
 
-def added(reasons: Reasons, reason: str) -> Reasons:
+def add_reason(reasons: Reasons, reason: str) -> Reasons:
     """With this one too."""
     if not is_code(reason):
         raise InvalidInput(
@@ -177,7 +177,7 @@ def added(reasons: Reasons, reason: str) -> Reasons:
     return reasons if reason in reasons else (*reasons, reason)
 
 
-def without(user: Subject, reasons: Reasons, which: Which) -> Reasons:
+def remove_reasons(user: Subject, reasons: Reasons, which: ReasonChoice) -> Reasons:
     """Those that are left: all of them, if one of several that are named is not there. None is the only one there is:
     Conflict if there are several."""
     if which is not None:
@@ -191,16 +191,16 @@ def without(user: Subject, reasons: Reasons, which: Which) -> Reasons:
     return ()
 
 
-def stored(reasons: Reasons) -> str:
+def write_reasons(reasons: Reasons) -> str:
     """In one text: no code word has a space in it."""
     return " ".join(reasons)
 
 
-def read(text: str) -> Reasons:
+def read_reasons(text: str) -> Reasons:
     return tuple(text.split())
 
 
-def refusal(user: Subject, reasons: Sequence[str] = (), *, hides: bool = False) -> OnHold:
+def make_hold_error(user: Subject, reasons: Sequence[str] = (), *, hides: bool = False) -> OnHold:
     """`hides`: a whole user was to be erased, and is now shown to nobody."""
     why = f" ({', '.join(reasons)})" if reasons else ""
     meanwhile = "; it is shown to nobody meanwhile" if hides else ""
@@ -217,14 +217,14 @@ def release_command(user: Subject, reasons: Sequence[str] = ()) -> str:
     return shlex.join(["engrain", "hold", *tenant, "--user", user.name, "--release", *named])
 
 
-def item_hash(key: bytes, item: Item) -> str:
+def hash_item(key: bytes, item: Item) -> str:
     """Of one that was cut it has its id in it: two items cut to the same words are still two."""
     if FORGOTTEN in item.text:
-        return keyed(key, "cut", item.id, item.text)
+        return hash_keyed(key, "cut", item.id, item.text)
     relation = item.relation
     parts = (relation.subject, relation.relation, relation.object) if relation else ()
-    return keyed(key, "item", item.kind, item.text, *parts)
+    return hash_keyed(key, "item", item.kind, item.text, *parts)
 
 
-def tombstone_hash(key: bytes, text: str) -> str:
-    return keyed(key, "text", text)
+def hash_tombstone(key: bytes, text: str) -> str:
+    return hash_keyed(key, "text", text)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import check_time
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.items import Item
-from engrain.core.validation import checked_name
+from engrain.core.validation import check_name
 
 TEXT, NUMBER, TIME, FLAG = "text", "number", "time", "flag"
 FIELDS: Mapping[str, str] = {
@@ -60,7 +60,7 @@ def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
     return Filter(tuple(conditions)) if conditions else None
 
 
-def matches(where: Filter | None, item: Item) -> bool:
+def matches_filter(where: Filter | None, item: Item) -> bool:
     return where is None or all(_holds(condition, item) for condition in where.conditions)
 
 
@@ -77,7 +77,7 @@ def _condition(key: object, operator: object, value: object) -> Condition:
         raise UnknownKey(f'unknown filter key {key!r}. Known: {", ".join(FIELDS)}, and "metadata.NAME".')
     if operator not in OPERATORS:
         raise UnknownKey(f"unknown operator {operator!r} for {key!r}. Known: {', '.join(OPERATORS)}.")
-    checked_name(key, "filter key")
+    check_name(key, "filter key")
     return Condition(key, str(operator), _checked_value(key, str(operator), value))
 
 
@@ -104,9 +104,9 @@ def _checked_value(key: str, operator: str, value: object) -> object:
 def _checked_scalar(key: str, value: object) -> object:
     kind = FIELDS.get(key)
     if kind == TIME:
-        return checked_time(value, key)
+        return check_time(value, key)
     if isinstance(value, str):
-        checked_name(value, key)
+        check_name(value, key)
     fits = {
         TEXT: isinstance(value, str),
         NUMBER: isinstance(value, (int, float)) and not isinstance(value, bool),

@@ -7,9 +7,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
-from engrain.core.validation import checked_count, checked_key, checked_metadata, checked_share, checked_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -25,7 +25,7 @@ TRUST: Mapping[str, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cite:
+class Citation:
     """The span of another item that an item rests on; the whole item when no span is given.
 
     With the span 0:0 it rests on the whole too, but has no words from there: to forget it cuts nothing out."""
@@ -45,7 +45,7 @@ class Source:
 
     name: str | None = None
     kind: SourceKind = "user"
-    cites: tuple[Cite, ...] = ()
+    cites: tuple[Citation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in TRUST:
@@ -57,7 +57,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionPosition:
     """Where in a session an item was said, and by whom. With no number it takes the session's next."""
 
     session: str
@@ -149,7 +149,7 @@ class Draft:
     slot: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
-    place: Place | None = None
+    place: SessionPosition | None = None
     occurred_at: datetime | None = None
     expires_at: datetime | None = None
     relation: Relation | None = None
@@ -161,7 +161,7 @@ class Draft:
 
 
 MAX_PLACE = 2**53
-RESERVED = ("procedure:", "session:")  # slots of procedures and of summaries
+RESERVED_SLOT_PREFIXES = ("procedure:", "session:")  # slots of procedures and of summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +175,13 @@ class Note:
     metadata: Mapping[str, Any] | None = None
     source: str | Source | None = None
     occurred_at: Time | None = None
-    place: Place | None = None
+    place: SessionPosition | None = None
     relation: Relation | None = None
     derived: bool = False
     request_id: str | None = None
 
 
-def as_note(value: object) -> Note:
+def parse_note(value: object) -> Note:
     """A Note, a text, or a dict with a Note's keys (`place`, `source` and `relation` may be dicts as well)."""
     if isinstance(value, Note):
         return value
@@ -190,7 +190,7 @@ def as_note(value: object) -> Note:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
     given = _known_keys(value, Note, "note")
-    for name, kind in (("place", Place), ("source", Source), ("relation", Relation)):
+    for name, kind in (("place", SessionPosition), ("source", Source), ("relation", Relation)):
         if isinstance(given.get(name), Mapping):
             part = _known_keys(given[name], kind, name)
             if name == "source":
@@ -199,26 +199,28 @@ def as_note(value: object) -> Note:
     return _made(Note, given, "note")  # type: ignore[no-any-return]
 
 
-def checked(note: Note) -> Note:
+def check_note(note: Note) -> Note:
     """The same note with every value proved, or a typed error that names the value."""
     return Note(
-        text=checked_text(note.text),
-        importance=checked_share(note.importance, "importance"),
+        text=check_text(note.text),
+        importance=check_share(note.importance, "importance"),
         slot=None if note.slot is None else _slot(note.slot),
-        metadata=checked_metadata(note.metadata),
+        metadata=check_metadata(note.metadata),
         source=_source(note.source),
-        occurred_at=None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at"),
+        occurred_at=None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at"),
         place=_place(note.place),
         relation=_relation(note.relation),
         derived=bool(note.derived),
-        request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
+        request_id=None if note.request_id is None else check_key(note.request_id, "request_id"),
     )
 
 
 def _slot(slot: object) -> str:
-    name = checked_key(slot, "slot")
-    if name.startswith(RESERVED):
-        raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
+    name = check_key(slot, "slot")
+    if name.startswith(RESERVED_SLOT_PREFIXES):
+        raise InvalidInput(
+            f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED_SLOT_PREFIXES)} are taken."
+        )
     return name
 
 
@@ -226,56 +228,57 @@ def _source(source: str | Source | None) -> Source:
     if source is None:
         return Source()
     if isinstance(source, str):
-        return Source(checked_key(source, "source"), "document")
+        return Source(check_key(source, "source"), "document")
     if not isinstance(source, Source):
         raise InvalidInput(f"source must be a name or a Source, not {type(source).__name__}.")
     if source.name is not None:
-        checked_key(source.name, "source")
+        check_key(source.name, "source")
     for cite in source.cites:
         _cite(cite)
     return source
 
 
-def _cites(given: object) -> tuple[Cite, ...]:
+def _cites(given: object) -> tuple[Citation, ...]:
     if given is None:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
     return tuple(
-        cite if isinstance(cite, Cite) else _made(Cite, _known_keys(cite, Cite, "cite"), "cite") for cite in given
+        cite if isinstance(cite, Citation) else _made(Citation, _known_keys(cite, Citation, "cite"), "cite")
+        for cite in given
     )
 
 
 def _cite(cite: object) -> None:
-    if not isinstance(cite, Cite):
+    if not isinstance(cite, Citation):
         raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
-    checked_key(cite.item, "cited item")
+    check_key(cite.item, "cited item")
     if cite.wordless or (cite.start is None and cite.end is None):
         return
     if not (isinstance(cite.start, int) and isinstance(cite.end, int) and 0 <= cite.start < cite.end):
         raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")
 
 
-def _place(place: Place | None) -> Place | None:
+def _place(place: SessionPosition | None) -> SessionPosition | None:
     if place is None:
         return None
-    if not isinstance(place, Place):
+    if not isinstance(place, SessionPosition):
         raise InvalidInput(
             f'place must be a Place, such as Place("monday", speaker="Ana"), not {type(place).__name__}.'
         )
-    checked_key(place.session, "session")
+    check_key(place.session, "session")
     if place.number is not None:
-        checked_count(place.number, "place number", 0, MAX_PLACE)
+        check_count(place.number, "place number", 0, MAX_PLACE)
     for name in ("speaker", "role"):
         if getattr(place, name) is not None:
-            checked_key(getattr(place, name), name)
+            check_key(getattr(place, name), name)
     return place
 
 
 def _relation(relation: Relation | None) -> Relation | None:
     if relation is not None:
         for name in ("subject", "relation", "object"):
-            checked_key(getattr(relation, name), name)
+            check_key(getattr(relation, name), name)
     return relation
 
 
@@ -299,7 +302,7 @@ def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Statement:
     """The words from `start` to `end` of a message say something that lasts.
 
     `slot` is a place for one value, where the statement has one. `explicit`: the speaker asked for it to be kept.
@@ -315,7 +318,7 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaid:
+class ForgetRequest:
     """The speaker wants something forgotten: what a slot holds, or the statement between `start` and `end`."""
 
     start: int

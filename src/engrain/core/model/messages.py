@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core.chat.render import NO_OUTPUT
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import Said, ToolCall
-from engrain.core.model.items import ROLES, Item, Note, Place, Source, SourceKind
-from engrain.core.validation import MAX_TEXT, checked_key, checked_metadata, checked_name, checked_text, json_text
+from engrain.core.model.chat import ChatMessage, ToolCall
+from engrain.core.model.items import ROLES, Item, Note, SessionPosition, Source, SourceKind
+from engrain.core.validation import MAX_TEXT, check_key, check_metadata, check_name, check_text, encode_json
 
 # The one key of an item's metadata that is engrain's own.
-RESERVED = "engrain"
+RESERVED_KEY = "engrain"
 EVENTS = ("decision", "error", "resolution", "note")
 
 _SOURCES: Mapping[str, SourceKind] = {"user": "user", "assistant": "agent", "system": "system", "tool": "tool"}
@@ -41,11 +41,11 @@ class Message:
     number: int | None = None
 
     @property
-    def said(self) -> Said:
-        return Said(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
+    def said(self) -> ChatMessage:
+        return ChatMessage(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
 
 
-def checked_message(message: Message) -> Message:
+def check_message(message: Message) -> Message:
     """The same message with every value proved but the text's content, which `note_of` proves."""
     role = message.role
     if role not in ROLES:
@@ -60,21 +60,21 @@ def checked_message(message: Message) -> Message:
         raise InvalidInput(f"unknown event {message.event!r}. Known: {', '.join(EVENTS)}.")
     for name in ("speaker", "tool"):
         if getattr(message, name) is not None:
-            checked_key(getattr(message, name), name)
-    metadata = checked_metadata(message.metadata)
-    if RESERVED in metadata:
-        raise InvalidInput(f"metadata[{RESERVED!r}] is engrain's own: choose another key.")
+            check_key(getattr(message, name), name)
+    metadata = check_metadata(message.metadata)
+    if RESERVED_KEY in metadata:
+        raise InvalidInput(f"metadata[{RESERVED_KEY!r}] is engrain's own: choose another key.")
     return replace(
         message,
         calls=tuple(_checked_call(call) for call in message.calls),
-        answers=None if message.answers is None else checked_name(message.answers, "answers"),
+        answers=None if message.answers is None else check_name(message.answers, "answers"),
         failed=bool(message.failed),
         metadata=metadata,
-        occurred_at=None if message.occurred_at is None else checked_time(message.occurred_at, "occurred_at"),
+        occurred_at=None if message.occurred_at is None else check_time(message.occurred_at, "occurred_at"),
     )
 
 
-def note_of(message: Message, session: str, *, placed: bool = False, derived: bool = False) -> Note:
+def message_to_note(message: Message, session: str, *, placed: bool = False, derived: bool = False) -> Note:
     """A checked message as the note of its log row; `placed` puts it at its own number.
 
     Calls stand in the text, as JSON, so that words find them and forgetting reaches them; the metadata says where.
@@ -84,19 +84,19 @@ def note_of(message: Message, session: str, *, placed: bool = False, derived: bo
     kept |= {name: value for name, value in particulars.items() if value is not None}
     kept |= {"failed": True} if message.failed else {}
     return Note(
-        text=checked_text(text),
-        metadata={**message.metadata, RESERVED: kept} if kept else message.metadata,
+        text=check_text(text),
+        metadata={**message.metadata, RESERVED_KEY: kept} if kept else message.metadata,
         source=Source(message.tool, _SOURCES[message.role]),
         occurred_at=message.occurred_at,
-        place=Place(session, message.number if placed else None, message.speaker, message.role),
+        place=SessionPosition(session, message.number if placed else None, message.speaker, message.role),
         derived=derived,
     )
 
 
-def message_of(item: Item) -> Message:
+def item_to_message(item: Item) -> Message:
     """A log row as the message it was. Of one that was cut or corrected, the words that are left, as text."""
     metadata = dict(item.metadata)
-    kept = metadata.pop(RESERVED, None)
+    kept = metadata.pop(RESERVED_KEY, None)
     role = item.role if item.role in ROLES else "user"
     text, calls = _read(item.text, kept if isinstance(kept, dict) else {})
     result = kept if isinstance(kept, dict) and role == "tool" else {}
@@ -116,29 +116,29 @@ def message_of(item: Item) -> Message:
     )
 
 
-def calls_of(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+def read_calls(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls in the text of a log row; none of one that was cut or corrected."""
-    kept = metadata.get(RESERVED)
+    kept = metadata.get(RESERVED_KEY)
     return _read(text, kept)[1] if isinstance(kept, Mapping) else ()
 
 
-def answered(metadata: Mapping[str, Any]) -> str | None:
+def get_answered_call(metadata: Mapping[str, Any]) -> str | None:
     """The id of the call that a log row answers."""
-    kept = metadata.get(RESERVED)
+    kept = metadata.get(RESERVED_KEY)
     return _text(kept.get("answers")) if isinstance(kept, Mapping) else None
 
 
-def said(item: Item) -> Said:
-    return message_of(item).said
+def item_to_chat(item: Item) -> ChatMessage:
+    return item_to_message(item).said
 
 
-def arguments_text(call: ToolCall) -> str:
-    return call.malformed or json_text(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
+def encode_arguments(call: ToolCall) -> str:
+    return call.malformed or encode_json(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
 
 
-def spans_of_calls(row: Item) -> list[tuple[int, int]]:
+def find_call_spans(row: Item) -> list[tuple[int, int]]:
     """Where the arguments of each call stand in the text of a log row; none of one that was cut since."""
-    kept = row.metadata.get(RESERVED, {})
+    kept = row.metadata.get(RESERVED_KEY, {})
     whole = kept.get("size") == len(row.text)
     return [(start, end) for _, _, start, end, _ in kept.get("calls", ())] if whole else []
 
@@ -146,13 +146,13 @@ def spans_of_calls(row: Item) -> list[tuple[int, int]]:
 def _checked_call(call: object) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise InvalidInput(f"calls must be ToolCalls, not {type(call).__name__}.")
-    checked_name(call.id, "the id of a call")
-    checked_key(call.name, "the name of a called tool")
+    check_name(call.id, "the id of a call")
+    check_key(call.name, "the name of a called tool")
     if not isinstance(call.arguments, Mapping):
         kind = type(call.arguments).__name__
         raise InvalidInput(f"the arguments of a call of {call.name!r} must be a dict, not {kind}.")
     plain = replace(call, arguments=dict(call.arguments))
-    return replace(plain, arguments={} if call.malformed else json.loads(arguments_text(plain)))
+    return replace(plain, arguments={} if call.malformed else json.loads(encode_arguments(plain)))
 
 
 def _written(message: Message) -> tuple[str, dict[str, Any]]:
@@ -164,7 +164,7 @@ def _written(message: Message) -> tuple[str, dict[str, Any]]:
     for call in message.calls:
         text += f"\n{call.name} " if text else f"{call.name} "
         start = len(text)
-        text += arguments_text(call)
+        text += encode_arguments(call)
         calls.append([call.id, call.name, start, len(text), bool(call.malformed)])
     text = text if text.strip() else text + NO_OUTPUT
     return text, {"own": len(message.text), "size": len(text), **({"calls": calls} if calls else {})}

@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Vectors
-from engrain.core.model.sessions import Happening
+from engrain.core.model.items import Citation, Draft, Vectors
+from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
 
-Status = Literal["added", "repeated", "replaced", "behind", "kept_out", "changed", "forgotten", "missing", "stale"]
+OutcomeStatus = Literal[
+    "added", "repeated", "replaced", "behind", "kept_out", "changed", "forgotten", "missing", "stale"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Plan:
     # A step of a durable task whose record is written in the same transaction.
     record: StepWrite | None = None
     # What happened, kept in the same transaction by a store that holds episodes too; for no other.
-    episodes: tuple[Happening, ...] = ()
+    episodes: tuple[EpisodeDraft, ...] = ()
     # The store's `moment` before anything of this was read or made: BeingErased if what it belongs to was erased since.
     began: int | None = None
 
@@ -92,7 +94,7 @@ class Outcome:
     that stay and had a span cut out."""
 
     id: str | None
-    status: Status
+    status: OutcomeStatus
     others: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     place: int | None = None
@@ -105,22 +107,22 @@ class Applied:
     repeated: bool = False
 
 
-def own(step: int) -> str:
+def refer_to_step(step: int) -> str:
     """Stands for the item that step `step` of the same plan adds, in a later step's cite, in a later Forget or in an
     episode's item."""
     return f"#{step}"
 
 
-def named(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
+def resolve_references(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
     """The draft with the ids that stand for what it cites of its own plan; None if there is no id for one of them."""
     ids = [given.get(cite.item, cite.item) for cite in draft.source.cites]
     if None in ids:
         return None
-    cites = (Cite(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
+    cites = (Citation(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
     return replace(draft, source=replace(draft.source, cites=tuple(cites)))
 
 
-def gist(steps: tuple[Step, ...]) -> str:
+def describe_request(steps: tuple[Step, ...]) -> str:
     """What is asked for, as one text: the same for every repeat of a request. Stores keep a keyed hash of it."""
     return "\x1e".join(_gist(step) for step in steps)
 
@@ -135,13 +137,13 @@ def _gist(step: Step) -> str:
     return repr((of, draft.kind, draft.slot, draft.place, draft.occurred_at, draft.relation, draft.text))
 
 
-def again(first: Outcome) -> Outcome:
+def repeat_outcome(first: Outcome) -> Outcome:
     """The answer to an Add that was applied before."""
     return Outcome(first.id, "repeated", place=first.place)
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class StoredVersion:
     """What a store must show of a stored item for the decision. Retracted versions are not shown."""
 
     id: str
@@ -162,30 +164,30 @@ class Decision:
     repeats: str | None = None
 
 
-def mergeable(draft: Draft) -> bool:
+def is_mergeable(draft: Draft) -> bool:
     """With no slot, no date and no place, the same words are the same item."""
     return draft.slot is None and draft.occurred_at is None and draft.place is None
 
 
-def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version]) -> Decision:
+def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[StoredVersion]) -> Decision:
     """`stored`: for a slot, all its versions; for a mergeable draft, the open item of the same hash."""
     begins = draft.occurred_at or now
     if draft.slot is None:
         # Only a slot's value can be due in future: a turn stamped by a clock that runs ahead must be found at once.
         begins = min(begins, now)
         same = next((one for one in stored if one.hash == hash and one.valid_to is None), None)
-        if mergeable(draft) and same:
+        if is_mergeable(draft) and same:
             return Decision("repeat", same.valid_from, repeats=same.id)
         return Decision("add", begins)
     return _in_slot(hash, begins, sorted(stored, key=_order))
 
 
-def _order(one: Version) -> tuple[datetime, bool, datetime, str]:
+def _order(one: StoredVersion) -> tuple[datetime, bool, datetime, str]:
     """Of those that began in one instant, the one that still holds comes last: ids of two processes are in no order."""
     return one.valid_from, one.valid_to is None, one.valid_to or one.valid_from, one.id
 
 
-def _in_slot(hash: str, begins: datetime, versions: Sequence[Version]) -> Decision:
+def _in_slot(hash: str, begins: datetime, versions: Sequence[StoredVersion]) -> Decision:
     # Slots order by when a value began to hold, not by arrival: a late import closes nothing that came after it.
     earlier = [one for one in versions if one.valid_from <= begins]
     later = [one for one in versions if one.valid_from > begins]

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Item
-from engrain.core.validation import checked_key, checked_text
+from engrain.core.validation import check_key, check_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Tally:
 Z = 1.645  # one-sided 95 %
 
 
-def at_least(successes: int, failures: int) -> float:
+def estimate_success_rate(successes: int, failures: int) -> float:
     """The success rate that these trials speak for: the lower end of Wilson's interval, with one success and one
     failure imagined besides. So what was never tried stands between what failed and what worked: .12 untried, .25 for
     1 of 1, .55 for 5 of 5, .70 for 10 of 10, .05 for 0 of 3."""
@@ -43,7 +43,7 @@ def at_least(successes: int, failures: int) -> float:
     return (share + Z * Z / (2 * tried) - spread) / (1 + Z * Z / tried)
 
 
-SLOT = "procedure:"
+PROCEDURE_SLOT_PREFIX = "procedure:"
 KEY = "engrain"  # the metadata that belongs to us
 MAX_STEPS = 200
 MAX_STEP = 4_000
@@ -64,11 +64,11 @@ class Procedure:
 
     @property
     def rate(self) -> float:
-        return at_least(self.tally.successes, self.tally.failures)
+        return estimate_success_rate(self.tally.successes, self.tally.failures)
 
     @property
     def text(self) -> str:
-        return written(self.name, self.steps, self.when)
+        return write_procedure(self.name, self.steps, self.when)
 
     def __str__(self) -> str:
         tried = self.tally.successes + self.tally.failures
@@ -76,24 +76,24 @@ class Procedure:
         return f"{self.text}\n(version {self.version}, {record})"
 
 
-def written(name: str, steps: Sequence[str], when: str) -> str:
+def write_procedure(name: str, steps: Sequence[str], when: str) -> str:
     head = f"How to {name}" + (f", when {when}" if when else "") + ":"
     return "\n".join([head, *(f"{number}. {step}" for number, step in enumerate(steps, 1))])
 
 
-def checked_steps(steps: object) -> tuple[str, ...]:
+def check_steps(steps: object) -> tuple[str, ...]:
     if isinstance(steps, (str, bytes)) or not isinstance(steps, Sequence) or not steps:
         raise InvalidInput('steps must be a list of texts, such as ["run the tests", "push the tag"].')
     if len(steps) > MAX_STEPS:
         raise InvalidInput(f"a procedure has at most {MAX_STEPS} steps, not {len(steps)}.")
-    return tuple(checked_text(step, f"step {number}", MAX_STEP) for number, step in enumerate(steps, 1))
+    return tuple(check_text(step, f"step {number}", MAX_STEP) for number, step in enumerate(steps, 1))
 
 
-def checked_procedure(name: object) -> str:
-    return checked_key(name, "the name of a procedure")
+def check_procedure_name(name: object) -> str:
+    return check_key(name, "the name of a procedure")
 
 
-def numbered(kept: Iterable[int | None]) -> list[int]:
+def number_versions(kept: Iterable[int | None]) -> list[int]:
     """The numbers of versions, oldest first: the one that a version was written with, unless it has none, or another
     that was written at the same time took it."""
     found: list[int] = []
@@ -102,8 +102,8 @@ def numbered(kept: Iterable[int | None]) -> list[int]:
     return found
 
 
-def procedure_of(item: Item, version: int, tally: Tally) -> Procedure:
+def item_to_procedure(item: Item, version: int, tally: Tally) -> Procedure:
     kept = item.metadata[KEY]
-    name = (item.slot or "").removeprefix(SLOT)
+    name = (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
     steps, when = tuple(kept["steps"]), kept["when"]
     return Procedure(item.id, name, steps, when, version, item.recorded_at, item.open, tally)

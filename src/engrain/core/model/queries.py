@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Cite, Item
+from engrain.core.model.items import Citation, Item
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ class Sketch(NamedTuple):
     source: str | None
 
 
-class Outdated(NamedTuple):
+class OutdatedSpan(NamedTuple):
     """A span of a message from which an item was taken that has since been replaced."""
 
     id: str
@@ -71,11 +71,11 @@ class Outdated(NamedTuple):
     now: str | None  # the text that holds at present
 
 
-class Lineage(NamedTuple):
+class ItemCitation(NamedTuple):
     """`item` rests on `cite`."""
 
     item: str
-    cite: Cite
+    cite: Citation
 
 
 class ItemChange(NamedTuple):
@@ -93,7 +93,7 @@ class Changes:
     complete: bool = True
 
 
-class Unembedded(NamedTuple):
+class UnembeddedItem(NamedTuple):
     scope: Scope
     id: str
     text: str
@@ -180,7 +180,7 @@ class WordHit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class WordMatches:
     """Hits, and the scope's own statistics over the passages of its visible items, whatever the filter says."""
 
     hits: list[WordHit]
@@ -203,7 +203,7 @@ class Summary:
     by: str = ""
 
 
-class Behind(NamedTuple):
+class UnprocessedSession(NamedTuple):
     """A session with messages from number `upto` on that some work has not seen yet."""
 
     scope: Scope
@@ -216,7 +216,7 @@ FOREVER = 2**50  # the end of what has none; past every time there is
 _EPOCH = from_micros(0)
 
 
-class Point(NamedTuple):
+class VectorPoint(NamedTuple):
     """`row` is float32, unit length. It held from the second `begins` on and before the second `ends`."""
 
     item: str
@@ -240,7 +240,7 @@ class PointQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPoints:
     """The items of the nearest points, best first, one for each point; fewer than the limit if there are no more."""
 
     items: list[str]
@@ -248,16 +248,16 @@ class Found:
     exact: bool
 
 
-def points_of(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[Point]:
+def item_to_points(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[VectorPoint]:
     """None of an item that was corrected: it answers no moment at all."""
     if item.retracted_at is not None:
         return []
-    ends = min((second(one) + 1 for one in (item.valid_to, item.expires_at) if one), default=FOREVER)
-    begins = second(item.valid_from)
-    return [Point(item.id, number, scope, begins, ends, row) for number, row in enumerate(rows)]
+    ends = min((to_seconds(one) + 1 for one in (item.valid_to, item.expires_at) if one), default=FOREVER)
+    begins = to_seconds(item.valid_from)
+    return [VectorPoint(item.id, number, scope, begins, ends, row) for number, row in enumerate(rows)]
 
 
-def second(moment: datetime) -> int:
+def to_seconds(moment: datetime) -> int:
     """Whole seconds since 1970: servers compare numbers as float64, which holds no microseconds of far years."""
     return (moment - _EPOCH) // (from_micros(1_000_000) - _EPOCH)
 

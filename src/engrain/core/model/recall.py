@@ -14,7 +14,7 @@ from engrain.core.model.items import Item
 
 Reason = Literal["floor", "n", "budget", "source", "double"]
 
-SESSION, RECENT, FACTS, KNOWLEDGE, HOW_TO = (
+SESSION_HEADING, RECENT_HEADING, FACTS, KNOWLEDGE, HOW_TO = (
     "Current session",
     "Recent context",
     "Facts",
@@ -22,7 +22,7 @@ SESSION, RECENT, FACTS, KNOWLEDGE, HOW_TO = (
     "How to",
 )
 
-IN_SHORT = "in short"  # opens the lines of a summary
+SUMMARY_LABEL = "in short"  # opens the lines of a summary
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
 _NAME_LIMIT = 80
 _WHY: Mapping[str, str] = {
@@ -77,7 +77,7 @@ class RecallRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlived:
+class OutdatedText:
     """Words of a hit that no longer hold: what they were, until when they held, and what holds now."""
 
     text: str
@@ -100,19 +100,19 @@ class Hit:
     relevance: float
     found_by: tuple[str, ...] = ()
     arms: Mapping[str, float] = field(default_factory=dict)
-    outlived: tuple[Outlived, ...] = ()
+    outlived: tuple[OutdatedText, ...] = ()
     scope: Scope | None = None
 
     def __str__(self) -> str:
         told = "; ".join(_particulars(self))
         if self.item.kind == "summary":
-            return "\n".join((f"- {IN_SHORT} ({told}):", *indented(self.text)))
+            return "\n".join((f"- {SUMMARY_LABEL} ({told}):", *quote_lines(self.text)))
         slot = f"{_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
-        return f'- {slot}"{escaped(self.text)}" ({told})'
+        return f'- {slot}"{escape_text(self.text)}" ({told})'
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Omitted:
     """How many were found and not returned, for one reason; the ids of the best of them and the best relevance."""
 
     reason: Reason
@@ -125,7 +125,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
+class Degraded:
     """A part of the memory whose server did not answer, and why: the answer is made without it."""
 
     part: Literal["recent context", "vector server"]
@@ -144,51 +144,51 @@ class Recall:
 
     hits: tuple[Hit, ...] = ()
     tokens: int = 0
-    left_out: tuple[LeftOut, ...] = ()
+    omitted: tuple[Omitted, ...] = ()
     context: tuple[Section, ...] = ()
-    without: tuple[Without, ...] = ()
+    without: tuple[Degraded, ...] = ()
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        return (*self.context, *sections_of(self.hits))
+        return (*self.context, *group_hits(self.hits))
 
     def __str__(self) -> str:
-        return block(self.context, self.hits)
+        return render_block(self.context, self.hits)
 
     def __bool__(self) -> bool:
         return bool(self.hits)
 
 
-def sections_of(hits: Iterable[Hit]) -> tuple[Section, ...]:
+def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
     """Hits under their headings, each in the order given; a heading with nothing under it is left out."""
     lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: []}
     for hit in hits:
-        lines[title_of(hit)].append(str(hit))
+        lines[choose_heading(hit)].append(str(hit))
     return tuple(Section(title, tuple(some)) for title, some in lines.items() if some)
 
 
-def title_of(hit: Hit) -> str:
+def choose_heading(hit: Hit) -> str:
     if hit.item.kind == "procedure":
         return HOW_TO
     return FACTS if hit.item.slot and hit.item.kind == "fact" else KNOWLEDGE
 
 
-def block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
-    return "\n\n".join(map(str, (*context, *sections_of(hits))))
+def render_block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
+    return "\n\n".join(map(str, (*context, *group_hits(hits))))
 
 
-def quoted(item: Item) -> str:
+def quote_item(item: Item) -> str:
     """A whole item as the line that recall would make of it."""
     return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0))
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def indented(text: str) -> list[str]:
+def quote_lines(text: str) -> list[str]:
     """A text of several lines, each quoted by itself."""
-    return [f'  "{escaped(line)}"' for line in text.split("\n") if line.strip()]
+    return [f'  "{escape_text(line)}"' for line in text.split("\n") if line.strip()]
 
 
 def _particulars(hit: Hit) -> list[str]:
@@ -207,14 +207,14 @@ def _particulars(hit: Hit) -> list[str]:
     if item.valid_to is not None:
         parts.append(f"held until {_day(item.valid_to)}")
     for old in hit.outlived:
-        now = f', now "{escaped(old.now)}"' if old.now else ""
-        parts.append(f'"{escaped(old.text)}" held until {_day(old.until)}{now}')
+        now = f', now "{escape_text(old.now)}"' if old.now else ""
+        parts.append(f'"{escape_text(old.text)}" held until {_day(old.until)}{now}')
     return parts
 
 
 def _name(name: str) -> str:
     short = name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…"
-    return escaped(short)
+    return escape_text(short)
 
 
 def _day(moment: datetime) -> str:

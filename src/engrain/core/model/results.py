@@ -14,7 +14,7 @@ from engrain.core.model.items import Item, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgetResult:
     """What `forget` removed. `pending`: the bytes are still in a file because a reader holds them; they go by
     themselves, and `status` shows when they are gone."""
 
@@ -27,7 +27,7 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Explanation:
     """Where an item came from, how far it is trusted, and what has become of it and of its importance."""
 
     item: Item
@@ -68,7 +68,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class MemoryInfo:
     """One of the memories of a store: whose it is, and how many items it holds now."""
 
     tenant: str | None
@@ -115,7 +115,7 @@ def _origin(source: Source) -> str:
     return (source.name and f"{source.name} ({source.kind})") or said.get(source.kind, source.kind)
 
 
-def _trust(why: Why) -> str:
+def _trust(why: Explanation) -> str:
     lowest = min(why.cites, key=lambda cited: cited.trust, default=None)
     if lowest is not None and lowest.trust <= why.item.trust:
         return f"no more than {lowest.id}, which it rests on"
@@ -124,7 +124,7 @@ def _trust(why: Why) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class MaintenanceAction:
     """One thing, what is done with it, and why. `id` is that of an item, an episode or a task, or the
     name of a model or a file; `text` its words, where it has some; `scope` whose it is, None for the whole store's."""
 
@@ -141,14 +141,14 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceReport:
     """What a round did, or with a dry run would do: how many by the name of the pass, a line of each pass, every
     single thing, and what could not be done and why; in how many memories."""
 
     dry_run: bool
     counts: Mapping[str, int] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
-    each: tuple[Doing, ...] = ()
+    each: tuple[MaintenanceAction, ...] = ()
     trouble: tuple[str, ...] = ()
     memories: int = 1
 
@@ -176,7 +176,7 @@ State = Literal["pass", "warn", "fail", "unknown"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 _COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
 _PASSWORD = re.compile(r"(://[^/:@?]*:)[^?]*(?=@)|(?<=[?&]password=)[^&]*")
-UNOPENED = "not checked: the memory does not open"
+NOT_OPENED = "not checked: the memory does not open"
 
 
 class Verdict(NamedTuple):
@@ -189,7 +189,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """One point of the checklist, as docs/checklist.md numbers and names them."""
 
     number: int
@@ -200,26 +200,26 @@ class Checked:
     mend: str = ""
 
 
-def summarize_checks(points: Sequence[Checked]) -> str:
+def summarize_checks(points: Sequence[CheckResult]) -> str:
     """The last line of a report."""
     count = {state: sum(one.state == state for one in points) for state in get_args(State)}
     told = f"{len(points)} points: {count['pass']} passed, {count['warn']} to look at, {count['fail']} failed"
     return f"{told}, {count['unknown']} not checked" if count["unknown"] else told
 
 
-def passed(why: str) -> Verdict:
+def report_pass(why: str) -> Verdict:
     return Verdict("pass", why)
 
 
-def warned(why: str, mend: str) -> Verdict:
+def report_warning(why: str, mend: str) -> Verdict:
     return Verdict("warn", why, mend)
 
 
-def failed(why: str, mend: str) -> Verdict:
+def report_failure(why: str, mend: str) -> Verdict:
     return Verdict("fail", why, mend)
 
 
-def command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
+def format_command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
     """A command line of engrain that is safe to paste, whatever the names in it hold. A password is not repeated."""
     line = ["engrain", *words]
     if about and not about.startswith("-"):
@@ -232,7 +232,7 @@ def command(*words: str, about: str = "", store: str | None = None, owner: Scope
     return shlex.join([*line, "--", about] if about.startswith("-") else line)
 
 
-def parts(mend: str) -> list[tuple[bool, str]]:
+def split_commands(mend: str) -> list[tuple[bool, str]]:
     """What mends a point, taken apart: whether it is a command, and its text without the marks. A name in a command may
     hold a mark: it is quoted then."""
     found, at = [], 0
@@ -242,18 +242,18 @@ def parts(mend: str) -> list[tuple[bool, str]]:
     return [(is_command, text) for is_command, text in (*found, (False, mend[at:])) if text]
 
 
-def named(found: Sequence[str], most: int = 3) -> str:
+def list_first(found: Sequence[str], most: int = 3) -> str:
     """The first few, and how many more."""
     more = f" and {len(found) - most:,} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more
 
 
-def several(count: int, one: str, many: str | None = None) -> str:
+def count_noun(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 # What the kinds of rows are called, in the order in which they are told; another is called by its name, at the end.
-KINDS: Mapping[str, tuple[str, str | None]] = {
+ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "scope": ("memory", "memories"),
     "item": ("item", None),
     "source": ("source", None),
@@ -277,16 +277,18 @@ KINDS: Mapping[str, tuple[str, str | None]] = {
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:
-    kinds = dict.fromkeys([*KINDS, *sorted(counts)])
-    return ", ".join(several(counts[kind], *KINDS.get(kind, (kind, None))) for kind in kinds if counts.get(kind))
+    kinds = dict.fromkeys([*ROW_KIND_NAMES, *sorted(counts)])
+    return ", ".join(
+        count_noun(counts[kind], *ROW_KIND_NAMES.get(kind, (kind, None))) for kind in kinds if counts.get(kind)
+    )
 
 
-def looked_again(seen: Mapping[str, int]) -> str:
+def describe_verification(seen: Mapping[str, int]) -> str:
     """What a receipt says under `verified`."""
-    rows = several(seen["rows"], "row is", "rows are") if seen["rows"] else "no row is"
+    rows = count_noun(seen["rows"], "row is", "rows are") if seen["rows"] else "no row is"
     if not seen["prints"] or not seen["bytes"]:
         return f"Looked again: {rows} left; no bytes were looked through."
     found = f"{seen['found']:,}" if seen["found"] else "none"
-    samples = f"{found} of {several(seen['prints'], 'sample')} of its texts, names and vectors"
+    samples = f"{found} of {count_noun(seen['prints'], 'sample')} of its texts, names and vectors"
     others = f" ({seen['shared']:,} of them stand in what stays, too)" if seen.get("shared") else ""
     return f"Looked again: {rows} left, and {samples}, in {seen['bytes']:,} bytes of files{others}."

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from engrain.core.errors import ConfigError, InvalidInput, UnknownKey
-from engrain.core.markdown.sync_state import checked_pattern
+from engrain.core.markdown.folder_names import check_folder_pattern
 from engrain.core.model.items import Item
 
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 _SUCH_AS = {"days": 7, "hours": 24, "minutes": 60}
 _FOLDERS = ("backup_folder", "mirror")
 # Longer times lead out of the calendar.
@@ -46,7 +46,7 @@ class Policies:
     every_minutes: float = 0.0
 
 
-def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
+def check_policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
     """Checked values, as a settings file has them; what is not given stays as it is."""
     if not isinstance(given, Mapping):
         raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
@@ -64,18 +64,20 @@ def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
     return made
 
 
-def faded(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
+def fade_importance(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
     """What is left of an importance after a time without use; each use makes it fade half a half-life slower."""
     if half_life_days <= 0:
         return importance
-    life = half_life_days * DAY * (1 + uses / 2)
+    life = half_life_days * DAY_SECONDS * (1 + uses / 2)
     return float(importance * 0.5 ** (max(0.0, unused_seconds) / life))
 
 
-def left_of(item: Item, now: datetime, half_life_days: float) -> float:
+def remaining_importance(item: Item, now: datetime, half_life_days: float) -> float:
     """Of its importance, after the time since it was last used or told; of one that is pinned, all."""
     unused = (now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
-    return item.importance if item.pinned else faded(item.importance, unused, item.access_count, half_life_days)
+    return (
+        item.importance if item.pinned else fade_importance(item.importance, unused, item.access_count, half_life_days)
+    )
 
 
 def _check(name: str, value: object, wanted: type, where: str) -> None:
@@ -96,7 +98,7 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
     if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
         raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
     if name == "mirror":
-        checked_pattern(str(value), where)
+        check_folder_pattern(str(value), where)
 
 
 def _wanted(name: str, kind: type) -> str:

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import Hit, Outlived, Section, escaped, quoted
-from engrain.core.rules.importance import decayed
+from engrain.core.model.recall import Hit, OutdatedText, Section, escape_text, quote_item
+from engrain.core.rules.importance import decay_importance
 
-SLOT = "session:"
+SESSION_SLOT_PREFIX = "session:"
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionStart:
     """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since.
     `outlived` are words of the summary that no longer hold."""
 
@@ -23,17 +23,17 @@ class Opening:
     profile: tuple[Item, ...] = ()
     summary: Item | None = None
     episodes: tuple[Item, ...] = ()
-    outlived: tuple[Outlived, ...] = ()
+    outlived: tuple[OutdatedText, ...] = ()
 
     def __str__(self) -> str:
         last = [_summed_up(self.summary, self.outlived)] if self.summary else []
-        profile, episodes = [*map(quoted, self.profile)], [*map(quoted, self.episodes)]
+        profile, episodes = [*map(quote_item, self.profile)], [*map(quote_item, self.episodes)]
         parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class SessionEnd:
     """What became of a session: its summary, and what was kept for good of what was new since it was last ended."""
 
     session: str
@@ -45,7 +45,7 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class SessionInfo:
     """A session in a list: how many messages it has had, when the last was, and its summary if it was ended."""
 
     session: str
@@ -54,7 +54,7 @@ class Listed:
     summary: str
 
 
-def _summed_up(summary: Item, outlived: tuple[Outlived, ...]) -> str:
+def _summed_up(summary: Item, outlived: tuple[OutdatedText, ...]) -> str:
     return str(Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived))
 
 
@@ -83,7 +83,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawOutput:
     """The long form of what an episode shows in short, kept for a time of its own."""
 
     text: str
@@ -91,14 +91,14 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class EpisodeDraft:
     """An episode on its way in. With no id it takes that of its item."""
 
     episode: Episode
-    raw: Raw | None = None
+    raw: RawOutput | None = None
 
 
-def joined(episode: Episode, others: Iterable[Episode]) -> Episode:
+def merge_episodes(episode: Episode, others: Iterable[Episode]) -> Episode:
     """One in place of all, for the same thing that happened again."""
     same = (episode, *others)
     ends = [one.expires_at for one in same if one.expires_at is not None]
@@ -131,17 +131,17 @@ class Event:
 
     def __str__(self) -> str:
         times = f", {self.count} times" if self.count > 1 else ""
-        return f'- "{escaped(self.text)}" ({self.happened_at:%Y-%m-%d %H:%M}, {self.kind}{times})'
+        return f'- "{escape_text(self.text)}" ({self.happened_at:%Y-%m-%d %H:%M}, {self.kind}{times})'
 
 
-def event(episode: Episode, text: str, now: datetime) -> Event:
+def make_event(episode: Episode, text: str, now: datetime) -> Event:
     return Event(
         id=episode.id,
         session=episode.session,
         kind=episode.kind,
         text=text,
         importance=episode.importance,
-        decayed=decayed(episode.importance, (now - episode.happened_at).total_seconds()),
+        decayed=decay_importance(episode.importance, (now - episode.happened_at).total_seconds()),
         happened_at=episode.happened_at,
         expires_at=episode.expires_at,
         count=episode.count,

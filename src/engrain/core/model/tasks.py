@@ -12,8 +12,8 @@ TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelle
 StepStatus = Literal["intent", "done", "failed", "ambiguous", "skipped"]
 StepKind = Literal["step", "memory", "effect", "sleep", "event", "checkpoint"]
 # The version of a task that is nothing but a checkpoint.
-CHECKPOINT = "checkpoint"
-ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
+CHECKPOINT_VERSION = "checkpoint"
+ENDED_STATUSES: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True)

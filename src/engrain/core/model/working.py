@@ -10,9 +10,17 @@ from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
 from engrain.core.model.retention import TIERS, Window
-from engrain.core.text.summarize import SUMMARY, Line, Part, chosen, line, lines, text_of
-from engrain.core.tokens import CountTokens, middle_cut
-from engrain.core.validation import checked_count, checked_key, checked_name, checked_share, checked_text, json_text
+from engrain.core.text.summarize import (
+    SUMMARY_KIND,
+    DigestLine,
+    DigestPart,
+    choose_lines,
+    join_lines,
+    make_line,
+    split_lines,
+)
+from engrain.core.tokens import CountTokens, cut_middle
+from engrain.core.validation import check_count, check_key, check_name, check_share, check_text, encode_json
 
 MAX_GOAL = 100_000  # bytes of a task, a goal or a thought
 MAX_SUBGOAL = 10_000
@@ -39,7 +47,7 @@ class Frame:
         """A value that is set again becomes the newest."""
         what = f"the name of a {where.removesuffix('s')}"
         new = {
-            checked_key(name, what): json_text(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
+            check_key(name, what): encode_json(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
         }
         old = self.results if where == "results" else self.variables
         values = {name: text for name, text in old.items() if name not in new} | new
@@ -51,52 +59,52 @@ class Frame:
     def with_subgoals(self, *goals: object) -> Frame:
         if len(self.subgoals) + len(goals) > MAX_SUBGOALS:
             raise TooLarge(f"{MAX_SUBGOALS} subgoals are the most there may be: finish one first.")
-        new = tuple(checked_text(goal, "subgoal", MAX_SUBGOAL) for goal in goals)
+        new = tuple(check_text(goal, "subgoal", MAX_SUBGOAL) for goal in goals)
         return replace(self, subgoals=self.subgoals + new)
 
     def with_thoughts(self, *thoughts: object) -> Frame:
         """The newest thoughts are kept; a scratchpad that is full lets go of the oldest."""
-        new = tuple(checked_text(thought, "thought", MAX_GOAL) for thought in thoughts)
+        new = tuple(check_text(thought, "thought", MAX_GOAL) for thought in thoughts)
         every = (self.scratchpad + new)[-MAX_THOUGHTS:]
         sizes = accumulate(map(len, reversed(every)))
         kept = sum(size <= MAX_SCRATCH for size in sizes)
         return replace(self, scratchpad=every[len(every) - kept :])
 
 
-def decoded(values: Mapping[str, str]) -> dict[str, Any]:
+def decode_values(values: Mapping[str, str]) -> dict[str, Any]:
     return {name: json.loads(text) for name, text in values.items()}
 
 
 MAX_TOKENS = 1_000_000
-LEAST_TOKENS = 100
-LEAST_SHARE = 0.25  # compressed earlier, there would be no room for a summary
-SUMMARY_SHARE = 3  # the summary has at most a third of the tokens at which the buffer is compressed
+MIN_TOKENS = 100
+MIN_SUMMARIZE_SHARE = 0.25  # compressed earlier, there would be no room for a summary
+SUMMARY_DIVISOR = 3  # the summary has at most a third of the tokens at which the buffer is compressed
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An item as it is kept. Of one that was too large head and tail are kept, and `left_out` says how much is not."""
+class BufferEntry:
+    """An item as it is kept. Of one that was too large head and tail are kept, and `omitted` says how much is not."""
 
     text: str
     kind: str
     speaker: str
     tokens: int
-    left_out: int = 0
-    lines: tuple[Line, ...] = field(default=(), repr=False, compare=False)
+    omitted: int = 0
+    lines: tuple[DigestLine, ...] = field(default=(), repr=False, compare=False)
 
 
-def checked_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
-    tokens = checked_count(max_tokens, "max_tokens", LEAST_TOKENS, MAX_TOKENS)
-    items = checked_count(max_items, "max_items", 2)
-    share = checked_share(summarize_at, "summarize_at")
-    if share < LEAST_SHARE:
-        raise InvalidInput(f"summarize_at must be from {LEAST_SHARE} to 1, not {summarize_at!r}.")
+def check_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
+    tokens = check_count(max_tokens, "max_tokens", MIN_TOKENS, MAX_TOKENS)
+    items = check_count(max_items, "max_items", 2)
+    share = check_share(summarize_at, "summarize_at")
+    if share < MIN_SUMMARIZE_SHARE:
+        raise InvalidInput(f"summarize_at must be from {MIN_SUMMARIZE_SHARE} to 1, not {summarize_at!r}.")
     # One less than the most, so that a full buffer has something to summarise.
-    return Window(items, tokens, share, items, checked_count(keep_recent, "keep_recent", 1, items - 1))
+    return Window(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BufferBudget:
     """What may be kept, as `count` counts it. With `models`, summarised items are kept for a model a while longer."""
 
     window: Window
@@ -110,22 +118,22 @@ class Budget:
 
     @property
     def summary(self) -> int:
-        return self.full // SUMMARY_SHARE
+        return self.full // SUMMARY_DIVISOR
 
     @property
     def item(self) -> int:
         """The largest item that leaves room for the summary."""
         return self.window.max_tokens - self.summary
 
-    def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> Entry:
+    def entry(self, text: object, kind: object, speaker: object, omitted: int = 0) -> BufferEntry:
         """An item, checked and cut to size."""
-        given = checked_text(text)
-        kept, gone = middle_cut(given, self.item, self.count)
+        given = check_text(text)
+        kept, gone = cut_middle(given, self.item, self.count)
         if not kept:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
-        part = Part(kept, checked_name(speaker, "speaker"), checked_key(kind, "kind"))
-        told = tuple(lines(part, self.count))
-        return Entry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
+        part = DigestPart(kept, check_name(speaker, "speaker"), check_key(kind, "kind"))
+        told = tuple(split_lines(part, self.count))
+        return BufferEntry(kept, part.kind, part.speaker, self.count(kept), omitted + gone, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +141,26 @@ class Buffer:
     """`settled` and `fresh` are the lines of the summary. The fresh ones come from the `folded` items, which a model
     may still sum up better."""
 
-    budget: Budget
-    items: tuple[Entry, ...] = ()
-    settled: tuple[Line, ...] = ()
-    fresh: tuple[Line, ...] = ()
-    folded: tuple[Entry, ...] = ()
+    budget: BufferBudget
+    items: tuple[BufferEntry, ...] = ()
+    settled: tuple[DigestLine, ...] = ()
+    fresh: tuple[DigestLine, ...] = ()
+    folded: tuple[BufferEntry, ...] = ()
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[DigestLine, ...]:
         return self.settled + self.fresh
 
     @property
     def summary(self) -> str:
-        return text_of(self.lines)
+        return join_lines(self.lines)
 
     @property
     def tokens(self) -> int:
         summed_up = self.budget.count(self.summary) if self.lines else 0
         return summed_up + sum(item.tokens for item in self.items)
 
-    def added(self, *entries: Entry) -> Buffer:
+    def added(self, *entries: BufferEntry) -> Buffer:
         grown = replace(self, items=self.items + entries)
         full = len(grown.items) > self.budget.window.max_items or grown.tokens > self.budget.full
         return grown.compressed() if full else grown
@@ -167,9 +175,9 @@ class Buffer:
         shorter = replace(self, items=self.items[len(older) :], folded=folded)
         return shorter.telling(settled, fresh)
 
-    def telling(self, settled: Sequence[Line], fresh: Sequence[Line] = ()) -> Buffer:
+    def telling(self, settled: Sequence[DigestLine], fresh: Sequence[DigestLine] = ()) -> Buffer:
         """With these lines as its summary, or those of most worth."""
-        picked = chosen((*settled, *fresh), self.budget.summary, self.budget.count)
+        picked = choose_lines((*settled, *fresh), self.budget.summary, self.budget.count)
         early = {line.text for line in settled}
         return replace(
             self,
@@ -179,7 +187,7 @@ class Buffer:
 
     def improved(self, summary: str) -> Buffer:
         """With a model's summary in place of the lines that were taken from the folded items."""
-        told = lines(Part(summary, kind=SUMMARY), self.budget.count)
+        told = split_lines(DigestPart(summary, kind=SUMMARY_KIND), self.budget.count)
         return replace(self, folded=()).telling((*self.settled, *told))
 
     def _kept(self) -> int:
@@ -193,7 +201,9 @@ class Buffer:
             kept += 1
         return kept
 
-    def _told_apart(self, older: tuple[Entry, ...]) -> tuple[tuple[Line, ...], tuple[Line, ...], tuple[Entry, ...]]:
+    def _told_apart(
+        self, older: tuple[BufferEntry, ...]
+    ) -> tuple[tuple[DigestLine, ...], tuple[DigestLine, ...], tuple[BufferEntry, ...]]:
         new = tuple(chain.from_iterable(item.lines for item in older))
         if not self.budget.models:
             return (*self.lines, *new), (), ()
@@ -204,15 +214,15 @@ class Buffer:
         return self.lines, new, older
 
 
-WHAT = "working"
+SNAPSHOT_KIND = "working"
 VERSION = 1
 _MOST = 2**53
 
 
-def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
+def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
     window = buffer.budget.window
     return {
-        "engrain": WHAT,
+        "engrain": SNAPSHOT_KIND,
         "v": VERSION,
         "max_tokens": window.max_tokens,
         "max_items": window.max_items,
@@ -222,9 +232,9 @@ def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
         "task_id": frame.task_id,
         "goal": frame.goal,
         "subgoals": list(frame.subgoals),
-        "results": decoded(frame.results),
+        "results": decode_values(frame.results),
         "scratchpad": list(frame.scratchpad),
-        "variables": decoded(frame.variables),
+        "variables": decode_values(frame.variables),
         "items": [_entry_values(entry) for entry in buffer.items],
         "summary": [one.text for one in buffer.settled],
         "fresh": [one.text for one in buffer.fresh],
@@ -232,11 +242,11 @@ def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
     }
 
 
-def state_of(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
+def read_snapshot(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
     """Every value is checked as if it were new: a snapshot may come from anywhere."""
     given = _opened(snapshot)
-    window = checked_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
-    budget = Budget(window, count, models)
+    window = check_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
+    budget = BufferBudget(window, count, models)
     buffer = Buffer(budget, folded=_entries(given["pending"], "pending", budget))
     # With another counter there may be too much of it: telling() and added() see to that.
     buffer = buffer.telling(_lines(given["summary"], "summary", count), _lines(given["fresh"], "fresh", count))
@@ -245,11 +255,11 @@ def state_of(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame,
 
 
 def _opened(snapshot: object) -> Mapping[str, Any]:
-    if not isinstance(snapshot, Mapping) or snapshot.get("engrain") != WHAT:
+    if not isinstance(snapshot, Mapping) or snapshot.get("engrain") != SNAPSHOT_KIND:
         raise InvalidInput('this is no snapshot of a working memory: it lacks "engrain": "working".')
     if snapshot.get("v") != VERSION:
         raise InvalidInput(f"the snapshot has version {snapshot.get('v')!r}; this engrain knows {VERSION}. Upgrade it.")
-    known = snapshot_of(Frame(), Buffer(Budget(TIERS[WHAT].window, len)))
+    known = make_snapshot(Frame(), Buffer(BufferBudget(TIERS[SNAPSHOT_KIND].window, len)))
     if wrong := sorted(map(str, known.keys() ^ snapshot.keys())):
         raise InvalidInput(f"the snapshot is damaged: {', '.join(wrong)} missing or unknown.")
     for key, value in known.items():
@@ -260,27 +270,27 @@ def _opened(snapshot: object) -> Mapping[str, Any]:
 
 def _frame(given: Mapping[str, Any]) -> Frame:
     task, goal = _text(given["task"], "task"), _text(given["goal"], "goal")
-    frame = Frame(task, checked_name(given["task_id"], "task_id"), goal)
+    frame = Frame(task, check_name(given["task_id"], "task_id"), goal)
     frame = frame.with_subgoals(*given["subgoals"]).with_thoughts(*given["scratchpad"])
     return frame.with_values("results", given["results"]).with_values("variables", given["variables"])
 
 
 def _text(value: object, what: str) -> str:
-    return "" if value == "" else checked_text(value, what, MAX_GOAL)
+    return "" if value == "" else check_text(value, what, MAX_GOAL)
 
 
-def _lines(given: list[object], what: str, count: CountTokens) -> list[Line]:
-    return [line(checked_text(text, what), count) for text in given]
+def _lines(given: list[object], what: str, count: CountTokens) -> list[DigestLine]:
+    return [make_line(check_text(text, what), count) for text in given]
 
 
-def _entry_values(entry: Entry) -> dict[str, Any]:
-    return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "left_out": entry.left_out}
+def _entry_values(entry: BufferEntry) -> dict[str, Any]:
+    return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "omitted": entry.omitted}
 
 
-def _entries(given: list[object], what: str, budget: Budget) -> tuple[Entry, ...]:
-    names = {field.name for field in fields(Entry)} - {"tokens", "lines"}
+def _entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
+    names = {field.name for field in fields(BufferEntry)} - {"tokens", "lines"}
     for one in given:
         if not isinstance(one, Mapping) or one.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
-        checked_count(one["left_out"], "left_out", 0, _MOST)
+        check_count(one["omitted"], "omitted", 0, _MOST)
     return tuple(budget.entry(**one) for one in given)  # type: ignore[arg-type]

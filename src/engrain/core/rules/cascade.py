@@ -11,18 +11,18 @@ from typing import Any
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import TRUST
-from engrain.core.model.messages import answered, calls_of
-from engrain.core.model.sessions import SLOT as SESSION_SLOT
-from engrain.core.validation import json_text
+from engrain.core.model.messages import get_answered_call, read_calls
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
+from engrain.core.validation import encode_json
 
 # The model's own tool for keeping something: its call holds nothing but the model's words.
-REMEMBER = "remember"
+REMEMBER_TOOL = "remember"
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"[^\s\"'`<>|]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MessageRow:
     """A message of the log. `named`: the source that is looked for is its own."""
 
     id: str
@@ -34,7 +34,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ToolDerived:
     """Messages that go, and those that stay because they call tools whose answers stay: what was kept of their words
     goes."""
 
@@ -42,10 +42,10 @@ class Brought:
     seen: frozenset[str] = frozenset()
 
 
-NOTHING = Brought()
+NO_TOOL_DERIVED = ToolDerived()
 
 
-def brought(name: str, lines: Iterable[Line]) -> Brought:
+def find_tool_derived(name: str, lines: Iterable[MessageRow]) -> ToolDerived:
     """The answers of tools that were called with this address, or that have this name, and what the agent said after
     them until the user spoke again. The lines are those of whole sessions, each in its order."""
     gone: set[str] = set()
@@ -54,21 +54,21 @@ def brought(name: str, lines: Iterable[Line]) -> Brought:
         calls: dict[str, bool] = {}  # whether what answers them goes
         in_view = False
         for line in session:
-            made = calls_of(line.text, line.metadata) if line.role == "assistant" else ()
+            made = read_calls(line.text, line.metadata) if line.role == "assistant" else ()
             if line.role == "user":
                 in_view = False
             elif line.role == "assistant":
-                own = in_view and all(call.name == REMEMBER for call in made)
-                calls |= {call.id: own or name in addresses(call) for call in made}
+                own = in_view and all(call.name == REMEMBER_TOOL for call in made)
+                calls |= {call.id: own or name in find_addresses(call) for call in made}
                 if in_view:
                     (gone if own else seen).add(line.id)
-            elif line.role == "tool" and (line.named or calls.get(answered(line.metadata) or "")):
+            elif line.role == "tool" and (line.named or calls.get(get_answered_call(line.metadata) or "")):
                 gone.add(line.id)
                 in_view = True
-    return Brought(frozenset(gone), frozenset(seen))
+    return ToolDerived(frozenset(gone), frozenset(seen))
 
 
-def addresses(call: ToolCall) -> set[str]:
+def find_addresses(call: ToolCall) -> set[str]:
     """What in its arguments, however deep, may say where something is: a word such as `search` is none. Of a longer
     text, such as a command, the URLs in it."""
     found: set[str] = set()
@@ -86,13 +86,13 @@ def is_address(name: str) -> bool:
     return ("/" in name or "." in name) and not _SPACE.search(name)
 
 
-def as_argument(name: str) -> str:
+def escape_argument(name: str) -> str:
     """How it stands in the text of a call."""
-    return json_text(name, "a source")[1:-1]
+    return encode_json(name, "a source")[1:-1]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class SourceLineage:
     """One source of an item, by its number, and the items that it cites."""
 
     number: int
@@ -102,7 +102,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ItemLineage:
     """What there is to know of an item here. Times are only passed on."""
 
     id: str
@@ -110,14 +110,14 @@ class Part:
     session: str | None = None
     place: int | None = None
     slot: str | None = None
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[SourceLineage, ...] = ()
     replaced_by: str | None = None
     valid_to: object = None
     retracted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredVersion:
     """A version that stands again: until when, and by what it was replaced after all."""
 
     id: str
@@ -126,17 +126,17 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class RemovalPlan:
     gone: tuple[str, ...] = ()
     entombed: frozenset[str] = frozenset()  # of the gone: those whose words must not come in again
     stripped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of the sources that go, by item
     trust: Mapping[str, float] = field(default_factory=dict)  # of the stripped, by what is left
-    restored: tuple[Restored, ...] = ()
+    restored: tuple[RestoredVersion, ...] = ()
     pointed: Mapping[str, str] = field(default_factory=dict)  # corrected still, by what corrected the correction
     back: Mapping[str, int] = field(default_factory=dict)  # by session: the place from which it is worked on again
 
 
-def taking(subject: Subject, items: Iterable[Part], brought: Brought = NOTHING) -> Taking:
+def plan_removal(subject: Subject, items: Iterable[ItemLineage], brought: ToolDerived = NO_TOOL_DERIVED) -> RemovalPlan:
     """Everything of the subject's scope is given, in the order of ids; and what tools brought from a source."""
     parts = {one.id: one for one in items}
     gone = _gone(subject, parts, brought)
@@ -146,19 +146,19 @@ def taking(subject: Subject, items: Iterable[Part], brought: Brought = NOTHING) 
     losing = [one for one in parts.values() if _loses(one, gone)]
     heirs = {by: one.id for one in losing if one.retracted and (by := _first(one, parts, gone)) in gone and by}
     put_right = [_put_right(one, parts, gone, heirs) for one in losing]
-    return Taking(
+    return RemovalPlan(
         gone=tuple(id for id in parts if id in gone),
         # What is left may be summed up, or lead to the same conclusion, in the same words.
         entombed=frozenset(id for id in gone if parts[id].kind != "summary" and id not in mixed),
         stripped=stripped,
         trust={id: _trust(parts[id], numbers) for id, numbers in stripped.items()},
-        restored=tuple(one for one in put_right if isinstance(one, Restored)),
-        pointed=dict(one for one in put_right if not isinstance(one, Restored)),
+        restored=tuple(one for one in put_right if isinstance(one, RestoredVersion)),
+        pointed=dict(one for one in put_right if not isinstance(one, RestoredVersion)),
         back=_back([parts[cite] for id in mixed for cite in _cites(parts[id]) if cite in parts and cite not in gone]),
     )
 
 
-def _gone(subject: Subject, parts: Mapping[str, Part], brought: Brought) -> set[str]:
+def _gone(subject: Subject, parts: Mapping[str, ItemLineage], brought: ToolDerived) -> set[str]:
     gone = {one.id for one in parts.values() if subject.by == "session" and _of_session(one, subject.name)}
     citing: dict[str, list[str]] = {}
     for one in parts.values():
@@ -178,11 +178,11 @@ def _gone(subject: Subject, parts: Mapping[str, Part], brought: Brought) -> set[
     return gone
 
 
-def _of_session(part: Part, session: str) -> bool:
+def _of_session(part: ItemLineage, session: str) -> bool:
     return part.session == session or part.slot == f"{SESSION_SLOT}{session}"
 
 
-def _dead(subject: Subject, part: Part, gone: set[str], brought: Brought) -> tuple[int, ...]:
+def _dead(subject: Subject, part: ItemLineage, gone: set[str], brought: ToolDerived) -> tuple[int, ...]:
     """The sources that no longer count: those of that name, and those that rest on what is gone."""
     named = subject.name if subject.by == "source" else None
     return tuple(
@@ -194,21 +194,21 @@ def _dead(subject: Subject, part: Part, gone: set[str], brought: Brought) -> tup
     )
 
 
-def _cites(part: Part) -> Iterable[str]:
+def _cites(part: ItemLineage) -> Iterable[str]:
     return (cite for origin in part.origins for cite in origin.cites)
 
 
-def _trust(part: Part, dead: tuple[int, ...]) -> float:
+def _trust(part: ItemLineage, dead: tuple[int, ...]) -> float:
     return max(TRUST[origin.kind] for origin in part.origins if origin.number not in dead)
 
 
-def _loses(part: Part, gone: set[str]) -> bool:
+def _loses(part: ItemLineage, gone: set[str]) -> bool:
     """What took its place is gone."""
     closed = part.retracted or part.valid_to is not None
     return closed and part.id not in gone and part.replaced_by in gone
 
 
-def _first(part: Part, parts: Mapping[str, Part], gone: set[str]) -> str | None:
+def _first(part: ItemLineage, parts: Mapping[str, ItemLineage], gone: set[str]) -> str | None:
     """The first after it that held: one that was corrected held at no time."""
     following, seen = part.replaced_by, {part.id}
     while following in gone and following not in seen and parts[following].retracted:
@@ -218,8 +218,8 @@ def _first(part: Part, parts: Mapping[str, Part], gone: set[str]) -> str | None:
 
 
 def _put_right(
-    part: Part, parts: Mapping[str, Part], gone: set[str], heirs: Mapping[str, str]
-) -> Restored | tuple[str, str]:
+    part: ItemLineage, parts: Mapping[str, ItemLineage], gone: set[str], heirs: Mapping[str, str]
+) -> RestoredVersion | tuple[str, str]:
     """It holds until the last of those that are gone did, or until one that a correction had taken the place of stands
     again. What was corrected by one that was itself corrected since stays so."""
     following = _first(part, parts, gone)
@@ -231,10 +231,10 @@ def _put_right(
         ends = parts[following].valid_to
         following = _first(parts[following], parts, gone)
     left = heirs.get(following or "", following)
-    return Restored(part.id, ends, left if left in parts else None)
+    return RestoredVersion(part.id, ends, left if left in parts else None)
 
 
-def _back(cited: Iterable[Part]) -> dict[str, int]:
+def _back(cited: Iterable[ItemLineage]) -> dict[str, int]:
     first: dict[str, int] = {}
     for one in cited:
         if one.session is not None and one.place is not None:

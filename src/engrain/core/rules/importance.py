@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from engrain.core.model.items import Cite
-from engrain.core.text.tokenizer import terms
+from engrain.core.model.items import Citation
+from engrain.core.text.tokenizer import extract_terms
 
 EpisodeKind = Literal["turn", "tool", "decision", "error", "resolution", "note"]
 EPISODE_KINDS: tuple[EpisodeKind, ...] = get_args(EpisodeKind)
@@ -23,8 +23,8 @@ EXPLICIT = 0.6
 NOVELTY = 0.2
 
 # From here on an episode lasts: it becomes an item when it is written, because a store's expiry waits for nobody.
-PROMOTE_AT = 0.7
-HALF_LIFE = 86_400.0
+MIN_PROMOTED_IMPORTANCE = 0.7
+HALF_LIFE_SECONDS = 86_400.0
 # The half-life of something of importance 1, in half-lives of something of importance 0.
 SLOWEST = 7.0
 
@@ -36,7 +36,7 @@ _PASSING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class EpisodeEvent:
     """What is known of an event when it is written.
 
     `resolves`: it is one half of an error and its resolution. `explicit`: somebody asked for it to be remembered.
@@ -51,11 +51,11 @@ class Happened:
     resolves: bool = False
     explicit: bool = False
     novelty: float | None = None
-    cites: tuple[Cite, ...] = ()
+    cites: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ImportanceScore:
     """`reasons` name every part of the importance; together they may be more than 1, which it never is."""
 
     importance: float
@@ -63,10 +63,10 @@ class Score:
 
     @property
     def promotes(self) -> bool:
-        return self.importance >= PROMOTE_AT
+        return self.importance >= MIN_PROMOTED_IMPORTANCE
 
 
-def score(happened: Happened) -> Score:
+def score_importance(happened: EpisodeEvent) -> ImportanceScore:
     reasons = [("happened", BASE)]
     if happened.failed or happened.kind == "error":
         reasons.append(("failure", FAILURE))
@@ -79,26 +79,26 @@ def score(happened: Happened) -> Score:
         reasons.append(("explicit", EXPLICIT))
     if happened.novelty:
         reasons.append(("novelty", round(NOVELTY * min(1.0, max(0.0, happened.novelty)), 3)))
-    return Score(min(1.0, round(sum(part for _, part in reasons), 3)), tuple(reasons))
+    return ImportanceScore(min(1.0, round(sum(part for _, part in reasons), 3)), tuple(reasons))
 
 
-def novelty(text: str, before: Sequence[str]) -> float:
+def measure_novelty(text: str, before: Sequence[str]) -> float:
     """The share of the text's words that none of the texts before it has, from 0 to 1."""
-    words = set(terms(text[:_READ]))
-    known = {term for one in before for term in terms(one[:_READ])}
+    words = set(extract_terms(text[:_READ]))
+    known = {term for one in before for term in extract_terms(one[:_READ])}
     return len(words - known) / max(len(words), _ENOUGH)
 
 
-def decayed(importance: float, age_seconds: float) -> float:
+def decay_importance(importance: float, age_seconds: float) -> float:
     """What is left of an importance: half of it after a day for what hardly matters, after a week for what most does.
 
     Of two that happened together, the one that mattered more still does at every later time.
     """
-    life = HALF_LIFE * (1 + (SLOWEST - 1) * importance)
+    life = HALF_LIFE_SECONDS * (1 + (SLOWEST - 1) * importance)
     return float(importance * 0.5 ** (max(0.0, age_seconds) / life))
 
 
-def repeat_key(kind: EpisodeKind, text: str, who: str | None = None, failed: bool = False) -> str:
+def make_repeat_key(kind: EpisodeKind, text: str, who: str | None = None, failed: bool = False) -> str:
     """Two events with the same key are the same thing happening again; `who` is the tool or the speaker's role.
 
     Case and white space play no part, nor in a failure times, addresses and long numbers. A hash: it tells no words.

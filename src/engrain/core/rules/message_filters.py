@@ -5,87 +5,87 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from engrain.core.model.recall import IN_SHORT, RECENT, SESSION
-from engrain.core.text.languages import languages
-from engrain.core.text.passages import Span, joined
-from engrain.core.text.tokenizer import spaceless, term, terms, tokens
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
+from engrain.core.text.languages import load_languages
+from engrain.core.text.spans import Span, merge_spans
+from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize
 
 LONGEST = 14  # words: what is longer says something
 
 _DIGIT = re.compile(r"\d")
 
 
-def small_talk(text: str) -> bool:
+def is_small_talk(text: str) -> bool:
     """Whether a sentence has no word but common ones and those of greeting, thanking and agreeing."""
     if len(text) > 12 * LONGEST or _DIGIT.search(text):
         return False
-    if spaceless(text):
+    if count_unspaced_characters(text):
         for phrase in _phrases():
             text = text.replace(phrase, "")
-    said = terms(text)
-    return len(said) <= LONGEST and not meaning(frozenset(said)) and not spaceless(text)
+    said = extract_terms(text)
+    return len(said) <= LONGEST and not drop_small_talk(frozenset(said)) and not count_unspaced_characters(text)
 
 
-def meaning(found: frozenset[int]) -> frozenset[int]:
+def drop_small_talk(found: frozenset[int]) -> frozenset[int]:
     """The words that are not small talk either."""
     return found - _empty_words()
 
 
-def content(found: frozenset[int]) -> frozenset[int]:
+def drop_common_terms(found: frozenset[int]) -> frozenset[int]:
     """The words that say something, of whichever language."""
-    return found - common_words()
+    return found - common_terms()
 
 
 @cache
-def common_words() -> frozenset[int]:
-    known = languages()
-    spoken = frozenset(map(term, ("user", "assistant", "tool", "system")))
-    return spoken.union(*(language.stop_terms for language in known.by_name.values())) - negations()
+def common_terms() -> frozenset[int]:
+    known = load_languages()
+    spoken = frozenset(map(hash_term, ("user", "assistant", "tool", "system")))
+    return spoken.union(*(language.stop_terms for language in known.by_name.values())) - negation_terms()
 
 
 @cache
-def negations() -> frozenset[int]:
+def negation_terms() -> frozenset[int]:
     return _terms_of("negation")
 
 
 @cache
 def _empty_words() -> frozenset[int]:
-    return common_words() | _terms_of("small_talk") | negations()
+    return common_terms() | _terms_of("small_talk") | negation_terms()
 
 
 @cache
 def _phrases() -> tuple[str, ...]:
-    words = (word for word in languages().words["small_talk"] if spaceless(word))
+    words = (word for word in load_languages().words["small_talk"] if count_unspaced_characters(word))
     return tuple(sorted(words, key=len, reverse=True))
 
 
 def _terms_of(name: str) -> frozenset[int]:
-    words = (word for word in languages().words[name] if not spaceless(word))
-    return frozenset(term(one) for word in words for one in tokens(word))
+    words = (word for word in load_languages().words[name] if not count_unspaced_characters(word))
+    return frozenset(hash_term(one) for word in words for one in tokenize(word))
 
 
 # Opens the summary of a conversation in a prompt; the lines of it are quoted with ">".
-EARLIER = "[Context from earlier conversation]"
+EARLIER_HEADING = "[Context from earlier conversation]"
 
 _QUOTED = r'"(?>(?:[^"\\]|\\.)*)"'
 # - slot: "words" (2026-11-15 …: the head of every line that recall makes, wherever it stands.
 _ITEM = re.compile(rf'- (?:(?:[^"\\\n]|\\.){{1,400}}: )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)', re.DOTALL)
 _PARTICULARS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
-_HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION}|{RECENT})[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
 # Parts of a section that stand after an empty line.
 _GOES_ON = re.compile(
     rf"{_MARGIN}(?:## |Current Task: |Current Goal: |Subgoals: |Intermediate Results|Recent Thoughts:|Earlier:|Latest)",
     re.MULTILINE,
 )
-_EARLIER = re.compile(rf"{_MARGIN}{re.escape(EARLIER)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
+_EARLIER = re.compile(rf"{_MARGIN}{re.escape(EARLIER_HEADING)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
 # A summary: its head, and each of its lines in quotes.
-_SUMMED_UP = re.compile(rf"- {IN_SHORT} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*")
+_SUMMED_UP = re.compile(rf"- {SUMMARY_LABEL} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _EMPTY = re.compile(r"\n(?:[ \t>|*]*\n)+")
 
 
-def unrecalled(text: str) -> list[Span]:
+def find_unrecalled_spans(text: str) -> list[Span]:
     """The spans of a text that did not come from recall, in order; all of it where nothing did."""
     edges = [0, *(edge for span in _recalled(text) for edge in span), len(text)]
     return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if text[start:end].strip()]
@@ -104,15 +104,15 @@ def _recalled(text: str) -> list[Span]:
     found: list[Span] = []
     if "(" in text:
         found += [(item.start(), _item_end(text, item.start(), item.end())) for item in _ITEM.finditer(text)]
-    if f"- {IN_SHORT} (" in text:
+    if f"- {SUMMARY_LABEL} (" in text:
         found += [match.span() for match in _SUMMED_UP.finditer(text)]
-    if EARLIER in text:
+    if EARLIER_HEADING in text:
         found += [match.span() for match in _EARLIER.finditer(text)]
     at = 0
     while "## " in text and (heading := _HEADING.search(text, at)):
         at = _section_end(text, heading.end())
         found.append((heading.start(), at))
-    return joined(found)
+    return merge_spans(found)
 
 
 def _item_end(text: str, start: int, at: int) -> int:
@@ -177,7 +177,7 @@ def blank_pasted(text: str) -> str:
     return shown.replace("’", "'")
 
 
-def without_code(text: str) -> str:
+def blank_code(text: str) -> str:
     """The text in the same length with blocks of code blank; one that is never closed goes to the end."""
     for mark in ("```", "~~~"):
         parts = text.split(mark)
@@ -216,5 +216,5 @@ _SIGNS = re.compile(
 )
 
 
-def reads_like_an_order(text: str) -> bool:
+def is_prompt_injection(text: str) -> bool:
     return _SIGNS.search(text) is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from engrain.core.rules.statements import Rule, compiled, statements
+from engrain.core.rules.statements import Rule, compile_pattern, load_statement_rules
 
-SPEAKER = "speaker"  # metadata of a fact that another than the user told
+SPEAKER_KEY = "speaker"  # metadata of a fact that another than the user told
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
@@ -18,7 +18,7 @@ _LONGEST_NAME = 3
 _LONGEST_FILLING = 60
 
 
-def slot_of(rule: Rule, match: re.Match[str], text: str) -> str | None:
+def fill_slot(rule: Rule, match: re.Match[str], text: str) -> str | None:
     """The rule's slot with the words of the text filled in; None where these name no class of things."""
     if rule.slot is None:
         return None
@@ -33,24 +33,24 @@ def slot_of(rule: Rule, match: re.Match[str], text: str) -> str | None:
 
 
 def _filled(field: str, said: str, prefers: bool) -> str | None:
-    known = statements()
+    known = load_statement_rules()
     if field == "noun":
         return known.nouns.get(said.lower())
     if field == "words":
         return "_".join(_WORD.findall(said.lower()))
     if field == "head":
         return _head(said.lower().split()[-1])
-    found = class_of(said, by_head=prefers and field == "thing")
+    found = classify_thing(said, by_head=prefers and field == "thing")
     return found if field != "sole" or found in known.words["sole"] else None
 
 
-def class_of(said: str, *, by_head: bool = False) -> str | None:
+def classify_thing(said: str, *, by_head: bool = False) -> str | None:
     """What kind of thing `said` begins with: by the table, or else by the noun that ends two words or more."""
     written, then = _noun_phrase(said)
     if by_head and then == "for":
         return None  # "Rust for tools": another may be for other things
     words = [word.lower() for word in written]
-    known = statements()
+    known = load_statement_rules()
     for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
         phrase = " ".join(words[:size])
         forms = (" ".join(written[:size]), phrase, phrase.title() if by_head else phrase)
@@ -63,10 +63,12 @@ def class_of(said: str, *, by_head: bool = False) -> str | None:
     return None if last != written[-1] or last in known.words["no_head"] else _head(last)
 
 
-def mentioned(text: str) -> str | None:
+def find_mentioned_slot(text: str) -> str | None:
     """The slot of the first thing that a text speaks of as "my …"."""
-    known = statements()
-    found = next((match for pattern in known.asks["mention"] for match in compiled(pattern).finditer(text)), None)
+    known = load_statement_rules()
+    found = next(
+        (match for pattern in known.asks["mention"] for match in compile_pattern(pattern).finditer(text)), None
+    )
     if found is None:
         return None
     if "head" in found.re.groupindex:
@@ -74,7 +76,7 @@ def mentioned(text: str) -> str | None:
     return f"user.{known.nouns[found['noun'].lower()]}"
 
 
-def named_by(speaker: str | None, slot: str | None) -> str | None:
+def rename_for_speaker(speaker: str | None, slot: str | None) -> str | None:
     """The slot of what another than the user says: "user.city" is Bob's "bob.city". Where the name cannot be told from
     the user's or the agent's, none."""
     if speaker is None or slot is None or not slot.startswith(_USER):
@@ -83,7 +85,7 @@ def named_by(speaker: str | None, slot: str | None) -> str | None:
     return None if not name or f"{name}." in _TAKEN else f"{name}.{slot.removeprefix(_USER)}"
 
 
-def same_name(one: str, other: str) -> bool:
+def states_same_name(one: str, other: str) -> bool:
     """Whether two statements give the user the same name: "I'm Ana", "Me llamo Ana"."""
     name = _last_name(one)
     return bool(name) and name == _last_name(other) and _names_the_user(one) and _names_the_user(other)
@@ -97,12 +99,12 @@ def _last_name(text: str) -> list[str]:
 
 
 def _names_the_user(text: str) -> bool:
-    return any(compiled(pattern).match(text) for pattern in _naming())
+    return any(compile_pattern(pattern).match(text) for pattern in _naming())
 
 
 @cache
 def _naming() -> frozenset[str]:
-    rules = (rule for some in statements().by_word.values() for rule in some)
+    rules = (rule for some in load_statement_rules().by_word.values() for rule in some)
     return frozenset(rule.source for rule in rules if rule.slot == _USERS_NAME and rule.kind != "denial")
 
 
@@ -115,7 +117,7 @@ def _group(match: re.Match[str], name: str, text: str) -> str | None:
 
 def _noun_phrase(said: str) -> tuple[list[str], str]:
     """The words of the thing that is named first, and the word behind them."""
-    known = statements().words
+    known = load_statement_rules().words
     words: list[str] = []
     for piece in said.split():
         word = _WORD.match(piece.strip("\"'“”‘’«»`*()"))
@@ -132,7 +134,7 @@ def _noun_phrase(said: str) -> tuple[list[str], str]:
 
 
 def _head(word: str) -> str:
-    return statements().heads.get(word) or _singular(word)
+    return load_statement_rules().heads.get(word) or _singular(word)
 
 
 def _singular(word: str) -> str:

@@ -10,17 +10,17 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.text.languages import Languages, languages
+from engrain.core.text.languages import Languages, load_languages
 
 _WRAP = re.compile(r"\n\s*")
 # In a chat "dont", "im", "ive", "thats" and "lets" do as well.
 _APOSTROPHE = re.compile(r"(?<=n)'(?=t)|'(?=(?:m|d|ve)\b)|(?<=it)'(?=s\b)|(?<=hat)'(?=s\b)|(?<=let)'(?=s\b)")
 _THINGS = "things"
-ANY = "*"
+ANY_WORD = "*"
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """When first needed: a speaker of one language never pays for the others."""
     return re.compile(pattern, re.IGNORECASE)
 
@@ -40,11 +40,11 @@ class Rule:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return compiled(self.source)
+        return compile_pattern(self.source)
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class StatementRules:
     """All languages at once. `by_word` are the rules for clauses that begin with a word, "*" those for any other."""
 
     by_word: Mapping[str, tuple[Rule, ...]]
@@ -61,7 +61,7 @@ class Statements:
     dropped: Mapping[str, str]
 
     def sign(self, name: str) -> re.Pattern[str]:
-        return compiled(self.signs[name])
+        return compile_pattern(self.signs[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class _Language:
 
 
 @cache
-def statements() -> Statements:
+def load_statement_rules() -> StatementRules:
     tables = _tables()
     things = tables.pop(_THINGS)
     languages = [_language(table) for table in tables.values()]
     signs = _merged(languages, "signs")
     dropped = _merged(languages, "dropped")
-    return Statements(
+    return StatementRules(
         by_word=_by_word(languages),
         inner_rules=tuple(
             rule for language in languages for _, rules in language.groups for rule in rules if rule.anywhere
@@ -133,7 +133,7 @@ def _rules_at(word: str, language: _Language) -> Iterator[Rule]:
     """The rules of one language for a first word, and behind them those for whatever word."""
     own = any(word in first for first, _ in language.groups)
     for first, rules in language.groups:
-        if (word if own else ANY) in first:
+        if (word if own else ANY_WORD) in first:
             yield from rules
     for first, rules in language.groups:
         if not first:
@@ -185,35 +185,35 @@ def _spread(names: Mapping[str, str]) -> dict[str, str]:
 INSTRUCTION = 1
 PREFERENCE = 2
 NUMBER_OR_TIME = 4
-ASKS = 8
+IS_QUESTION = 8
 
-STANDING = INSTRUCTION | PREFERENCE
-SHORT = 25
+INSTRUCTION_OR_PREFERENCE = INSTRUCTION | PREFERENCE
+MAX_QUESTION_WORDS = 25
 _LIMIT = 20_000
 _DIGIT = re.compile(r"\d")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _QUESTION_MARKS = ("?", "？", "؟")
 
 
-def traits(text: str, role: str | None = None) -> int:
+def detect_traits(text: str, role: str | None = None) -> int:
     """Bits of the names above. Only what people say orders or prefers: an assistant's "always …" is advice."""
     head = text[:_LIMIT].lower()
     if "\u2019" in head:
         head = head.replace("\u2019", "'")
-    known = languages()
+    known = load_languages()
     bits = 0
     if role not in ("assistant", "tool"):
         bits |= INSTRUCTION * _states("instruction", head, known) | PREFERENCE * _states("preference", head, known)
     if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(_LETTERS.findall(head)):
         bits |= NUMBER_OR_TIME
-    return bits | ASKS * asks(head)
+    return bits | IS_QUESTION * is_short_question(head)
 
 
 def _states(what: str, head: str, known: Languages) -> bool:
     return any(hint in head for hint in known.hints[what]) and known.statements[what].search(head) is not None
 
 
-def asks(text: str) -> bool:
+def is_short_question(text: str) -> bool:
     """A short text that ends with a question: it wants to know something, and seldom tells anything."""
     end = text.rstrip()
-    return end.endswith(_QUESTION_MARKS) and len(end.split(None, SHORT)) <= SHORT
+    return end.endswith(_QUESTION_MARKS) and len(end.split(None, MAX_QUESTION_WORDS)) <= MAX_QUESTION_WORDS

@@ -7,7 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from engrain.core.secrets.named import Span, mixed, named_secrets, places, speaks_of_one, stands_for_one
+from engrain.core.secrets.named import (
+    Span,
+    find_named_secrets,
+    find_stems,
+    has_letters_and_digits,
+    is_description,
+    is_placeholder,
+)
 
 _STEMS = ("pin", "cvv", "cvc", "otp", "tan", "geheimzahl", "code", "código")
 _NAME = re.compile(
@@ -35,9 +42,9 @@ _YOURS = re.compile(
 )
 
 
-def codes(text: str, lower: str) -> Iterator[Span]:
+def _find_codes(text: str, lower: str) -> Iterator[Span]:
     """Where they are, in no order; `lower` is the text in lower case, of the same length."""
-    for at in places(lower, _STEMS):
+    for at in find_stems(lower, _STEMS):
         name = _NAME.match(text, at)
         if name is None:
             continue
@@ -91,7 +98,7 @@ _SET = re.compile(
 _FOLLOWED = ((("login", "user"), _LOGIN), (("identified", "requirepass", "masterauth"), _SET))
 
 
-def command_secrets(text: str, lower: str) -> Iterator[Span]:
+def _find_command_secrets(text: str, lower: str) -> Iterator[Span]:
     """Where they are, in no order; `lower` is the text in lower case, of the same length."""
     if "--" in text:
         yield from (match.span("secret") for match in _LONG.finditer(text) if _meant(match["secret"]))
@@ -100,14 +107,14 @@ def command_secrets(text: str, lower: str) -> Iterator[Span]:
             if program.search(text, max(0, match.start() - _LINE), match.start()) and _meant(match["secret"]):
                 yield match.span("secret")
     for stems, pattern in _FOLLOWED:
-        for at in places(lower, stems):
+        for at in find_stems(lower, stems):
             followed = pattern.match(text, at)
             if followed and _meant(followed["secret"]):
                 yield followed.span("secret")
 
 
 def _meant(value: str) -> bool:
-    return not stands_for_one(value) and not speaks_of_one(value)
+    return not is_placeholder(value) and not is_description(value)
 
 
 _PLAIN = r"[A-Za-z0-9]"
@@ -188,23 +195,23 @@ _BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?
 _ENDS = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 
 
-def credentials(text: str, lower: str) -> Iterator[Span]:
+def find_credentials(text: str, lower: str) -> Iterator[Span]:
     """Where they are, in no order; two may overlap. Of what is named (`password = …`) the name stays. `lower` is the
     text in lower case, of the same length."""
-    yield from service_keys(text)
+    yield from find_service_keys(text)
     yield from _in_urls(text)
     yield from _in_headers(text, lower)
-    yield from named_secrets(text, lower)
-    yield from codes(text, lower)
-    yield from command_secrets(text, lower)
+    yield from find_named_secrets(text, lower)
+    yield from _find_codes(text, lower)
+    yield from _find_command_secrets(text, lower)
     yield from _random_words(text)
     yield from _private_keys(text)
-    for at in places(lower, ("seed", "recovery", "mnemonic", "backup")):
+    for at in find_stems(lower, ("seed", "recovery", "mnemonic", "backup")):
         if match := _WALLET.match(text, at):
             yield match.span("words")
 
 
-def service_keys(text: str) -> Iterator[Span]:
+def find_service_keys(text: str) -> Iterator[Span]:
     """Keys of services that can be known by their form alone."""
     for prefix, follows in _SERVICES.items():
         at = text.find(prefix)
@@ -228,20 +235,20 @@ def _begins(text: str, at: int) -> bool:
 
 def _in_urls(text: str) -> Iterator[Span]:
     if "://" in text:
-        yield from (match.span(1) for match in _LOGIN_LINE.finditer(text) if not stands_for_one(match[1]))
+        yield from (match.span(1) for match in _LOGIN_LINE.finditer(text) if not is_placeholder(match[1]))
     if "sig" in text or "Sig" in text:
         yield from (match.span(1) for match in _SIGNED.finditer(text))
 
 
 def _in_headers(text: str, lower: str) -> Iterator[Span]:
-    for at in places(lower, ("bearer", "authorization")):
+    for at in find_stems(lower, ("bearer", "authorization")):
         header = _HEADER.match(text, at)
-        if header and (mixed(header[header.lastindex or 0]) or header[0].endswith("=")):
+        if header and (has_letters_and_digits(header[header.lastindex or 0]) or header[0].endswith("=")):
             yield header.span(header.lastindex or 0)
     if "cookie" in lower:
         for line in _COOKIES.finditer(text):
             for match in _COOKIE.finditer(text, *line.span()):
-                if mixed(match[1]):
+                if has_letters_and_digits(match[1]):
                     yield match.span(1)
 
 

@@ -32,7 +32,7 @@ claro correcta débil demasiado diferente errada errado forte fraca incorreta in
 nueva nova nunca perdida secreta segura siempre sempre vacía vazia
 """
 
-SPOKEN = frozenset(" ".join((_ENGLISH_AND_CODE, _GERMAN, _FRENCH, _SPANISH_AND_PORTUGUESE)).split())
+DESCRIPTION_WORDS = frozenset(" ".join((_ENGLISH_AND_CODE, _GERMAN, _FRENCH, _SPANISH_AND_PORTUGUESE)).split())
 
 
 Span = tuple[int, int]
@@ -79,7 +79,7 @@ _SCHEMES = re.compile(r"(?:sha|md|base|oauth|argon|pbkdf|bcrypt|scrypt|aes|utf|1
 _UUID = re.compile(r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}", re.IGNORECASE)
 
 
-def named_secrets(text: str, lower: str) -> Iterator[Span]:
+def find_named_secrets(text: str, lower: str) -> Iterator[Span]:
     """Where they are, in no order; `lower` is the text in lower case, of the same length. The name stays."""
     for stem in _STEMS:
         at = lower.find(stem)
@@ -96,7 +96,7 @@ def named_secrets(text: str, lower: str) -> Iterator[Span]:
                 at = lower.find(stem, span[1])
 
 
-def places(lower: str, stems: Sequence[str]) -> Iterator[int]:
+def find_stems(lower: str, stems: Sequence[str]) -> Iterator[int]:
     for stem in stems:
         at = lower.find(stem)
         while at >= 0:
@@ -104,22 +104,22 @@ def places(lower: str, stems: Sequence[str]) -> Iterator[int]:
             at = lower.find(stem, at + len(stem))
 
 
-def names_a_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether what has this name is a secret: {"password": …}."""
     return _NAME_ALONE.search(name) is not None
 
 
-def stands_for_one(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """`$PASSWORD`, `<your password>`: no secret, but what stands in the place of one."""
     return _STANDS_FOR.match(value) is not None
 
 
-def speaks_of_one(value: str) -> bool:
+def is_description(value: str) -> bool:
     """ "required", "forgotten": no secret, but what is said of one."""
-    return value.lower() in SPOKEN or _HALF_SPOKEN.match(value) is not None or names_a_secret(value)
+    return value.lower() in DESCRIPTION_WORDS or _HALF_SPOKEN.match(value) is not None or is_secret_name(value)
 
 
-def mixed(value: str) -> bool:
+def has_letters_and_digits(value: str) -> bool:
     return any(one.isdigit() for one in value) and any(one.isalpha() for one in value)
 
 
@@ -136,24 +136,24 @@ def _value(match: re.Match[str]) -> Span:
 def _given(match: re.Match[str], text: str, span: Span) -> bool:
     """Whether it is one, and no word that speaks of one: "password: required", "token: str"."""
     value = text[slice(*span)]
-    if stands_for_one(value):
+    if is_placeholder(value):
         return False
     if match["password"]:
         return _a_password(match, text, span)
     if match["beside"]:
-        return len(value) >= 16 and mixed(value) and not _worded(value) and not _UUID.fullmatch(value)
-    return len(value) >= (16 if match["said"] else 8) and mixed(value)
+        return len(value) >= 16 and has_letters_and_digits(value) and not _worded(value) and not _UUID.fullmatch(value)
+    return len(value) >= (16 if match["said"] else 8) and has_letters_and_digits(value)
 
 
 def _a_password(match: re.Match[str], text: str, span: Span) -> bool:
     value = text[slice(*span)]
-    strong = len(value) >= 6 and (mixed(value) or _SIGNS.search(value) is not None)
+    strong = len(value) >= 6 and (has_letters_and_digits(value) or _SIGNS.search(value) is not None)
     quoted = match.lastgroup != "bare"
     if match["beside"] and not (quoted and _LETTERS.fullmatch(value)):
         return strong and not _SCHEMES.fullmatch(value)
     if strong or value.isdigit():
         return True
-    if speaks_of_one(value) or (match["said"] and _PARTICIPLE.fullmatch(value)):
+    if is_description(value) or (match["said"] and _PARTICIPLE.fullmatch(value)):
         return False
     if match["phrase"] and quoted:
         return True

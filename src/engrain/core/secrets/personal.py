@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engrain.core.secrets.credentials import service_keys
-from engrain.core.secrets.named import Span, places
+from engrain.core.secrets.credentials import find_service_keys
+from engrain.core.secrets.named import Span, find_stems
 
 _ASCII = "A-Za-z0-9_"
 _SPACES = " \xa0\u2009\u202f"
@@ -51,7 +51,7 @@ _DATE = re.compile(r"\d{4}[-./]\d\d?[-./]\d\d?|\d\d?([-./ ])\d\d?\1\d{4}")
 _NAME = re.compile(r"(?:phone|tele(?:f|ph)on\w?|mobile|cell|fax|whatsapp)(?:[_ -]?(?:number|no|nr))?$", re.IGNORECASE)
 
 
-def phones(text: str, lower: str) -> Iterator[Span]:
+def find_phones(text: str, lower: str) -> Iterator[Span]:
     """Where they are, in no order; `lower` is the text in lower case, of the same length."""
     for match in (match for pattern in _WITH_COUNTRY for match in pattern.finditer(text)):
         called = re.sub(r"^(?:00|011)", "", re.sub(r"\D", "", match[0]))
@@ -63,13 +63,13 @@ def phones(text: str, lower: str) -> Iterator[Span]:
         start = match.start()
         if "." not in match[0] or not _VERSION.search(text[max(0, start - _LONGEST_VERSION) : start]):
             yield match.span()
-    for at in places(lower, _CALLS):
+    for at in find_stems(lower, _CALLS):
         called_by = _CALLED.match(text, at)
         if called_by and 7 <= sum(one.isdigit() for one in called_by[1]) <= 15 and not _DATE.match(called_by[1]):
             yield called_by.span(1)
 
 
-def names_a_phone(name: str) -> bool:
+def is_phone_name(name: str) -> bool:
     """Whether what has this name is a phone number: {"phone": …}."""
     return _NAME.search(name) is not None
 
@@ -97,16 +97,16 @@ _GIVEN = re.compile(
 _DIGITS = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 
 
-def gives_away_a_secret(text: str) -> bool:
+def contains_secret(text: str) -> bool:
     return (
-        next(service_keys(text), None) is not None
+        next(find_service_keys(text), None) is not None
         or _SHAPES.search(text) is not None
         or _GIVEN.search(text) is not None
-        or any(luhn(match[0]) for match in _DIGITS.finditer(text))
+        or any(passes_luhn(match[0]) for match in _DIGITS.finditer(text))
     )
 
 
-def luhn(number: str) -> bool:
+def passes_luhn(number: str) -> bool:
     """The checksum of card numbers: one long number in ten has it by chance."""
     digits = [int(digit) for digit in number if digit.isdecimal()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.errors import InvalidInput
-from engrain.core.secrets.credentials import credentials
-from engrain.core.secrets.named import names_a_secret
-from engrain.core.secrets.personal import luhn, names_a_phone, phones
+from engrain.core.secrets.credentials import find_credentials
+from engrain.core.secrets.named import is_secret_name
+from engrain.core.secrets.personal import find_phones, is_phone_name, passes_luhn
 
-Private = Literal["keys", "cards", "mails", "phones", "iban"]
-PRIVATE: tuple[Private, ...] = get_args(Private)
+PrivateKind = Literal["keys", "cards", "mails", "phones", "iban"]
+PRIVATE_KINDS: tuple[PrivateKind, ...] = get_args(PrivateKind)
 # Where two overlap, the mark of the one that comes first here stands for both.
-MARKS: Mapping[Private, str] = {
+MARKS: Mapping[PrivateKind, str] = {
     "keys": "«key»",
     "iban": "«iban»",
     "cards": "«card»",
@@ -25,7 +25,7 @@ MARKS: Mapping[Private, str] = {
 _LONG_NUMBERS = (10**12, 10**19)  # a card has 13 to 19 digits
 _SHORT = 12  # letters of a name: nothing private is a word that short, and most fields are
 _PLACED = frozenset(MARKS.values())
-Redact = Callable[[str], str]
+RedactFunction = Callable[[str], str]
 
 # Every pattern begins where the character before is not one of its own and takes a bounded number of characters, so
 # that a text of any kind is read in linear time. Those that can begin with a character and look back after it: the
@@ -78,30 +78,30 @@ _IBAN_SIZES: Mapping[str, int] = {
 }
 
 
-class Found(NamedTuple):
+class PrivateSpan(NamedTuple):
     start: int
     end: int
-    kind: Private
+    kind: PrivateKind
 
 
-def redactor(wanted: object) -> Redact | None:
+def make_redactor(wanted: object) -> RedactFunction | None:
     """From the names of what is private, a function of one's own, or a list of both; None for nothing."""
     parts = [wanted] if isinstance(wanted, str) or callable(wanted) else wanted
     if parts is None:
         return None
     if not isinstance(parts, (list, tuple)):
-        raise InvalidInput(f"redact takes a list of {', '.join(PRIVATE)}, or a function, not {wanted!r:.80}.")
+        raise InvalidInput(f"redact takes a list of {', '.join(PRIVATE_KINDS)}, or a function, not {wanted!r:.80}.")
     own = [one for one in parts if callable(one)]
     names = [one for one in parts if not callable(one)]
     for name in names:
-        if name not in PRIVATE:
-            raise InvalidInput(f"redact does not know {name!r:.80}. Known: {', '.join(PRIVATE)}; or a function.")
+        if name not in PRIVATE_KINDS:
+            raise InvalidInput(f"redact does not know {name!r:.80}. Known: {', '.join(PRIVATE_KINDS)}; or a function.")
     if not parts:
         return None
     kinds = tuple(names)
 
     def redact(text: str) -> str:
-        text = redacted(text, kinds)
+        text = redact_text(text, kinds)
         for function in own:
             text = function(text)
             if not isinstance(text, str):
@@ -111,16 +111,16 @@ def redactor(wanted: object) -> Redact | None:
     return redact
 
 
-def redacted(text: str, kinds: Sequence[Private] = PRIVATE) -> str:
+def redact_text(text: str, kinds: Sequence[PrivateKind] = PRIVATE_KINDS) -> str:
     parts: list[str] = []
     at = 0
-    for found in finds(text, kinds):
+    for found in find_private(text, kinds):
         parts += text[at : found.start], MARKS[found.kind]
         at = found.end
     return "".join((*parts, text[at:])) if parts else text
 
 
-def redacted_json(value: Any, redact: Redact) -> Any:
+def redact_json(value: Any, redact: RedactFunction) -> Any:
     """The same with every text in it redacted, names and long numbers too. Two names that become one are numbered."""
     if isinstance(value, str):
         return redact(value)
@@ -137,19 +137,19 @@ def redacted_json(value: Any, redact: Redact) -> Any:
     if isinstance(value, int) and _LONG_NUMBERS[0] <= value < _LONG_NUMBERS[1]:
         text = str(value)
         return value if (kept := redact(text)) == text else kept
-    return [redacted_json(one, redact) for one in value] if isinstance(value, (list, tuple)) else value
+    return [redact_json(one, redact) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def _redacted_name(name: Any, redact: Redact) -> Any:
+def _redacted_name(name: Any, redact: RedactFunction) -> Any:
     plain = not isinstance(name, str) or (len(name) <= _SHORT and name.isidentifier())
     return name if plain else redact(name)
 
 
-def _redacted_as(name: Any, value: Any, redact: Redact) -> Any:
+def _redacted_as(name: Any, value: Any, redact: RedactFunction) -> Any:
     """By its name too: {"password": "hunter2"} and {"pin": 4711} give away what the value alone does not."""
-    value = redacted_json(value, redact)
+    value = redact_json(value, redact)
     told = isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-    if not told or not isinstance(name, str) or not (names_a_secret(name) or names_a_phone(name)):
+    if not told or not isinstance(name, str) or not (is_secret_name(name) or is_phone_name(name)):
         return value
     before, after = f'{name}: "', '"'
     text = str(value)
@@ -159,35 +159,35 @@ def _redacted_as(name: Any, value: Any, redact: Redact) -> Any:
     return value if kept == text else kept
 
 
-def finds(text: str, kinds: Sequence[Private] = PRIVATE) -> list[Found]:
+def find_private(text: str, kinds: Sequence[PrivateKind] = PRIVATE_KINDS) -> list[PrivateSpan]:
     """In order; those that overlap are one. A mark that stands in the place of one is none."""
     order = [kind for kind in MARKS if kind in kinds]
     # Of all letters this one alone has two in lower case, and the places would not agree.
     lower = text.replace("İ", "I").lower()
     every = (found for kind in order for found in _FINDERS[kind](text, lower))
-    joined: list[Found] = []
+    joined: list[PrivateSpan] = []
     for one in sorted((one for one in every if text[one.start : one.end] not in _PLACED), key=lambda one: one[:2]):
         last = joined[-1] if joined else None
         if last and one.start < last.end:
             kind = min(last.kind, one.kind, key=order.index)
-            joined[-1] = Found(last.start, max(last.end, one.end), kind)
+            joined[-1] = PrivateSpan(last.start, max(last.end, one.end), kind)
         else:
             joined.append(one)
     return joined
 
 
-def _keys(text: str, lower: str) -> Iterator[Found]:
-    return (Found(*span, "keys") for span in credentials(text, lower))
+def _keys(text: str, lower: str) -> Iterator[PrivateSpan]:
+    return (PrivateSpan(*span, "keys") for span in find_credentials(text, lower))
 
 
-def _cards(text: str, lower: str) -> Iterator[Found]:
+def _cards(text: str, lower: str) -> Iterator[PrivateSpan]:
     for match in _CARDS.finditer(text):
         number = "".join(str(int(one)) for one in match[0] if one.isdecimal())
-        if _ISSUERS.fullmatch(number) and luhn(number):
-            yield Found(*match.span(), "cards")
+        if _ISSUERS.fullmatch(number) and passes_luhn(number):
+            yield PrivateSpan(*match.span(), "cards")
 
 
-def _mails(text: str, lower: str) -> Iterator[Found]:
+def _mails(text: str, lower: str) -> Iterator[PrivateSpan]:
     signs: set[int] = set()
     patterns = _MAILS if not text.isascii() or '"@' in text else _MAILS[:1]
     for match in (match for pattern in patterns for match in pattern.finditer(text)) if "@" in text else ():
@@ -197,22 +197,22 @@ def _mails(text: str, lower: str) -> Iterator[Found]:
         signs.add(sign)
         # Before the @ of an address on the web stands who logs in, after it the host.
         if not _LOGIN.search(text[max(0, match.start() - _LONGEST_LOGIN) : match.start()]):
-            yield Found(*match.span(), "mails")
+            yield PrivateSpan(*match.span(), "mails")
     if "%40" in text or "[at]" in lower or "(at)" in lower:
-        yield from (Found(*match.span(), "mails") for match in _WRITTEN_OUT.finditer(text))
+        yield from (PrivateSpan(*match.span(), "mails") for match in _WRITTEN_OUT.finditer(text))
 
 
-def _phones(text: str, lower: str) -> Iterator[Found]:
-    return (Found(*span, "phones") for span in phones(text, lower))
+def _phones(text: str, lower: str) -> Iterator[PrivateSpan]:
+    return (PrivateSpan(*span, "phones") for span in find_phones(text, lower))
 
 
-def _ibans(text: str, lower: str) -> Iterator[Found]:
+def _ibans(text: str, lower: str) -> Iterator[PrivateSpan]:
     for match in _IBANS.finditer(text):
         start = match.start() - 2
         size = _IBAN_SIZES.get(text[start : start + 2].upper())
         found = _taken(text, start, size) if size else None
         if found and _mod97(found[1]):
-            yield Found(start, found[0], "iban")
+            yield PrivateSpan(start, found[0], "iban")
 
 
 def _taken(text: str, start: int, size: int) -> tuple[int, str] | None:
@@ -233,7 +233,7 @@ def _mod97(iban: str) -> bool:
     return int("".join(str(int(one, 36)) for one in iban[4:] + iban[:4])) % 97 == 1
 
 
-_FINDERS: Mapping[Private, Callable[[str, str], Iterator[Found]]] = {
+_FINDERS: Mapping[PrivateKind, Callable[[str, str], Iterator[PrivateSpan]]] = {
     "keys": _keys,
     "iban": _ibans,
     "cards": _cards,

@@ -3,24 +3,24 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
-SATURATION = 1.2
-LENGTH_SHARE = 0.75
+BM25_K1 = 1.2
+BM25_B = 0.75
 
 
-def rarity(frequency: ArrayLike, passages: int) -> Floats:
+def compute_idf(frequency: ArrayLike, passages: int) -> FloatArray:
     """The weight of each term (idf): never negative, highest for a term that no passage has."""
     found = np.minimum(np.asarray(frequency, dtype=np.float64), passages)
-    weight: Floats = np.log1p((passages - found + 0.5) / (found + 0.5))
+    weight: FloatArray = np.log1p((passages - found + 0.5) / (found + 0.5))
     return weight
 
 
-def bm25(counts: ArrayLike, lengths: ArrayLike, weights: ArrayLike, average: float) -> Floats:
+def score_bm25(counts: ArrayLike, lengths: ArrayLike, weights: ArrayLike, average: float) -> FloatArray:
     """One score per passage: `counts` has a row per passage and a column per term, `weights` comes from `rarity`."""
     matrix = np.atleast_2d(np.asarray(counts, dtype=np.float64))
     size = np.asarray(lengths, dtype=np.float64) / max(average, 1.0)
-    damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * size)
-    saturated = matrix * (SATURATION + 1) / (matrix + damping[:, None])
-    scores: Floats = saturated @ np.asarray(weights, dtype=np.float64)
+    damping = BM25_K1 * (1 - BM25_B + BM25_B * size)
+    saturated = matrix * (BM25_K1 + 1) / (matrix + damping[:, None])
+    scores: FloatArray = saturated @ np.asarray(weights, dtype=np.float64)
     return scores

@@ -7,14 +7,16 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.text.tokenizer import spaceless, term, tokens
+from engrain.core.text.tokenizer import count_unspaced_characters, hash_term, tokenize
 
 ENGLISH = "en"
-SURE = 4  # one word of so many must speak for English: other languages have a "do" or an "in" as well
+WORDS_PER_ENGLISH_STOP_WORD = (
+    4  # one word of so many must speak for English: other languages have a "do" or an "in" as well
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Relative:
+class RelativeDate:
     """A phrase such as "last week", as the days before now that it may mean; `unit` multiplies the number in it."""
 
     pattern: re.Pattern[str]
@@ -51,7 +53,7 @@ class Languages:
     by_name: dict[str, Language]
     months: re.Pattern[str]
     month_numbers: dict[str, int]
-    relative: tuple[Relative, ...]
+    relative: tuple[RelativeDate, ...]
     numbers: dict[str, int]
     statements: dict[str, re.Pattern[str]]
     hints: dict[str, tuple[str, ...]]
@@ -66,12 +68,12 @@ class Languages:
         """The name of the language that these words look like, English of equals; None where that is not sure."""
         signs = {name: language.signs(words) for name, language in self.by_name.items()}
         best = max(signs, key=lambda name: (signs[name], name == ENGLISH))
-        sure = best != ENGLISH or signs[best] * SURE >= max(len(words), 1)
+        sure = best != ENGLISH or signs[best] * WORDS_PER_ENGLISH_STOP_WORD >= max(len(words), 1)
         return best if sure else None
 
 
 @cache
-def languages() -> Languages:
+def load_languages() -> Languages:
     folder = resources.files("engrain.core") / "data"
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
     return _combined({entry.name.split(".")[0]: tomllib.loads(entry.read_text("utf-8")) for entry in files})
@@ -101,13 +103,13 @@ def _combined(named: dict[str, dict[str, Any]]) -> Languages:
 
 
 def _language(table: dict[str, Any]) -> Language:
-    words = tokens(table.get("stop_words", ""))
-    shared = frozenset(tokens(table.get("shared_with_english", "")))
+    words = tokenize(table.get("stop_words", ""))
+    shared = frozenset(tokenize(table.get("shared_with_english", "")))
     letters = re.compile(table.get("letters", r"(?!)"))
-    runs = [word for word in table.get("stop_words", "").split() if spaceless(word) > 1]
+    runs = [word for word in table.get("stop_words", "").split() if count_unspaced_characters(word) > 1]
     phrases = re.compile("|".join(sorted(runs, key=len, reverse=True)) or r"(?!)")
     unrelated = tuple(table.get("unrelated", ()))
-    return Language(frozenset(map(term, words)), frozenset(words), shared, phrases, letters, unrelated)
+    return Language(frozenset(map(hash_term, words)), frozenset(words), shared, phrases, letters, unrelated)
 
 
 def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
@@ -133,8 +135,8 @@ def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
     )
 
 
-def _relative(row: dict[str, Any]) -> Relative:
-    return Relative(re.compile(row["pattern"]), row.get("from", 0), row.get("to", 0), row.get("unit", 0))
+def _relative(row: dict[str, Any]) -> RelativeDate:
+    return RelativeDate(re.compile(row["pattern"]), row.get("from", 0), row.get("to", 0), row.get("unit", 0))
 
 
 def _patterns(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from engrain.core.model.items import FORGOTTEN, ROLES, Words
-from engrain.core.text.tokenizer import spaceless, terms
+from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms
 
 WORDS_PER_PASSAGE = 90
 CHARACTERS_PER_PASSAGE = 900
 MAX_PASSAGES = 65_535
-MAX_COUNT = 65_535
+MAX_TERM_COUNT = 65_535
 _BREAK = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|\n\s*|(?<=[。！？])")
 _WORD = re.compile(r"\S+")
 
 
-def passages(text: str) -> list[tuple[int, int]]:
+def split_passages(text: str) -> list[tuple[int, int]]:
     """Spans of the text, in order, without the space around them; one for a short text, none for an empty one."""
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     if start >= end:
@@ -33,23 +33,23 @@ def passages(text: str) -> list[tuple[int, int]]:
 def index_words(text: str, speaker: str | None = None, slot: str | None = None) -> Words:
     """The stored words of a text; a named speaker and the name of a slot are counted as words in front of each passage,
     a role is not."""
-    front = terms(speaker) if speaker and speaker.casefold() not in ROLES else []
-    front += terms(slot) if slot else []
-    spans = passages(text)
+    front = extract_terms(speaker) if speaker and speaker.casefold() not in ROLES else []
+    front += extract_terms(slot) if slot else []
+    spans = split_passages(text)
     numbers: list[int] = []
     for number, (start, end) in enumerate(spans):
-        counts = Counter(front + terms(text[start:end]))
+        counts = Counter(front + extract_terms(text[start:end]))
         for term in sorted(counts):
-            numbers += (term, number << 16 | min(counts[term], MAX_COUNT))
+            numbers += (term, number << 16 | min(counts[term], MAX_TERM_COUNT))
     return Words(struct.pack(f"<{len(numbers)}I", *numbers), len(spans))
 
 
 def _size(text: str) -> int:
     """Words, where two characters of a script without spaces are a word."""
-    return len(text.split()) if text.isascii() else len(text.split()) + spaceless(text) // 2
+    return len(text.split()) if text.isascii() else len(text.split()) + count_unspaced_characters(text) // 2
 
 
-def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def find_sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Spans of the sentences in a part of the text, without the space around them."""
     return _trimmed(text, list(pairwise([start, *(match.end() for match in _BREAK.finditer(text, start, end)), end])))
 
@@ -141,7 +141,7 @@ def split_sentences(text: str) -> list[Sentence]:
     return [one for one in found if one.start < one.end]
 
 
-def clauses(text: str, sentence: Sentence, breaks: re.Pattern[str], opens: re.Pattern[str]) -> list[Clause]:
+def split_clauses(text: str, sentence: Sentence, breaks: re.Pattern[str], opens: re.Pattern[str]) -> list[Clause]:
     """Cut at every break, but not behind words that only say when or how: these go with the clause after them."""
     found = []
     start, after = sentence.start, ""
@@ -153,7 +153,7 @@ def clauses(text: str, sentence: Sentence, breaks: re.Pattern[str], opens: re.Pa
     return [*found, Clause(start, sentence.end, after)]
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trim_span(text: str, start: int, end: int) -> tuple[int, int]:
     """The same span without marks and space around it."""
     front = _FRONT.match(text, start, end)
     start = front.end() if front else start
@@ -161,7 +161,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _trim_sentence(text: str, start: int, end: int, asks: bool) -> Sentence:
-    return Sentence(*trimmed(text, start, end), asks)
+    return Sentence(*trim_span(text, start, end), asks)
 
 
 def _goes_on(text: str, dot: int) -> bool:
@@ -174,7 +174,7 @@ def _goes_on(text: str, dot: int) -> bool:
 Span = tuple[int, int]
 
 
-def joined(spans: Sequence[Span]) -> list[Span]:
+def merge_spans(spans: Sequence[Span]) -> list[Span]:
     """The same characters as spans that neither overlap nor touch, in order."""
     found: list[Span] = []
     for start, end in sorted(spans):
@@ -185,21 +185,21 @@ def joined(spans: Sequence[Span]) -> list[Span]:
     return found
 
 
-def cut(text: str, spans: Sequence[Span]) -> str:
-    for start, end in reversed(joined(spans)):
+def cut_spans(text: str, spans: Sequence[Span]) -> str:
+    for start, end in reversed(merge_spans(spans)):
         text = text[:start] + FORGOTTEN + text[end:]
     return text
 
 
-def overlaps(start: int | None, end: int | None, spans: Sequence[Span]) -> bool:
+def cites_any_span(start: int | None, end: int | None, spans: Sequence[Span]) -> bool:
     """Whether a cite with these edges has a character inside a span; one with none, or 0:0, is of the whole text."""
     if (start, end) == (0, 0):
         return bool(spans)
     return any((start or 0) < right and (end is None or left < end) for left, right in spans)
 
 
-def moved(at: int | None, spans: Sequence[Span]) -> int | None:
+def shift_offset(at: int | None, spans: Sequence[Span]) -> int | None:
     """Where an edge of a cite is after the cut; none is inside a hole, since what overlaps one is gone."""
     if at is None:
         return None
-    return at + sum(len(FORGOTTEN) - (end - start) for start, end in joined(spans) if end <= at)
+    return at + sum(len(FORGOTTEN) - (end - start) for start, end in merge_spans(spans) if end <= at)

@@ -11,14 +11,14 @@ from functools import cache
 from itertools import chain
 
 from engrain.core.model.items import FORGOTTEN
-from engrain.core.rules.message_filters import content, meaning, negations, small_talk
-from engrain.core.rules.statements import ASKS, NUMBER_OR_TIME, STANDING, traits
-from engrain.core.text.languages import languages
-from engrain.core.text.passages import sentence_spans
-from engrain.core.text.tokenizer import spaceless, term, terms, tokens
-from engrain.core.tokens import CUT, CountTokens, clipped, estimated_tokens
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, IS_QUESTION, NUMBER_OR_TIME, detect_traits
+from engrain.core.text.languages import load_languages
+from engrain.core.text.passages import find_sentence_spans
+from engrain.core.text.small_talk import drop_common_terms, drop_small_talk, is_small_talk, negation_terms
+from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize
+from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens
 
-SUMMARY = "summary"  # the kind of a part that is an earlier summary
+SUMMARY_KIND = "summary"  # the kind of a part that is an earlier summary
 
 # What a sentence is worth for what it holds; the names decide nothing else.
 DECISION = 4.0
@@ -57,7 +57,7 @@ _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DigestPart:
     """Something said or done. `kind` is a word such as "decision" or "error"; with SUMMARY the text is an earlier
     summary, which stays in front and whose lines stay as they are. `day` is told where it is not that of the whole;
     what is `whole` is one line, and of a tool's `output` the best few lines are told."""
@@ -71,7 +71,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DigestLine:
     """A line of a digest: a sentence after the name of who said it. All else is worked out from the text alone, but the
     number of the part that it was taken from."""
 
@@ -82,12 +82,12 @@ class Line:
     part: int = -1
 
 
-def digest(parts: Sequence[Part], limit: int, count: CountTokens = estimated_tokens) -> str:
+def write_digest(parts: Sequence[DigestPart], limit: int, count: CountTokens = estimate_tokens) -> str:
     """What a reader would want to know of the parts, in their order, in at most `limit` tokens."""
-    return text_of(select_lines(parts, limit, count))
+    return join_lines(select_lines(parts, limit, count))
 
 
-def select_lines(parts: Sequence[Part], limit: int, count: CountTokens = estimated_tokens) -> list[Line]:
+def select_lines(parts: Sequence[DigestPart], limit: int, count: CountTokens = estimate_tokens) -> list[DigestLine]:
     """The most telling sentences of the parts, word for word and in their order. Small talk is left out even if there
     is room, what was forgotten has no line, and what is said twice is told once.
 
@@ -98,10 +98,10 @@ def select_lines(parts: Sequence[Part], limit: int, count: CountTokens = estimat
     said = (one for number in _places(parts, False) for one in _numbered(parts, number, count))
     asked = (replace(one, worth=one.worth + OPEN) if one.part >= first and _asks(one) else one for one in said)
     fresh = _few([one for one in asked if _tells(one)], parts)
-    return chosen([*_settled(earlier, int(limit * EARLIER)), *fresh], limit, count, once=True)
+    return choose_lines([*_settled(earlier, int(limit * EARLIER)), *fresh], limit, count, once=True)
 
 
-def _settled(earlier: Sequence[Line], room: int) -> list[Line]:
+def _settled(earlier: Sequence[DigestLine], room: int) -> list[DigestLine]:
     """The same lines, of which those that say most are to stay: of equals the older, or the newest alone would in time
     be all that is told of a long talk."""
     best: set[int] = set()
@@ -112,7 +112,7 @@ def _settled(earlier: Sequence[Line], room: int) -> list[Line]:
     return [replace(one, worth=one.worth + _FIRST * (place in best)) for place, one in enumerate(earlier)]
 
 
-def _few(fresh: Sequence[Line], parts: Sequence[Part]) -> list[Line]:
+def _few(fresh: Sequence[DigestLine], parts: Sequence[DigestPart]) -> list[DigestLine]:
     """The same lines, but of each output only the best; of equals the first."""
     seen: Counter[int] = Counter()
     told = set()
@@ -123,45 +123,45 @@ def _few(fresh: Sequence[Line], parts: Sequence[Part]) -> list[Line]:
     return [one for place, one in enumerate(fresh) if place in told]
 
 
-def _places(parts: Sequence[Part], summaries: bool) -> list[int]:
-    return [number for number, part in enumerate(parts) if (part.kind == SUMMARY) == summaries]
+def _places(parts: Sequence[DigestPart], summaries: bool) -> list[int]:
+    return [number for number, part in enumerate(parts) if (part.kind == SUMMARY_KIND) == summaries]
 
 
-def _numbered(parts: Sequence[Part], number: int, count: CountTokens) -> list[Line]:
-    return [replace(one, part=number) for one in lines(parts[number], count) if FORGOTTEN not in one.text]
+def _numbered(parts: Sequence[DigestPart], number: int, count: CountTokens) -> list[DigestLine]:
+    return [replace(one, part=number) for one in split_lines(parts[number], count) if FORGOTTEN not in one.text]
 
 
-def _open_from(parts: Sequence[Part]) -> int:
+def _open_from(parts: Sequence[DigestPart]) -> int:
     """The first part after which nobody else has spoken: a question from there on waits for its answer."""
-    last = next((part.speaker for part in reversed(parts) if part.kind != SUMMARY), "")
+    last = next((part.speaker for part in reversed(parts) if part.kind != SUMMARY_KIND), "")
     others = (number for number in reversed(range(len(parts))) if parts[number].speaker != last)
     return next(others, -1) + 1
 
 
-def _asks(one: Line) -> bool:
-    return bool(traits(one.text) & ASKS)
+def _asks(one: DigestLine) -> bool:
+    return bool(detect_traits(one.text) & IS_QUESTION)
 
 
-def _tells(one: Line) -> bool:
+def _tells(one: DigestLine) -> bool:
     """Whether a line says enough to be told at all. A question that was answered does if it names something."""
     body, speaker = _parted(one.text)
-    if one.worth < 0 or small_talk(body) or (_asks(one) and one.worth < 1 and not _named(body)):
+    if one.worth < 0 or is_small_talk(body) or (_asks(one) and one.worth < 1 and not _named(body)):
         return False
     if _NUMBERS.search(body):
         return True
-    says = meaning(one.terms) - _terms_of(speaker or "") - _signs("decision")[0] - _signs("error")[0]
+    says = drop_small_talk(one.terms) - _terms_of(speaker or "") - _signs("decision")[0] - _signs("error")[0]
     return len(says) >= (FEWEST if one.worth >= 1 else FEW if one.worth > 0 else MORE)
 
 
 @cache
 def _terms_of(speaker: str) -> frozenset[int]:
-    return frozenset(terms(speaker))
+    return frozenset(extract_terms(speaker))
 
 
-def lines(part: Part, count: CountTokens) -> list[Line]:
+def split_lines(part: DigestPart, count: CountTokens) -> list[DigestLine]:
     """Everything that a digest may take from a part."""
     text = part.text.translate(_ENDS)
-    if part.kind == SUMMARY:
+    if part.kind == SUMMARY_KIND:
         found = _summary_lines(text)
     elif part.whole:
         found = [_label(part) + " ".join(text.split())]
@@ -169,14 +169,14 @@ def lines(part: Part, count: CountTokens) -> list[Line]:
         label = _label(part)
         said = [text[start:end] for start, end in _sentences(text, 0, len(text))]
         found = [one if label and one.startswith(label) else label + one for one in said]
-    return [line(one, count) for one in dict.fromkeys(map(_cut, found))]
+    return [make_line(one, count) for one in dict.fromkeys(map(_cut, found))]
 
 
-def line(text: str, count: CountTokens) -> Line:
+def make_line(text: str, count: CountTokens) -> DigestLine:
     text = _cut(text)
     body, speaker = _parted(text)
-    found = frozenset(terms(text))
-    return Line(text, count(text + "\n"), found, _worth(body, speaker, found))
+    found = frozenset(extract_terms(text))
+    return DigestLine(text, count(text + "\n"), found, _worth(body, speaker, found))
 
 
 def _parted(text: str) -> tuple[str, str | None]:
@@ -184,14 +184,16 @@ def _parted(text: str) -> tuple[str, str | None]:
     return (text[label.end() :], label[0][:-2]) if label else (text, None)
 
 
-def chosen(candidates: Sequence[Line], limit: int, count: CountTokens, once: bool = False) -> list[Line]:
+def choose_lines(
+    candidates: Sequence[DigestLine], limit: int, count: CountTokens, once: bool = False
+) -> list[DigestLine]:
     """As many lines as fit, those of most worth, in their order; of equals the newer, of repeats the first. With `once`
     what is nearly the same counts as a repeat."""
-    seen: dict[str, Line] = {}
+    seen: dict[str, DigestLine] = {}
     for one in candidates:
         seen.setdefault(one.text, one)
     distinct = list(seen.values())
-    if not once and sum(one.tokens for one in distinct) <= limit and count(text_of(distinct)) <= limit:
+    if not once and sum(one.tokens for one in distinct) <= limit and count(join_lines(distinct)) <= limit:
         return distinct
     worth = _values(distinct)
     ranked = sorted(range(len(distinct)), key=lambda place: (-worth[place], -place))
@@ -205,28 +207,28 @@ def chosen(candidates: Sequence[Line], limit: int, count: CountTokens, once: boo
             room -= distinct[place].tokens
     # Lines may count more together than apart. Twice as many go each time: a counter may be far off.
     more = 1
-    while taken and count(text_of([distinct[place] for place in sorted(taken)])) > limit:
+    while taken and count(join_lines([distinct[place] for place in sorted(taken)])) > limit:
         del taken[-more:]
         more *= 2
     if taken:
         return [distinct[place] for place in sorted(taken)]
-    cut = clipped(distinct[ranked[0]].text, limit, count) if ranked else ""
-    return [line(cut, count)] if cut else []
+    cut = clip_text(distinct[ranked[0]].text, limit, count) if ranked else ""
+    return [make_line(cut, count)] if cut else []
 
 
-def text_of(some: Iterable[Line]) -> str:
+def join_lines(some: Iterable[DigestLine]) -> str:
     return "\n".join(one.text for one in some)
 
 
-def agrees(summary: str, texts: Iterable[str]) -> bool:
+def shares_words(summary: str, texts: Iterable[str]) -> bool:
     """Whether a summary speaks of the same things, or is something else, such as an excuse."""
-    common = languages().stop_terms
-    own = set(terms(summary)) - common
-    said = {one for text in texts for one in terms(text)}
+    common = load_languages().stop_terms
+    own = set(extract_terms(summary)) - common
+    said = {one for text in texts for one in extract_terms(text)}
     return bool(own) and len(own & said) >= AGREES * len(own)
 
 
-def _values(some: Sequence[Line]) -> list[float]:
+def _values(some: Sequence[DigestLine]) -> list[float]:
     """The worth of each line and how close it is to the whole: its cosine with the sum of all lines.
 
     A word weighs most that is in some of the lines: nothing in one of them or in all. So common words need no list.
@@ -242,19 +244,23 @@ def _values(some: Sequence[Line]) -> list[float]:
 
 def _worth(body: str, speaker: str | None, found: frozenset[int]) -> float:
     role = next((role for role in ("assistant", "tool") if role in (speaker or "").split(", ")), None)
-    bits = traits(body, role)
+    bits = detect_traits(body, role)
     worth = DECISION * _mentions("decision", body, found) + ERROR * _mentions("error", body, found)
-    worth += WISH * bool(bits & STANDING) + NUMBER * bool(bits & NUMBER_OR_TIME) + QUESTION * bool(bits & ASKS)
+    worth += (
+        WISH * bool(bits & INSTRUCTION_OR_PREFERENCE)
+        + NUMBER * bool(bits & NUMBER_OR_TIME)
+        + QUESTION * bool(bits & IS_QUESTION)
+    )
     return worth + NAME * _named(body) + OWN * (role is None and speaker is not None)
 
 
-def _same(one: Line, other: Line) -> bool:
+def _same(one: DigestLine, other: DigestLine) -> bool:
     """Whether one says no more than the other; with another number, or a "not" in one alone, it says something else."""
-    mine, yours = content(one.terms), content(other.terms)
+    mine, yours = drop_common_terms(one.terms), drop_common_terms(other.terms)
     both = mine & yours
     if not both or both not in (mine, yours) or len(both) < SAME * len(mine | yours):
         return False
-    turned = (one.terms ^ other.terms) & negations()
+    turned = (one.terms ^ other.terms) & negation_terms()
     return not turned and _NUMBERS.findall(one.text) == _NUMBERS.findall(other.text)
 
 
@@ -270,16 +276,18 @@ def _mentions(what: str, body: str, found: frozenset[int]) -> bool:
 @cache
 def _signs(what: str) -> tuple[frozenset[int], tuple[str, ...]]:
     """The words that tell of a decision or an error: as terms, and as they are written where words have no spaces."""
-    words = languages().words[what]
-    single = frozenset(term(one) for word in words if not spaceless(word) for one in tokens(word))
-    return single, tuple(sorted(word for word in words if spaceless(word)))
+    words = load_languages().words[what]
+    single = frozenset(
+        hash_term(one) for word in words if not count_unspaced_characters(word) for one in tokenize(word)
+    )
+    return single, tuple(sorted(word for word in words if count_unspaced_characters(word)))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LINE else text[: LINE - 1].rstrip() + CUT
+    return text if len(text) <= LINE else text[: LINE - 1].rstrip() + ELLIPSIS
 
 
-def _label(part: Part) -> str:
+def _label(part: DigestPart) -> str:
     """Ends with the first ": " of the line, by which it is found again."""
     named = (_one_line(part.speaker, _SPEAKER), _one_line(part.kind, _KIND), part.day)
     label = ", ".join(filter(None, named)).replace(": ", ":")
@@ -288,7 +296,7 @@ def _label(part: Part) -> str:
 
 def _one_line(name: str, limit: int) -> str:
     short = " ".join(name.split())
-    return short if len(short) <= limit else short[: limit - 1] + CUT
+    return short if len(short) <= limit else short[: limit - 1] + ELLIPSIS
 
 
 def _summary_lines(text: str) -> list[str]:
@@ -310,7 +318,7 @@ def _summary_lines(text: str) -> list[str]:
 def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Sentences that are not torn apart after "Dr." or "1."."""
     found: list[tuple[int, int]] = []
-    for left, right in sentence_spans(text, start, end):
+    for left, right in find_sentence_spans(text, start, end):
         if found and _goes_on(text, *found[-1], left):
             found[-1] = (found[-1][0], right)
         else:

@@ -41,7 +41,7 @@ _ENDINGS_4 = (
 )  # fmt: skip
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """`running`, `runs` and `run` give `run`."""
     if not _STEMMABLE.match(word):
         return word
@@ -153,7 +153,7 @@ _UMLAUT = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
 _SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
-def tokens(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The words of a text in order, casefolded and without accents, not yet stemmed.
 
     `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives
@@ -166,11 +166,11 @@ def tokens(text: str) -> list[str]:
     for whole in _HUMP.findall(plain):
         found.extend(part.lower() for part in _PART.findall(whole) if len(part) > 1)
     if plain is not text:
-        found.extend(word for word, _ in spelled_out(text))
+        found.extend(word for word, _ in spell_out_umlauts(text))
     return found
 
 
-def spelled_out(text: str) -> list[tuple[str, str]]:
+def spell_out_umlauts(text: str) -> list[tuple[str, str]]:
     """Each word with an umlaut as it is written without one (`kaethe`), and as it is folded (`kathe`).
 
     Both are indexed. To fold every `ae` to `a` instead would make one word of `poet` and `pot`.
@@ -179,27 +179,27 @@ def spelled_out(text: str) -> list[tuple[str, str]]:
     return [(_fold(word.translate(_SPELLED_OUT)), _fold(word)) for word in words]
 
 
-def lone(word: str) -> bool:
+def is_lone_character(word: str) -> bool:
     """A single character of a script without spaces: it stands in many words, and says little by itself."""
     return len(word) == 1 and _RUN_ONLY.match(word) is not None
 
 
-def spoken(name: str) -> str:
+def split_identifier(name: str) -> str:
     """A name made for programs as one would say it: `user.homeCity` is `user home city`."""
     return " ".join(part.lower() for part in _NAME_PART.findall(name))
 
 
-def term(word: str) -> int:
+def hash_term(word: str) -> int:
     """The 32-bit number under which a word is indexed: the same for every ending of it."""
     return _terms[word]
 
 
-def terms(text: str) -> list[int]:
+def extract_terms(text: str) -> list[int]:
     """`term` of every one of `tokens`, with repeats."""
-    return [_terms[word] for word in tokens(text)]
+    return [_terms[word] for word in tokenize(text)]
 
 
-def spaceless(text: str) -> int:
+def count_unspaced_characters(text: str) -> int:
     """How many characters belong to scripts that put no space between words."""
     return len(_RUN_ONLY.findall(text))
 
@@ -236,7 +236,7 @@ class _Terms(dict[str, int]):
     def __missing__(self, word: str) -> int:
         if len(self) >= _CACHE_LIMIT:
             self.clear()
-        number = zlib.crc32(stem(word).encode("utf-8", "surrogatepass"))
+        number = zlib.crc32(stem_word(word).encode("utf-8", "surrogatepass"))
         self[word] = number
         return number
 

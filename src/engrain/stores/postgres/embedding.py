@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engrain.core.model.items import Vectors
-from engrain.core.model.plans import Embed, Outcome, Status
+from engrain.core.model.plans import Embed, Outcome, OutcomeStatus
 from engrain.stores.postgres.index_rows import replace_vectors
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
@@ -22,7 +22,7 @@ def embed_all(work: Work, steps: Sequence[Embed]) -> tuple[Outcome, ...]:
         n, hash_ = known.get(step.id, (0, None))
         if hash_ == step.hash:
             given[n, step.vectors.model] = step.vectors
-        status: Status = "missing" if hash_ is None else "changed" if hash_ == step.hash else "stale"
+        status: OutcomeStatus = "missing" if hash_ is None else "changed" if hash_ == step.hash else "stale"
         outcomes.append(Outcome(step.id, status))
     if given:
         replace_vectors(work, given)

@@ -11,8 +11,8 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import joined
-from engrain.ports import Episode, Raw
+from engrain.core.model.sessions import merge_episodes
+from engrain.ports import Episode, RawOutput
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.rows import metadata_text, micros_of, moment
 from engrain.stores.postgres.sql import load
@@ -36,7 +36,7 @@ class PostgresEpisodes:
     def __init__(self, store: Handle) -> None:
         self._store = store
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         def do(db: Db) -> Episode:
             self._store.erasing.hold_stays(db, scope)
             self._store._lock_scope(db, scope)
@@ -86,7 +86,7 @@ class PostgresEpisodes:
         return Owner(scope.id, self._store.erasing.user_mark(scope))
 
 
-def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
+def keep(db: Db, owner: Owner, episode: Episode, raw: RawOutput | None) -> Episode:
     """Inside a transaction in which a hold stays as it is and that has locked the scope."""
     if episode.item is not None and not db.rows(_SQL["known"], (owner.id, episode.item)):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
@@ -101,7 +101,7 @@ def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
         }
         rows = db.rows(_SQL["same"], {**asked, "at": to_micros(episode.happened_at)})
         same = [episode_of(row) for row in rows]
-    stands = joined(episode, same)
+    stands = merge_episodes(episode, same)
     db.run(_SQL["drop"], (owner.id, [one.id for one in (episode, *same)]))
     insert(db, owner.id, stands, raw)
     most = TIERS["episodic"].max_items
@@ -110,11 +110,11 @@ def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
     return stands
 
 
-def insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
+def insert(db: Db, owner: str, episode: Episode, raw: RawOutput | None) -> None:
     db.run(_SQL["add"], columns(owner, episode, raw))
 
 
-def columns(owner: str, episode: Episode, raw: Raw | None) -> dict[str, Any]:
+def columns(owner: str, episode: Episode, raw: RawOutput | None) -> dict[str, Any]:
     """The row of an episode."""
     names = ("id", "session", "kind", "text", "importance", "count", "item", "key")
     return {

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound
-from engrain.core.identity import Scope
-from engrain.core.model.audit import Entry
-from engrain.core.model.erasure import Erased, Erasure, Hold, Reach, Subject, Which, belongs, keyed, owner, refusal
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.audit import AuditEntry
+from engrain.core.model.erasure import (
+    ErasedSubject,
+    Erasure,
+    Hold,
+    Impact,
+    ReasonChoice,
+    Subject,
+    find_owner,
+    find_subjects,
+    make_hold_error,
+)
 from engrain.core.model.plans import Forget, Plan
 from engrain.ports.erasure import NONE
 from engrain.stores.postgres.forget import forget, found
@@ -40,7 +50,7 @@ ERASING, HIDDEN = 1, 2
 
 def aside(key: bytes, scope: Scope) -> str:
     """The id under which nobody finds a scope."""
-    return keyed(key, "scope", scope.id)
+    return hash_keyed(key, "scope", scope.id)
 
 
 class PostgresErasing:
@@ -50,27 +60,27 @@ class PostgresErasing:
         self._store = store
 
     def mark(self, subject: Subject) -> str:
-        return keyed(self._store._key, *subject.parts())
+        return hash_keyed(self._store._key, *subject.parts())
 
     # What is in reach
 
-    def reach(self, subject: Subject) -> Reach:
+    def reach(self, subject: Subject) -> Impact:
         return self._store._reading(None, lambda db: self.reach_in(db, subject))
 
-    def reach_in(self, db: Db, subject: Subject) -> Reach:
+    def reach_in(self, db: Db, subject: Subject) -> Impact:
         if subject.by == "user":
             scopes = db.rows(_SQL["scopes_seen"], _names(subject))
-            return Reach({"scope": len(scopes), **_counts(db, scopes)}, tuple(Scope(*row[1:4]) for row in scopes))
+            return Impact({"scope": len(scopes), **_counts(db, scopes)}, tuple(Scope(*row[1:4]) for row in scopes))
         if subject.by == "id":
             _, closure, spans = found(self._work(db, subject.scope), Forget(subject.name))
             gone = {row[0]: row[1] for row in closure}
             requests = answered(db, subject.scope.id, gone.values())
             counts = {"item": len(gone), "cut": len(spans.keys() - gone.keys()), "request": len(requests)}
-            return Reach(counts, (subject.scope,) if gone else (), tuple(gone.values()))
+            return Impact(counts, (subject.scope,) if gone else (), tuple(gone.values()))
         parts = find(db, subject)
         counts = counted(db, subject, parts)
         some = (subject.scope,) if any(counts.values()) else ()
-        return Reach(counts, some, parts.gone, tuple(parts.stripped))
+        return Impact(counts, some, parts.gone, tuple(parts.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: the server's files cannot be looked into from here."""
@@ -85,7 +95,7 @@ class PostgresErasing:
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        user = subject if subject.by == "user" else owner(subject.scope)
+        user = subject if subject.by == "user" else find_owner(subject.scope)
 
         def do(db: Db) -> tuple[Erasure | None, tuple[str, ...]]:
             running = db.rows(_SQL["erasing"], {"id": id})
@@ -104,7 +114,7 @@ class PostgresErasing:
 
         begun, reasons = self._store._writing(None, do)
         if begun is None:
-            raise refusal(user or subject, reasons, hides=subject.by == "user")
+            raise make_hold_error(user or subject, reasons, hides=subject.by == "user")
         return begun
 
     def _begun(self, db: Db, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
@@ -170,7 +180,7 @@ class PostgresErasing:
                 add(total, dict(db.rows(_SQL["orphans"], {"ids": list(erasure.ids)})))
             for row in db.rows(_SQL["named"]):
                 scope = Scope(*row[1:4])
-                one = owner(scope)
+                one = find_owner(scope)
                 if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
                     if db.rows(_SQL["older"], {"scope": scope.id, "at": to_micros(erasure.at)}):
                         add(total, passed_over(db, [scope.id]))
@@ -182,8 +192,8 @@ class PostgresErasing:
 
         return self._store._reading(None, do)
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
-        def do(db: Db) -> Entry:
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
+        def do(db: Db) -> AuditEntry:
             erasure = self._known(db, id)
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
@@ -198,19 +208,19 @@ class PostgresErasing:
 
     # What keeps it out
 
-    def erased(self, subject: Subject) -> Erased | None:
+    def erased(self, subject: Subject) -> ErasedSubject | None:
         return next(iter(self._erased(self.mark(subject))), None)
 
-    def all_erased(self) -> list[Erased]:
+    def all_erased(self) -> list[ErasedSubject]:
         return self._erased(None)
 
-    def _erased(self, mark: str | None) -> list[Erased]:
+    def _erased(self, mark: str | None) -> list[ErasedSubject]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
         return [erased_of(row) for row in rows]
 
     def erased_since(self, db: Db, plan: Plan) -> psycopg.Cursor[Row]:
         """Asked once the scope is locked, read before the commit: it takes no time of its own."""
-        marks = [self.mark(one) for one in belongs(plan)]
+        marks = [self.mark(one) for one in find_subjects(plan)]
         return db.ask(_SQL["erased_since"], {"marks": marks, "began": plan.began})
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
@@ -229,7 +239,7 @@ class PostgresErasing:
 
         return iter(self._store._reading(None, lambda db: tombstones(self, db)))
 
-    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.postgres.replaying import replay
 
         return self._store._writing(None, lambda db: replay(self, db, erased, tombstones))
@@ -239,7 +249,7 @@ class PostgresErasing:
     def hold(self, subject: Subject, reason: str) -> Hold:
         return self._store._writing(None, lambda db: hold(self, db, subject, reason))
 
-    def release(self, subject: Subject, reason: Which = None) -> bool:
+    def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         return self._store._writing(None, lambda db: release(self, db, subject, reason))
 
     def end_hold(self, db: Db, subject: Subject) -> None:
@@ -264,7 +274,7 @@ class PostgresErasing:
 
     def user_mark(self, scope: Scope) -> str:
         """The keyed hash of the user whose scope it is; of no user none, which no hold has."""
-        user = owner(scope)
+        user = find_owner(scope)
         return self.mark(user) if user else ""
 
     # Inside a transaction
@@ -298,9 +308,9 @@ class PostgresErasing:
         hold_stays(db, self.user_mark(scope))
 
     def check_held(self, db: Db, scope: Scope) -> None:
-        user = owner(scope)
+        user = find_owner(scope)
         if user and (reasons := self._reasons(db, user)):
-            raise refusal(user, reasons)
+            raise make_hold_error(user, reasons)
 
     def _reasons(self, db: Db, user: Subject) -> tuple[str, ...]:
         hold_stays(db, self.mark(user))
@@ -386,6 +396,6 @@ def _erasure(row: Row) -> Erasure:
     )  # fmt: skip
 
 
-def erased_of(row: Row) -> Erased:
+def erased_of(row: Row) -> ErasedSubject:
     mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)
+    return ErasedSubject(mark, by, from_micros(at), receipt)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
-from engrain.core.rules.statements import traits
-from engrain.core.text.passages import Span, cut, index_words, moved, overlaps
+from engrain.core.rules.traits import detect_traits
+from engrain.core.text.passages import index_words
+from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
 from engrain.stores.postgres.index_rows import word_count, write_words
 from engrain.stores.postgres.link import Row
 from engrain.stores.postgres.sql import load
@@ -57,7 +58,7 @@ def _cited_spans(work: Work, gone: Sequence[int], asked: Sequence[int]) -> dict[
 def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
     rows = work.db.rows(_SQL["cites_of"], (list(spans),)) if spans else []
-    return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+    return {item for item, cited, start, end in rows if cites_any_span(start, end, spans[cited])}
 
 
 def _changed(work: Work, closure: Sequence[Row], since: int) -> bool:
@@ -85,10 +86,10 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     for piece in (text, *(text[start:end] for start, end in spans)):
         _entomb(work, piece)
     _uncover(work, session, place)
-    after = cut(text, spans)
+    after = cut_spans(text, spans)
     words = index_words(after, speaker, slot)
     # A hash of its own: two items cut to the same words are still two.
-    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
+    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": detect_traits(after, role)}
     values |= {"passages": words.passages, "words": word_count(words), "n": number}
     work.change(_SQL["cut"], values)
     work.db.run(_SQL["cut_entities"], (number,))
@@ -97,7 +98,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
         work.db.run(_SQL[statement], ([number],))
     write_words(work.db, work.owner, [(number, words)])
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
-        where = (moved(start, spans), moved(end, spans), row)
+        where = (shift_offset(start, spans), shift_offset(end, spans), row)
         work.db.run(_SQL["move_cite"], where)
         work.change(_SQL["mark"], (citing,))
     return str(id_)

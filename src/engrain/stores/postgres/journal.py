@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.model.tasks import (
+    ENDED_STATUSES,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    StepStart,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+)
 from engrain.stores.postgres.journal_rows import Page, held_by, step_of, task_of
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import scope_comes
@@ -43,7 +53,7 @@ class PostgresJournal:
                 self._add(db, claim, now)
             row = db.rows(_SQL["task"], (claim.scope.id, claim.task))[0]
             found = task_of(row)
-            if found.status in ENDED:
+            if found.status in ENDED_STATUSES:
                 ended = found.ended_at or from_micros(now)
                 return Lease(claim.scope, claim.task, claim.worker, found.epoch, ended, found.status)
             if found.worker not in (None, claim.dead or None) and not _over(row, now, clock):
@@ -76,7 +86,7 @@ class PostgresJournal:
             held = db.ask(_SQL["held"], (scope.id, task))
             now, _ = self._times(db)
             n, _, _, status = _known(held.fetchall(), task)
-            if status in ENDED:
+            if status in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has ended already: {status}.")
             return _ended(db, [n], end, now, more=1)[0]
 
@@ -113,7 +123,7 @@ class PostgresJournal:
         def do(db: Db) -> None:
             self._store.erasing.hold_stays(db, scope)
             n, _, _, status = _known(db.rows(_SQL["held"], (scope.id, task)), task)
-            if status not in ENDED:
+            if status not in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has not ended: it is {status}.")
             self._store.erasing.check_held(db, scope)
             db.run(_SQL["remove"], (n,))
@@ -214,5 +224,5 @@ def _ended(
     db: Db, numbers: list[int], end: TaskEnd, now: int, more: int = 0, keep_outcome: bool = False
 ) -> list[TaskRecord]:
     values = {"status": end.status, "outcome": None if keep_outcome else end.outcome, "more": more, "n": numbers}
-    db.run(_SQL["end"], {**values, "ended": now if end.status in ENDED else None})
+    db.run(_SQL["end"], {**values, "ended": now if end.status in ENDED_STATUSES else None})
     return [task_of(row) for row in db.rows(_SQL["by_number"], (numbers,))]

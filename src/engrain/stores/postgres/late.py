@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Subject, owner
+from engrain.core.model.erasure import Erasure, Subject, find_owner
 from engrain.stores.postgres.forget import remove
 from engrain.stores.postgres.holding import reasons_of
 from engrain.stores.postgres.link import Db, Row
@@ -51,7 +51,7 @@ def is_clear(erasing: PostgresErasing, db: Db, part: Subject) -> bool:
 
 def _open_scopes(erasing: PostgresErasing, db: Db, mark: str) -> list[Row]:
     """Of the user with this mark, locked."""
-    users = (owner(Scope(*row[1:4])) for row in db.rows(_SQL["named"]))
+    users = (find_owner(Scope(*row[1:4])) for row in db.rows(_SQL["named"]))
     user = next((one for one in users if one and erasing.mark(one) == mark), None)
     names = {"user": user.name, "tenant": user.scope.tenant} if user else None
     return [row for row in db.rows(_SQL["scopes_of"], names) if row[4] == _OPEN] if names else []

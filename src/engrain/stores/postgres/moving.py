@@ -11,10 +11,10 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import ConfigError, Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
-from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
-from engrain.core.model.sessions import Raw
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
+from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.audit import entry_of, head_of
@@ -42,18 +42,18 @@ class Moving(Handle):
         first = "" if kind in ("item", "cites") else _FIRST
         values = {"a": first, "b": "", "c": "", **dict(zip("abc", after or (), strict=False)), "limit": limit}
         values["scope"] = scope and scope.id
-        if kind in moving.OWN and scope is not None and kind != "store":
+        if kind in moving.STORE_KINDS and scope is not None and kind != "store":
             return []
 
         def do(db: Db) -> list[Row]:
             if scope is None and after is None:
                 self._sees_all(db)
             if kind == "store":
-                return [moving.store_row(self._key)] if after is None else []
-            if kind in moving.OWN:
+                return [moving.key_to_row(self._key)] if after is None else []
+            if kind in moving.STORE_KINDS:
                 return list(_OWN[kind](db, after or ("",), limit))
             if kind == "item":
-                return [moving.item_row(self._used(one)) for one in _items(db, values)]
+                return [moving.item_to_row(self._used(one)) for one in _items(db, values)]
             return list(_DUMPS[kind](db, values))
 
         return self._reading(scope, do)
@@ -66,28 +66,28 @@ class Moving(Handle):
                 "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
             )
 
-    def _used(self, kept: Kept) -> Kept:
+    def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
         (item,) = self._touches.shown(kept.scope, [kept.item])
         return replace(kept, item=item)
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         return self._reading(None, lambda db: self._standing(db, scopes))
 
-    def _standing(self, db: Db, scopes: Sequence[Scope]) -> Standing:
+    def _standing(self, db: Db, scopes: Sequence[Scope]) -> ChangeToken:
         ids = [id_ for scope in scopes for id_ in (scope.id, aside(self._key, scope))]
-        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], {"ids": ids})))
+        return ChangeToken(tuple(scopes), str(db.rows(_SQL["standing"], {"ids": ids})))
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
-        kept = {row.key: moving.item_of(row) for row in rows if row.kind == "item"}
+        kept = {row.key: moving.row_to_item(row) for row in rows if row.kind == "item"}
         self._know_models({model: len(given[0]) // 4 for one in kept.values() for model, given in one.vectors.items()})
 
         def do(db: Db) -> None:
             self._adopt(db, key)
-            scopes = {row.scope for row in rows if row.kind not in moving.OWN}
+            scopes = {row.scope for row in rows if row.kind not in moving.STORE_KINDS}
             for scope in sorted(scopes, key=lambda one: one.id):
                 self._add_scope(db, scope)
             scopes |= {*since.scopes} if since else set()
@@ -120,7 +120,7 @@ def _rows(db: Db, statement: str, values: Values) -> list[tuple[Any, ...]]:
     return db.rows(_SQL[statement].replace("{within}", within), values)
 
 
-def _items(db: Db, values: Values) -> Iterator[Kept]:
+def _items(db: Db, values: Values) -> Iterator[StoredItem]:
     rows = _rows(db, "item", values)
     vectors: dict[int, dict[str, tuple[bytes, ...]]] = {}
     for n, model, sent in db.rows(_SQL["item_vectors"], ([row[0] for row in rows],)):
@@ -128,17 +128,17 @@ def _items(db: Db, values: Values) -> Iterator[Kept]:
         windows[model] = (*windows.get(model, ()), sent_vector(sent).astype("<f4").tobytes())
     for row in rows:
         hash_, traits, *owner = row[_ITEM:]
-        yield Kept(Scope(*owner), item_of(row[:_ITEM]), hash_.hex(), traits, vectors.get(row[0], {}))
+        yield StoredItem(Scope(*owner), item_of(row[:_ITEM]), hash_.hex(), traits, vectors.get(row[0], {}))
 
 
 def _cites(db: Db, values: Values) -> Iterator[Row]:
     for id_, tenant, agent, user, found in _rows(db, "citing", values):
-        cites = [(number, Cite(cited, start, end)) for number, cited, start, end in found]
-        yield moving.cites_row(Scope(tenant, agent, user), id_, cites)
+        cites = [(number, Citation(cited, start, end)) for number, cited, start, end in found]
+        yield moving.cites_to_row(Scope(tenant, agent, user), id_, cites)
 
 
 def _tasks(db: Db, values: Values) -> Iterator[Row]:
-    return (moving.task_row(task_of(row)) for row in _rows(db, "task", values))
+    return (moving.task_to_row(task_of(row)) for row in _rows(db, "task", values))
 
 
 def _steps(db: Db, values: Values) -> Iterator[Row]:
@@ -149,7 +149,7 @@ def _steps(db: Db, values: Values) -> Iterator[Row]:
     for tenant, agent, user, task in _rows(db, "stepped", {**values, "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
         for number, row in enumerate(db.rows(_JOURNAL["steps"], (scope.id, task)), 1):
-            step = moving.step_row(scope, task, number, step_of(row))
+            step = moving.step_to_row(scope, task, number, step_of(row))
             if step.key > last:
                 yield step
                 wanted -= 1
@@ -166,42 +166,44 @@ def _simple(statement: str, row: Callable[..., Row]) -> Callable[[Db, Values], I
 
 
 def _request(scope: Scope, id_: str, answer: str) -> Row:
-    return moving.request_row(scope, id_, json.loads(answer)[2], answer_of(answer, None))
+    return moving.request_to_row(scope, id_, json.loads(answer)[2], answer_of(answer, None))
 
 
 def _summary(scope: Scope, session: str, *values: Any) -> Row:
-    return moving.summary_row(scope, session, Summary(*values))
+    return moving.summary_to_row(scope, session, Summary(*values))
 
 
 def _episode(scope: Scope, text: str | None, until: int, *values: Any) -> Row:
-    return moving.episode_row(scope, episode_of(values), None if text is None else Raw(text, from_micros(until)))
+    return moving.episode_to_row(
+        scope, episode_of(values), None if text is None else RawOutput(text, from_micros(until))
+    )
 
 
 def _trial(scope: Scope, procedure: str, task: str, success: bool, at: int, note: str) -> Row:
-    return moving.trial_row(scope, Trial(procedure, task, success, from_micros(at), note))
+    return moving.trial_to_row(scope, Trial(procedure, task, success, from_micros(at), note))
 
 
 def _graves(db: Db, after: Key, limit: int) -> Iterator[Row]:
     values = {"a": after[0] or _FIRST, "b": after[1] if len(after) > 1 else "", "limit": limit}
-    return (moving.grave_row(*row) for row in db.rows(_SQL["grave"], values))
+    return (moving.erased_tombstone_to_row(*row) for row in db.rows(_SQL["grave"], values))
 
 
 def _erased(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_to_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_to_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Db, after: Key, limit: int) -> Iterator[Row]:
     if after == ("head",):
         return
     rows = db.rows(_ERASING["entries"], (int(after[0] or 0), limit))
-    yield from (moving.audit_row(entry_of(row)) for row in rows)
+    yield from (moving.audit_entry_to_row(entry_of(row)) for row in rows)
     head = head_of(db)
     if len(rows) < limit and head.n:
-        yield moving.head_row(head)
+        yield moving.audit_head_to_row(head)
 
 
 _OWN: Mapping[RowKind, Callable[[Db, Key, int], Iterator[Row]]] = {
@@ -213,14 +215,14 @@ _OWN: Mapping[RowKind, Callable[[Db, Key, int], Iterator[Row]]] = {
 
 _DUMPS: Mapping[RowKind, Callable[[Db, Values], Iterator[Row]]] = {
     "cites": _cites,
-    "tombstone": _simple("tombstone", moving.tombstone_row),
+    "tombstone": _simple("tombstone", moving.tombstone_to_row),
     "request": _simple("request", _request),
-    "session": _simple("session", moving.session_row),
+    "session": _simple("session", moving.session_to_row),
     "summary": _simple("summary", _summary),
-    "progress": _simple("progress", moving.progress_row),
+    "progress": _simple("progress", moving.progress_to_row),
     "episode": _simple("episode", _episode),
     "trial": _simple("trial", _trial),
     "task": _tasks,
     "step": _steps,
-    "event": _simple("event", moving.event_row),
+    "event": _simple("event", moving.event_to_row),
 }

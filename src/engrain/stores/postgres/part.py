@@ -6,19 +6,19 @@ import json
 from collections.abc import Collection, Iterator
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Subject
-from engrain.core.model.messages import calls_of
+from engrain.core.model.erasure import Subject, SubjectKind
+from engrain.core.model.messages import read_calls
 from engrain.core.rules.cascade import (
-    NOTHING,
-    Brought,
-    Line,
-    Origin,
-    Part,
-    Taking,
-    addresses,
-    as_argument,
-    brought,
-    taking,
+    NO_TOOL_DERIVED,
+    ItemLineage,
+    MessageRow,
+    RemovalPlan,
+    SourceLineage,
+    ToolDerived,
+    escape_argument,
+    find_addresses,
+    find_tool_derived,
+    plan_removal,
 )
 from engrain.stores.postgres.forget import remove
 from engrain.stores.postgres.link import Db
@@ -29,30 +29,30 @@ _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 _OF_SESSION = ("episode", "progress", "session")
 
 
-def find(db: Db, subject: Subject) -> Taking:
+def find(db: Db, subject: Subject) -> RemovalPlan:
     scope = subject.scope.id
     cites: dict[tuple[str, int], list[str]] = {}
     for id_, number, cited in db.rows(_SQL["cites"], (scope,)):
         cites.setdefault((id_, number), []).append(cited)
-    origins: dict[str, list[Origin]] = {}
+    origins: dict[str, list[SourceLineage]] = {}
     for id_, number, kind, name in db.rows(_SQL["origins"], (scope,)):
-        origins.setdefault(id_, []).append(Origin(number, kind, name, tuple(cites.get((id_, number), ()))))
+        origins.setdefault(id_, []).append(SourceLineage(number, kind, name, tuple(cites.get((id_, number), ()))))
     parts = (
-        Part(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, retracted)
+        ItemLineage(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, retracted)
         for _, id_, kind, session, place, slot, replaced, ends, retracted, _ in db.rows(_SQL["parts"], (scope,))
     )
-    return taking(subject, parts, _brought(db, subject))
+    return plan_removal(subject, parts, _brought(db, subject))
 
 
-def _brought(db: Db, subject: Subject) -> Brought:
+def _brought(db: Db, subject: Subject) -> ToolDerived:
     if subject.by != "source":
-        return NOTHING
-    values = {"scope": subject.scope.id, "name": subject.name, "argument": as_argument(subject.name)}
+        return NO_TOOL_DERIVED
+    values = {"scope": subject.scope.id, "name": subject.name, "argument": escape_argument(subject.name)}
     lines = (
-        Line(id_, session, role, text, json.loads(kept), named)
+        MessageRow(id_, session, role, text, json.loads(kept), named)
         for id_, session, role, text, kept, named in db.rows(_SQL["talks"], values)
     )
-    return brought(subject.name, lines)
+    return find_tool_derived(subject.name, lines)
 
 
 def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
@@ -81,7 +81,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     return counts, list(found.gone)
 
 
-def counted(db: Db, subject: Subject, found: Taking) -> dict[str, int]:
+def counted(db: Db, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     """The rows of each kind that go, as long as they are there."""
     scope = subject.scope.id
     requests = answered(db, scope, found.gone)
@@ -92,15 +92,15 @@ def counted(db: Db, subject: Subject, found: Taking) -> dict[str, int]:
     return counts
 
 
-def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
+def subjects(db: Db, scope: Scope, by: SubjectKind) -> Iterator[Subject]:
     """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "item_ids"}[by]
     values = {"scope": scope.id}
     for row in db.rows(_SQL[statement], values):
         yield Subject(scope, by, row[0])
     if by == "source":
-        calls = (call for text, kept in db.rows(_SQL["calls"], values) for call in calls_of(text, json.loads(kept)))
-        yield from (Subject(scope, by, name) for name in {one for call in calls for one in addresses(call)})
+        calls = (call for text, kept in db.rows(_SQL["calls"], values) for call in read_calls(text, json.loads(kept)))
+        yield from (Subject(scope, by, name) for name in {one for call in calls for one in find_addresses(call)})
 
 
 def answered(db: Db, scope: str, ids: Collection[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engrain.core.clock import to_micros
-from engrain.core.model.erasure import Erasure, Reach, Subject, first_version
+from engrain.core.model.erasure import Erasure, Impact, Subject, first_summary_version
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
 
@@ -27,13 +27,19 @@ def passed_over(db: Db, ids: Sequence[str]) -> dict[str, int]:
     return {table: db.rows(sql.format(table), (list(ids),))[0][0] for (table,) in db.rows(_SQL["scoped"])}
 
 
-def left_of(db: Db, reach: Reach, part: Subject, erasure: Erasure) -> dict[str, int]:
+def left_of(db: Db, reach: Impact, part: Subject, erasure: Erasure) -> dict[str, int]:
     """Of what is in reach of a part now, how much is from before its erasure."""
     scope, at = part.scope.id, to_micros(erasure.at)
     named = {"item": reach.ids, "source": reach.kept}
     left = {kind: db.rows(_SQL["old_items"], (scope, list(ids), at))[0][0] for kind, ids in named.items()}
     if part.by == "session":
-        values = {"scope": scope, "session": part.name, "mark": erasure.mark, "at": at, "version": first_version(at)}
+        values = {
+            "scope": scope,
+            "session": part.name,
+            "mark": erasure.mark,
+            "at": at,
+            "version": first_summary_version(at),
+        }
         left |= dict(db.rows(_SQL["session_left"], values))
     return left
 

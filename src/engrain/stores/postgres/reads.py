@@ -9,17 +9,17 @@ from typing import Any
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Cite, Item, Vectors
+from engrain.core.model.items import Citation, Item, Vectors
 from engrain.ports import (
     Changes,
     ItemChange,
-    Lineage,
+    ItemCitation,
     ListQuery,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
-    Unembedded,
+    UnembeddedItem,
 )
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import where_sql
@@ -69,10 +69,10 @@ class Reads(Handle):
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         return self._items_at(scope, "about", {"name": entity.casefold()}, at)
 
-    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         values = {"scope": scope.id, "ids": list(ids)}
         rows = self._asked(scope, _SQL["lineage"], values)
-        return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
+        return [ItemCitation(item, Citation(cited, start, end)) for item, cited, start, end in rows]
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         rows = self._asked(scope, _SQL["speakers"], {"scope": scope.id})
@@ -90,14 +90,14 @@ class Reads(Handle):
         rows = self._asked_at(scope, _SQL["having"].replace("{where}", test), asked, at)
         return [id_ for (id_,) in rows]
 
-    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
         found = []
         for cited, start, end, until, item, slot in self._asked_at(
             scope, _SQL["outdated"], {"scope": scope.id, "ids": list(ids)}
         ):
             name, more = ("chain_end", {"n": item}) if slot is None else ("slot_holder", {"slot": slot})
             holds = self._asked_at(scope, _SQL[name], {"scope": scope.id, **more})
-            found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
+            found.append(OutdatedSpan(cited, start, end, from_micros(until), holds[0][0] if holds else None))
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
         return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
 
@@ -123,10 +123,10 @@ class Reads(Handle):
         found = self._asked(scope, _SQL["scope_seq"], (scope.id,))
         return int(found[0][0]) if found else 0
 
-    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         rows = self._asked(None, _SQL["unembedded"], {"model": model, "limit": limit})
         return [
-            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            UnembeddedItem(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
             for tenant, agent, user, id_, text, kind, hash_, slot in rows
         ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import PARTS, Erased, by_scope, owner
+from engrain.core.model.erasure import PART_KINDS, ErasedSubject, find_owner, group_by_scope
 from engrain.core.model.plans import Forget
 from engrain.stores.postgres.erasing import HIDDEN
 from engrain.stores.postgres.forget import forget
@@ -24,23 +24,23 @@ _QUERIES, _MOVING = load("queries.sql"), load("moving.sql")
 
 
 def replay(
-    erasing: PostgresErasing, db: Db, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]
+    erasing: PostgresErasing, db: Db, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
     """Names are known only as keyed hashes: each name that is there is hashed and compared."""
     # A database from after an erasure knows of it, and may hold what was said since.
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
-    forgotten = by_scope(tombstones)
+    forgotten = group_by_scope(tombstones)
     _show(erasing, db)
     for row in db.rows(_SQL["named"]):
         scope = Scope(*row[1:4])
-        user = owner(scope)
+        user = find_owner(scope)
         if user is not None and erasing.mark(user) in marks:
             add(total, erasing.take_scopes(db, [row]))
             erasing.unname_scopes(db, [scope])
             continue
-        for subject in [one for by in PARTS for one in subjects(db, scope, by)]:
+        for subject in [one for by in PART_KINDS for one in subjects(db, scope, by)]:
             if erasing.mark(subject) in marks:
                 add(total, erasing.take_part(db, subject)[0])
         add(total, _forgotten(erasing, db, scope, forgotten.get(scope.id, set())))

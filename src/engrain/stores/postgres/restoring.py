@@ -11,9 +11,9 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.audit import Head, details_text
+from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.items import Vectors, Words
-from engrain.core.model.rows import Kept, Row
+from engrain.core.model.rows import Row, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.postgres.episodes import columns
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
@@ -54,7 +54,7 @@ class Restoring:
     # Items
 
     def _item(self, rows: Sequence[Row]) -> None:
-        given = [moving.item_of(row) for row in rows]
+        given = [moving.row_to_item(row) for row in rows]
         words = [index_words(one.item.text, one.item.speaker, one.item.slot) for one in given]
         names = [(one.scope, one.item.id) for one in given]
         self._clear(self._there({id_: scope.id for scope, id_ in names}))
@@ -80,7 +80,7 @@ class Restoring:
                 self.db.run(statement, (numbers,))
             self.db.run(_SQL["drop_entities"], (numbers,))
 
-    def _beside(self, given: Sequence[Kept]) -> None:
+    def _beside(self, given: Sequence[StoredItem]) -> None:
         """Their sources, and the entities of relations."""
         numbered = [(self._numbers[one.scope, one.item.id], one) for one in given]
         sources = [
@@ -97,7 +97,7 @@ class Restoring:
         self.db.run_all(_SQL["keep_source"], sources)
         self.db.run_all(_SQL["keep_entity"], entities)
 
-    def _index(self, scope: Scope, given: Sequence[tuple[Kept, Words]]) -> None:
+    def _index(self, scope: Scope, given: Sequence[tuple[StoredItem, Words]]) -> None:
         numbered = [(self._numbers[scope, kept.item.id], kept, words) for kept, words in given]
         # What was corrected away is found at no moment.
         write_words(self.db, scope.id, [(n, words) for n, kept, words in numbered if kept.item.retracted_at is None])
@@ -107,7 +107,7 @@ class Restoring:
         )
 
     def _cites(self, rows: Sequence[Row]) -> None:
-        cites = [(row.scope, row.key[0], moving.cites_of(row)) for row in rows]
+        cites = [(row.scope, row.key[0], moving.row_to_cites(row)) for row in rows]
         self._find([(scope, id_) for scope, id_, _ in cites])
         self._find([(scope, cite.item) for scope, _, found in cites for _, cite in found])
         citing = [self._known(scope, id_) for scope, id_, _ in cites]
@@ -128,7 +128,7 @@ class Restoring:
         self._graves((row.scope.id, row.key[1]) for row in rows)
 
     def _request(self, rows: Sequence[Row]) -> None:
-        given = [(row, *moving.request_of(row)) for row in rows]
+        given = [(row, *moving.row_to_request(row)) for row in rows]
         kept = (
             {"scope": row.scope.id, "id": row.key[1], "answer": answer_text(answer, bytes.fromhex(asked))}
             for row, asked, answer in given
@@ -149,7 +149,7 @@ class Restoring:
         self.db.run(_SQL["reach_change"], {"rank": max(row.values["rank"] for row in rows)})
 
     def _summary(self, rows: Sequence[Row]) -> None:
-        given = [(row, moving.summary_of(row)) for row in rows]
+        given = [(row, moving.row_to_summary(row)) for row in rows]
         kept = (
             {"scope": row.scope.id, "session": row.key[1], "summary": one.text, "upto": one.upto}
             | {"version": one.version, "made_by": one.by}
@@ -171,13 +171,13 @@ class Restoring:
                 self._known(row.scope, row.values["item"])
         for scope, some in _by_scope(rows).items():
             self.db.run(_EPISODES["drop"], (scope.id, [row.key[1] for row in some]))
-        self.db.run_all(_SQL["keep_episode"], (columns(row.scope.id, *moving.episode_of(row)) for row in rows))
+        self.db.run_all(_SQL["keep_episode"], (columns(row.scope.id, *moving.row_to_episode(row)) for row in rows))
 
     def _trial(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.key[1]) for row in rows])
         for row in rows:
             self._known(row.scope, row.key[1])
-        trials = [(row.scope.id, moving.trial_of(row)) for row in rows]
+        trials = [(row.scope.id, moving.row_to_trial(row)) for row in rows]
         kept = (
             {"scope": owner, "procedure": one.procedure, "task": one.task, "success": one.success}
             | {"at": micros_of(one.at), "note": one.note}
@@ -230,11 +230,11 @@ class Restoring:
         self.db.run_all(_SQL["keep_hold"], (row.values for row in rows))
 
     def _audit(self, rows: Sequence[Row]) -> None:
-        found = list(map(moving.audited_of, rows))
-        for head in (one for one in found if isinstance(one, Head)):
+        found = list(map(moving.row_to_audit, rows))
+        for head in (one for one in found if isinstance(one, AuditHead)):
             self.db.run(_SQL["keep_head"], (json.dumps([head.n, head.hash, head.seal]),))
-        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, Head))
-        self.db.run_all(_SQL["keep_entry"], ({**one, "details": details_text(one["details"])} for one in entries))
+        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, AuditHead))
+        self.db.run_all(_SQL["keep_entry"], ({**one, "details": encode_details(one["details"])} for one in entries))
 
     # By name
 
@@ -266,7 +266,7 @@ def _by_scope(rows: Sequence[Row]) -> dict[Scope, list[Row]]:
     return found
 
 
-def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
+def _values(kept: StoredItem, words: Words) -> Mapping[str, Any]:
     """The row of an item."""
     item, relation = kept.item, kept.item.relation
     names = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
-from engrain.core.model.items import Cite, Item, Relation, Source
+from engrain.core.model.items import Citation, Item, Relation, Source
 from engrain.core.model.plans import Applied, Outcome
 
 Row = tuple[Any, ...]
@@ -51,7 +51,7 @@ def item_of(row: Row) -> Item:
 
 def source_of(found: Sequence[Any]) -> Source:
     kind, name, cites = found
-    return Source(name, kind, tuple(Cite(*cite) for cite in cites or ()))
+    return Source(name, kind, tuple(Citation(*cite) for cite in cites or ()))
 
 
 def moment(micros: int | None) -> datetime | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import first_version, session_marks
-from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.erasure import first_summary_version, hash_session_subjects
+from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
-from engrain.ports import Behind, Summary
+from engrain.ports import Summary, UnprocessedSession
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.rows import item_of
@@ -49,8 +49,8 @@ class Sessions(Handle):
         rows = self._asked(scope, _SQL["summary"], (scope.id, session))
         if rows:
             return Summary(*rows[0])
-        ((at,),) = self._asked(scope, _SQL["erased_at"], (session_marks(self._key, scope, session),))
-        return Summary("", 0, first_version(at)) if at else None
+        ((at,),) = self._asked(scope, _SQL["erased_at"], (hash_session_subjects(self._key, scope, session),))
+        return Summary("", 0, first_summary_version(at)) if at else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(db: Db) -> None:
@@ -73,17 +73,17 @@ class Sessions(Handle):
 
         self._writing(scope, do, "repeat")
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         rows = self._asked(scope, _SQL["behind"], (work, scope.id, limit))
-        return [Behind(scope, *row) for row in rows]
+        return [UnprocessedSession(scope, *row) for row in rows]
 
 
 def version_of(db: Db, key: bytes, scope: Scope, session: str) -> int:
     stored = db.rows(_SQL["version"], (scope.id, session))
     if stored and stored[0][0]:
         return int(stored[0][0])
-    ((at,),) = db.rows(_SQL["erased_at"], (session_marks(key, scope, session),))
-    return first_version(at)
+    ((at,),) = db.rows(_SQL["erased_at"], (hash_session_subjects(key, scope, session),))
+    return first_summary_version(at)
 
 
 def check_version(found: int, session: str, version: int) -> None:
@@ -92,7 +92,7 @@ def check_version(found: int, session: str, version: int) -> None:
 
 
 def _message(draft: Draft, session: str) -> Draft:
-    place = draft.place or Place(session)
+    place = draft.place or SessionPosition(session)
     if draft.kind != "message":
         raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
     if place.session != session or place.number is not None:

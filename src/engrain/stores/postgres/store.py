@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.model.erasure import too_late
-from engrain.core.model.items import Draft, Item, Place, Source
+from engrain.core.model.erasure import make_erased_error
+from engrain.core.model.items import Draft, Item, SessionPosition, Source
 from engrain.core.model.plans import (
     Add,
     Applied,
@@ -21,16 +21,16 @@ from engrain.core.model.plans import (
     Outcome,
     Plan,
     Step,
-    Version,
-    again,
-    gist,
-    mergeable,
-    named,
-    own,
+    StoredVersion,
+    describe_request,
+    is_mergeable,
     reconcile,
+    refer_to_step,
+    repeat_outcome,
+    resolve_references,
 )
-from engrain.core.model.sessions import Happening
-from engrain.core.validation import checked_metadata
+from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.validation import check_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.embedding import embed_all
@@ -125,11 +125,15 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
     def _numbered(self, work: Work, number: int, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)):
             cited = {cite.item for cite in step.draft.source.cites if cite.item in work.given}
-            draft = named(step.draft, {name: _standing_for(work, name) for name in cited}) if cited else step.draft
+            draft = (
+                resolve_references(step.draft, {name: _standing_for(work, name) for name in cited})
+                if cited
+                else step.draft
+            )
             outcome = self._step(work, replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
         else:
             outcome = self._step(work, step)
-        work.given[own(number)] = outcome.id
+        work.given[refer_to_step(number)] = outcome.id
         return outcome
 
     def _step(self, work: Work, step: Step) -> Outcome:
@@ -149,7 +153,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
             return self._add(work, step.draft)
         first = None if _kept_out(work, step.draft) else _answered(work, step.request_id, (step,))
         if first:
-            return again(first.outcomes[0])
+            return repeat_outcome(first.outcomes[0])
         outcome = self._add(work, step.draft)
         if outcome.id is not None:
             # A part of a plan has no number of its own that anybody asks for.
@@ -194,7 +198,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         hash_ = work.hash_of(draft)
         work.change(_SQL["retract_item"], (work.micros, work.owner, old.id))
         work.db.run(_SQL["drop_words"], {"scope": work.owner, "id": old.id})
-        if mergeable(draft) and old.session is None and old.open:
+        if is_mergeable(draft) and old.session is None and old.open:
             decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
             if decision.repeats:
                 work.db.run(_SQL["point_item"], (decision.repeats, work.owner, old.id))
@@ -215,7 +219,7 @@ def _standing_for(work: Work, name: str) -> str | None:
     return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
 
 
-def _happen(work: Work, happening: Happening, mark: str) -> None:
+def _happen(work: Work, happening: EpisodeDraft, mark: str) -> None:
     episode = happening.episode
     if episode.item is not None:
         item = _standing_for(work, episode.item)
@@ -231,18 +235,18 @@ def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Ap
     if request_id is None:
         return None
     first = work.db.rows(_SQL["request"], (work.owner, request_id))
-    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+    return answer_of(first[0][0], work.digest("asked", describe_request(steps)) if steps else None) if first else None
 
 
 def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
     if request_id is not None:
-        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        answer = answer_text(applied, work.digest("asked", describe_request(steps)))
         work.db.run(_SQL["add_request"], (work.owner, request_id, answer, work.micros))
 
 
 def _check_in_time(since: psycopg.Cursor[Any] | None) -> None:
     if since is not None and since.fetchall():
-        raise too_late()
+        raise make_erased_error()
 
 
 def _check_expected(work: Work, session: str, length: int) -> None:
@@ -271,29 +275,29 @@ def _trust(work: Work, source: Source) -> float:
     return trust
 
 
-def _at_place(work: Work, place: Place | None) -> tuple[Any, ...] | None:
+def _at_place(work: Work, place: SessionPosition | None) -> tuple[Any, ...] | None:
     if place is None or place.number is None:
         return None
     rows = work.db.rows(_SQL["at_place"], (work.owner, place.session, place.number))
     return rows[0] if rows else None
 
 
-def _versions(work: Work, draft: Draft, hash_: bytes) -> list[Version]:
+def _versions(work: Work, draft: Draft, hash_: bytes) -> list[StoredVersion]:
     """What reconcile needs: of a slot, the versions on either side; of words alone, the open item that has them."""
     if draft.slot is not None:
         slot = {"scope": work.owner, "slot": draft.slot, "at": to_micros(draft.occurred_at or work.now)}
         rows = work.db.rows(_SQL["slot_beside"], slot)
-    elif mergeable(draft):
+    elif is_mergeable(draft):
         rows = work.db.rows(_SQL["open_same"], (work.owner, hash_))
     else:
         rows = []
     return [
-        Version(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
+        StoredVersion(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
         for id_, found, begins, ends in rows
     ]
 
 
-def _placed(work: Work, place: Place | None) -> dict[str, Any]:
+def _placed(work: Work, place: SessionPosition | None) -> dict[str, Any]:
     if place is None:
         return {"session": None, "place": None, "speaker": None, "role": None}
     number = place.number
@@ -338,7 +342,7 @@ def _add_cites(work: Work, id_: str, number: int, source: Source) -> None:
 
 def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
     ((place, stored),) = work.db.rows(_SQL["repeated"], (work.owner, id_))
-    merged = checked_metadata({**json.loads(stored), **draft.metadata}) if draft.metadata else None
+    merged = check_metadata({**json.loads(stored), **draft.metadata}) if draft.metadata else None
     said = {
         "importance": draft.importance,
         "trust": trust,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engrain.core.text.bm25 import Floats, bm25, rarity
-from engrain.ports import Matches, WordHit, WordQuery
+from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
+from engrain.ports import WordHit, WordMatches, WordQuery
 from engrain.stores.postgres.census import Census, Counted, Ints, fitting
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.places import Places, Shelf, item_of, passage_of
@@ -25,8 +25,8 @@ class WordSearch(Counted):
         self._shelf = Shelf(COMMON)
         super().__init__(*args, **values)
 
-    def best(self, query: WordQuery) -> Matches:
-        def do(db: Db) -> Matches:
+    def best(self, query: WordQuery) -> WordMatches:
+        def do(db: Db) -> WordMatches:
             found, _ = self._found(db, query)
             limit = max(query.limit, 0)
             wanted = limit
@@ -39,8 +39,8 @@ class WordSearch(Counted):
 
         return self._reading(query.scope, do)
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
-        def do(db: Db) -> Matches:
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
+        def do(db: Db) -> WordMatches:
             found, numbers = self._found(db, query, ids)
             rows, _ = found.ranked(len(found.keys))
             best = dict(zip(found.items(rows).tolist(), rows.tolist(), strict=True))
@@ -63,7 +63,7 @@ class WordSearch(Counted):
         only = np.unique(np.array(list(numbers.values()), dtype=np.int64))
         return _scored(census, frequency, [one.only(only) for one in places]), numbers
 
-    def _matches(self, db: Db, query: WordQuery, found: Found, rows: Ints) -> Matches:
+    def _matches(self, db: Db, query: WordQuery, found: Found, rows: Ints) -> WordMatches:
         return found.matches(rows, self._ids_of(db, query.scope, found.items(rows), found.census.seq))
 
 
@@ -76,7 +76,7 @@ class Found:
     places: Sequence[Places]
     keys: Ints
     lengths: Ints
-    scores: Floats
+    scores: FloatArray
 
     def ranked(self, limit: int) -> tuple[Ints, bool]:
         """At least so many items if there are, each by its best passage, the best first; and whether these are all."""
@@ -96,7 +96,7 @@ class Found:
     def items(self, rows: Ints) -> Ints:
         return item_of(self.keys[rows])
 
-    def matches(self, rows: Ints, ids: Mapping[int, str]) -> Matches:
+    def matches(self, rows: Ints, ids: Mapping[int, str]) -> WordMatches:
         """`ids` are those of the items in these rows."""
         keys = self.keys[rows]
         counts = np.zeros((len(keys), len(self.places)), dtype=np.int64)
@@ -109,15 +109,15 @@ class Found:
             WordHit(ids[n], passage, length, tuple(each))
             for n, passage, length, each in zip(*(column.tolist() for column in columns), strict=True)
         ]
-        return Matches(hits, self.census.passages, self.census.average, self.frequency)
+        return WordMatches(hits, self.census.passages, self.census.average, self.frequency)
 
 
 def _scored(census: Census, frequency: tuple[int, ...], places: Sequence[Places]) -> Found:
     none = np.empty(0, dtype=np.int64)
-    weights = rarity(frequency, census.passages)
+    weights = compute_idf(frequency, census.passages)
     # A passage's score is the sum over its terms: so each is worked out where it stands.
     shares = [
-        bm25(one.counts[:, None], one.lengths, [weight], census.average)
+        score_bm25(one.counts[:, None], one.lengths, [weight], census.average)
         for one, weight in zip(places, weights.tolist(), strict=True)
     ]
     keys = np.concatenate([none, *(one.keys for one in places)])

@@ -11,7 +11,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.stores.composite import Door
 from engrain.stores.redis.connection import Link, Registry, load, new_call
 
@@ -33,7 +33,7 @@ class RedisEpisodes:
         self._door = door
         self._scopes = Registry(link, "episodes", spare=True)
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         self._scopes.note(scope)
         kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
         fields = [part for pair in fields_of(episode).items() for part in pair]

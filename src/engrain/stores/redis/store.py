@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import ConfigError, ServerAway, StoreClosed, StoreError, StoreUnavailable
+from engrain.core.errors import BackendUnavailableWarning, ConfigError, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.queries import Finding
@@ -113,7 +113,7 @@ class RedisStore:
         try:
             promised(self._link)
         except StoreUnavailable as exc:
-            warnings.warn(f"engrain: {exc}", ServerAway, stacklevel=2)
+            warnings.warn(f"engrain: {exc}", BackendUnavailableWarning, stacklevel=2)
         except BaseException:
             self._link.close()
             raise

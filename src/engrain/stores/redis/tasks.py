@@ -11,7 +11,17 @@ from typing import Any
 from engrain.core.clock import Clock, from_micros, system_clock, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.model.tasks import (
+    ENDED_STATUSES,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    StepStart,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+)
 from engrain.stores.composite import Door
 from engrain.stores.redis.connection import Link, Registry, load, new_call
 
@@ -251,7 +261,7 @@ class RedisJournal:
         if self._door.shut(scope):
             return []
         # What has ended is kept for days: whoever looks for what is open does not go through it.
-        open_only = query.stale or (query.status and not set(query.status) & set(ENDED))
+        open_only = query.stale or (query.status and not set(query.status) & set(ENDED_STATUSES))
         index, states, stale = "open" if open_only else "tasks", ",".join(query.status), "1" if query.stale else ""
         found: list[TaskRecord] = []
         below = "+inf"

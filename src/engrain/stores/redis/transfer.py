@@ -13,8 +13,8 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import Subject
-from engrain.core.model.rows import Key, Row, RowKind, Standing
-from engrain.core.model.sessions import Raw
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
+from engrain.core.model.sessions import RawOutput
 from engrain.stores.redis import episodes, tasks
 from engrain.stores.redis.connection import SHARDS, Link, Registry, load, new_call
 from engrain.stores.redis.tasks import optional, own_name, stands, steps_of
@@ -46,7 +46,7 @@ class RedisMoving:
         return list(islice(rows, limit))
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         """`since` is the matter of the store that has the items."""
         for row in rows:
@@ -91,26 +91,26 @@ class RedisMoving:
             found = self._link.commands(asked)
             for id_, fields, raw in zip(page, found[::2], found[1::2], strict=True):
                 if fields:
-                    kept = Raw(raw["text"], from_micros(int(raw["expires"]))) if raw else None
-                    yield moving.episode_row(scope, episodes.episode_of(id_, fields), kept)
+                    kept = RawOutput(raw["text"], from_micros(int(raw["expires"]))) if raw else None
+                    yield moving.episode_to_row(scope, episodes.episode_of(id_, fields), kept)
 
     def tasks(self, scope: Scope, last: Key) -> Iterator[Row]:
         for task in self._tasks("task", scope, last):
             fields = self._link.command("HGETALL", f"{tasks.base(scope)}task:{task}")
             if fields:
-                yield moving.task_row(stands(scope, task, fields))
+                yield moving.task_to_row(stands(scope, task, fields))
 
     def steps(self, scope: Scope, last: Key) -> Iterator[Row]:
         for task in self._tasks("step", scope, last):
             fields = self._link.command("HGETALL", f"{tasks.base(scope)}steps:{task}")
-            rows = (moving.step_row(scope, task, number, one) for number, one in enumerate(steps_of(fields), 1))
+            rows = (moving.step_to_row(scope, task, number, one) for number, one in enumerate(steps_of(fields), 1))
             yield from (row for row in rows if row.key > tuple(last))
 
     def events(self, scope: Scope, last: Key) -> Iterator[Row]:
         """Also those that came before their task."""
         for task in self._named("event", scope, lambda: self._with_events().get(scope.id, []), last):
             found = self._link.command("HGETALL", f"{tasks.base(scope)}events:{task}")
-            rows = (moving.event_row(scope, task, event, payload) for event, payload in sorted(found.items()))
+            rows = (moving.event_to_row(scope, task, event, payload) for event, payload in sorted(found.items()))
             yield from (row for row in rows if row.key > tuple(last))
 
     def _with_events(self) -> dict[str, list[str]]:
@@ -131,7 +131,7 @@ class RedisMoving:
     # Writing
 
     def keep_episode(self, row: Row) -> None:
-        episode, raw = moving.episode_of(row)
+        episode, raw = moving.row_to_episode(row)
         kept = ("", "0") if raw is None else (f"={raw.text}", row.values["raw"]["expires_at"])
         fields = [part for pair in episodes.fields_of(episode).items() for part in pair]
         args = [new_call(), episodes.GRACE_MICROS, episode.id, *kept, *fields]
@@ -144,7 +144,7 @@ class RedisMoving:
         self._run("restore_task", row.scope, row.key[1], row.values["started_at"], *fields)
 
     def keep_step(self, row: Row) -> None:
-        step, task = moving.step_of(row), row.key[1]
+        step, task = moving.row_to_step(row), row.key[1]
         name = own_name(step.name, step.occurrence)
         what = (int(row.key[2]), step.kind, step.status, step.attempt, step.epoch, step.input, step.key, step.version)
         times = (row.values["began_at"], "" if step.ended_at is None else row.values["ended_at"])

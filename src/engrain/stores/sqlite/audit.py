@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model import audit
-from engrain.core.model.audit import Audited, Entry, Head, details_text, faults, linked, sealed
+from engrain.core.model.audit import (
+    AuditEntry,
+    AuditHead,
+    AuditResult,
+    encode_details,
+    make_entry,
+    seal_head,
+    verify_log,
+)
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
 
@@ -24,33 +32,33 @@ class SqliteAudit:
     def __init__(self, store: Handle) -> None:
         self._store = store
 
-    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> AuditEntry:
         with self._store._writing() as db:
             return self.write(db, what, details, subject)
 
-    def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+    def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> AuditEntry:
         """Inside a transaction."""
         key = self._store._key
         ((last,),) = db.rows(_SQL["last"])
-        entry = linked(
-            key, audit.end_of(key, head_of(db), last), from_micros(self._store._micros(db)), what, subject, details
+        entry = make_entry(
+            key, audit.find_end(key, head_of(db), last), from_micros(self._store._micros(db)), what, subject, details
         )
-        row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
+        row = (entry.n, to_micros(entry.at), what, subject, encode_details(details), entry.previous, entry.hash)
         db.run(_SQL["add"], row)
-        head = sealed(key, entry.n, entry.hash)
-        db.run(_QUERIES["set_meta"], ("audit", audit.head_text(head)))
+        head = seal_head(key, entry.n, entry.hash)
+        db.run(_QUERIES["set_meta"], ("audit", audit.write_head(head)))
         return entry
 
-    def entries(self, after: int, limit: int) -> list[Entry]:
+    def entries(self, after: int, limit: int) -> list[AuditEntry]:
         with self._store._reading() as db:
             return [entry_of(row) for row in db.rows(_SQL["entries"], (after, limit))]
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         with self._store._reading() as db:
-            return faults(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
+            return verify_log(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
 
 
-def _all(db: Connection) -> Iterator[Entry]:
+def _all(db: Connection) -> Iterator[AuditEntry]:
     """A page at a time."""
     after = -_ALL
     while rows := db.rows(_SQL["entries"], (after, PAGE)):
@@ -58,10 +66,10 @@ def _all(db: Connection) -> Iterator[Entry]:
         after = rows[-1][0]
 
 
-def head_of(db: Connection) -> Head:
+def head_of(db: Connection) -> AuditHead:
     rows = db.rows(_QUERIES["meta"], ("audit",))
-    return audit.head_of(rows[0][0]) if rows else Head()
+    return audit.read_head(rows[0][0]) if rows else AuditHead()
 
 
-def entry_of(row: Row) -> Entry:
-    return audit.entry_of(row)
+def entry_of(row: Row) -> AuditEntry:
+    return audit.row_to_entry(row)

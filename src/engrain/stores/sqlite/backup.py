@@ -25,8 +25,8 @@ from engrain.core.errors import (
     WrongKey,
 )
 from engrain.core.formats import manifests
-from engrain.core.formats.manifests import MANIFEST, BackupManifest
-from engrain.core.model.erasure import keyed
+from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
+from engrain.core.identity import hash_keyed
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest, version
@@ -43,7 +43,7 @@ _NOTHING = "Nothing is left of it."
 class Backing(Handle):
     @property
     def code(self) -> str:
-        return keyed(self._key, "backups")
+        return hash_keyed(self._key, "backups")
 
     def backup(self, target: Path, key: str | None = None) -> BackupManifest:
         path = _free(target)
@@ -57,7 +57,7 @@ class Backing(Handle):
             return self._backed(path, part, key, least)
 
     def _backed(self, path: Path, part: Path, key: str | None, least: int) -> BackupManifest:
-        beside = path.with_name(path.name + MANIFEST)
+        beside = path.with_name(path.name + MANIFEST_SUFFIX)
         written = False
         try:
             _free(path)  # one that was being written may be there by now
@@ -68,7 +68,7 @@ class Backing(Handle):
             # The file first: a manifest is never there without what it speaks of.
             part.replace(path)
             written = True
-            put_file(beside, manifests.written(manifest))
+            put_file(beside, manifests.write_backup_manifest(manifest))
             sync_folder(path.parent)
         except BaseException as exc:
             _drop(part, *((path, beside) if written else ()))
@@ -117,13 +117,13 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupMa
     """A backup that is whole, to be opened; every other is a typed error, and nothing is changed."""
     if not path.is_file():
         raise NotFound(f"there is no backup {path}.")
-    beside = path.with_name(path.name + MANIFEST)
+    beside = path.with_name(path.name + MANIFEST_SUFFIX)
     if not beside.is_file():
         raise NotADatabase(
             f"{path} is no backup: {beside.name} is not beside it. A store is copied with: engrain copy {path} TO."
         )
     try:
-        manifest = manifests.read(beside.read_bytes(), str(beside))
+        manifest = manifests.read_backup_manifest(beside.read_bytes(), str(beside))
         whole = hashed(path) == (manifest.bytes, manifest.sha256)
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
@@ -180,7 +180,7 @@ def hashed(path: Path) -> tuple[int, str]:
 def listed(folder: Path) -> Iterator[Path]:
     """The files that have a manifest beside them."""
     if folder.is_dir():
-        yield from (one for one in sorted(folder.iterdir()) if one.with_name(one.name + MANIFEST).is_file())
+        yield from (one for one in sorted(folder.iterdir()) if one.with_name(one.name + MANIFEST_SUFFIX).is_file())
 
 
 def put_file(path: Path, raw: bytes) -> None:
@@ -213,7 +213,7 @@ def _free(target: Path) -> Path:
     if "\x00" in str(path):
         raise InvalidInput(f"a backup cannot be written to {str(path)!r}: no path has a null character.")
     try:
-        if path.exists() or path.with_name(path.name + MANIFEST).exists():
+        if path.exists() or path.with_name(path.name + MANIFEST_SUFFIX).exists():
             raise InvalidInput(f"{path} is there already. Give a backup a new name.")
         if not path.parent.is_dir():
             raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")

@@ -12,8 +12,8 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import joined
-from engrain.ports import Episode, Happening, Raw
+from engrain.core.model.sessions import merge_episodes
+from engrain.ports import Episode, EpisodeDraft, RawOutput
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held, held_scopes
 from engrain.stores.sqlite.rows import as_json, metadata_text, micros_of, moment
@@ -33,7 +33,7 @@ class SqliteEpisodes:
     def __init__(self, store: Handle) -> None:
         self._store = store
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         with self._store._writing() as db:
             number = self._store._scope_or_new(db, scope)
             item = None if episode.item is None else known_item(db, number, episode.item)
@@ -81,7 +81,7 @@ class SqliteEpisodes:
                 return over
 
 
-def happen(work: Work, happening: Happening) -> None:
+def happen(work: Work, happening: EpisodeDraft) -> None:
     """An episode of a plan, after the plan's steps."""
     episode, number = happening.episode, None
     if episode.item is not None:
@@ -97,12 +97,12 @@ def happen(work: Work, happening: Happening) -> None:
     _keep(work.db, work.scope_n, episode, number, happening.raw)
 
 
-def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: Raw | None) -> Episode:
+def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: RawOutput | None) -> Episode:
     happened = to_micros(episode.happened_at)
     if episode.key is not None and not held(db, scope):
         rows = db.rows(_SQL["same"], (scope, episode.session, episode.key, episode.id, happened))
         same = [episode_of(row) for row in rows]
-        episode = joined(episode, same)
+        episode = merge_episodes(episode, same)
         for one in same:
             db.run(_SQL["drop"], (scope, one.id))
     row = (

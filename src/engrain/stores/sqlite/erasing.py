@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound, OnHold
-from engrain.core.identity import Scope
-from engrain.core.model.audit import Entry
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import (
-    Erased,
+    ErasedSubject,
     Erasure,
     Hold,
-    Reach,
+    Impact,
+    ReasonChoice,
     Subject,
-    Which,
-    added,
-    keyed,
-    owner,
-    read,
-    refusal,
-    stored,
-    without,
+    add_reason,
+    find_owner,
+    make_hold_error,
+    read_reasons,
+    remove_reasons,
+    write_reasons,
 )
 from engrain.core.model.plans import Forget
 from engrain.ports.erasure import NONE
@@ -48,7 +47,7 @@ _OVERLAP = 64
 
 def aside(key: bytes, scope: Scope) -> str:
     """The id of a scope that is shut: no reader finds it by its own."""
-    return f"shut:{keyed(key, 'scope', scope.id)}"
+    return f"shut:{hash_keyed(key, 'scope', scope.id)}"
 
 
 class SqliteErasing:
@@ -58,33 +57,33 @@ class SqliteErasing:
         self._store = store
 
     def mark(self, subject: Subject) -> str:
-        return keyed(self._store._key, *subject.parts())
+        return hash_keyed(self._store._key, *subject.parts())
 
     def aside(self, scope: Scope) -> str:
         return aside(self._store._key, scope)
 
     # What is in reach
 
-    def reach(self, subject: Subject) -> Reach:
+    def reach(self, subject: Subject) -> Impact:
         with self._store._reading() as db:
             if subject.by == "user":
                 return _reach_of(db, self._scopes(db, subject))
             number = self._store._scope(db, subject.scope)
             if number is None:
-                return Reach()
+                return Impact()
             if subject.by == "id":
                 return self._reach_of_item(db, subject, number)
             parts = find(db, number, subject)
             counts = counted(db, number, subject, parts)
             some = (subject.scope,) if any(counts.values()) else ()
-            return Reach(counts, some, parts.gone, tuple(parts.stripped))
+            return Impact(counts, some, parts.gone, tuple(parts.stripped))
 
-    def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Reach:
+    def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Impact:
         asked, gone, spans = found(self._work(db, subject.scope, number), Forget(subject.name))
         ids = tuple(gone.values()) if asked else ()
         cut = len(spans.keys() - gone.keys())
         counts = {"item": len(ids), "cut": cut, "request": len(answered(db, number, ids))}
-        return Reach(counts, (subject.scope,) if ids else (), ids)
+        return Impact(counts, (subject.scope,) if ids else (), ids)
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         with self._store._reading() as db:
@@ -129,7 +128,7 @@ class SqliteErasing:
 
     def _refused(self, db: Connection, subject: Subject) -> OnHold | None:
         """On record, and a user hidden, if there is a hold on whose it is."""
-        user = subject if subject.by == "user" else owner(subject.scope)
+        user = subject if subject.by == "user" else find_owner(subject.scope)
         reasons = self._reasons(db, self.mark(user)) if user else ()
         if user is None or not reasons:
             return None
@@ -138,7 +137,7 @@ class SqliteErasing:
             self._shut(db, self._scopes(db, subject), HIDDEN)
             db.run(_SQL["hide"], (mark,))
         self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
-        return refusal(user, reasons, hides=subject.by == "user")
+        return make_hold_error(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._store._writing() as db:
@@ -182,7 +181,7 @@ class SqliteErasing:
         with self._store._reading() as db:
             return remains(self, db, erasures)
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
         with self._store._writing() as db:
             erasure = self._known(db, id)
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
@@ -196,12 +195,12 @@ class SqliteErasing:
 
     # What keeps it out
 
-    def erased(self, subject: Subject) -> Erased | None:
+    def erased(self, subject: Subject) -> ErasedSubject | None:
         with self._store._reading() as db:
             rows = db.rows(_SQL["erased"], {"mark": self.mark(subject)})
         return erased_of(rows[0]) if rows else None
 
-    def all_erased(self) -> list[Erased]:
+    def all_erased(self) -> list[ErasedSubject]:
         with self._store._reading() as db:
             return [erased_of(row) for row in db.rows(_SQL["erased"], {"mark": None})]
 
@@ -221,7 +220,7 @@ class SqliteErasing:
         with self._store._reading() as db:
             yield from tombstones(self, db)
 
-    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.sqlite.replaying import replay
 
         with self._store._writing() as db:
@@ -234,21 +233,21 @@ class SqliteErasing:
         with self._store._writing() as db:
             mark = self.mark(subject)
             known = self._reasons(db, mark)
-            reasons = added(known, reason)
+            reasons = add_reason(known, reason)
             if reasons != known:
-                db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
+                db.run(_SQL["keep_hold"], (mark, self._store._micros(db), write_reasons(reasons)))
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
             return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
-    def release(self, subject: Subject, reason: Which = None) -> bool:
+    def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         with self._store._writing() as db:
             mark = self.mark(subject)
             known = self._reasons(db, mark)
-            left = without(subject, known, reason)
+            left = remove_reasons(subject, known, reason)
             if left == known:
                 return False
             if left:
-                db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
+                db.run(_SQL["keep_hold"], (mark, 0, write_reasons(left)))
             else:
                 self._end_hold(db, subject)
             for one in known:
@@ -275,17 +274,17 @@ class SqliteErasing:
     def users(self) -> list[Subject]:
         with self._store._reading() as db:
             scopes = [Scope(row[1], None, row[3]) for row in db.rows(_SQL["named"]) if row[4] in (OPEN, HIDDEN)]
-        return [user for user in map(owner, dict.fromkeys(scopes)) if user]
+        return [user for user in map(find_owner, dict.fromkeys(scopes)) if user]
 
     def held(self, scope: Scope) -> bool:
-        user = owner(scope)
+        user = find_owner(scope)
         with self._store._reading() as db:
             return user is not None and bool(db.rows(_SQL["hold"], {"mark": self.mark(user)}))
 
     def hide(self, db: Connection, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
         scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
-        owned = [(owner(Scope(*row[1:4])), row) for row in scopes]
+        owned = [(find_owner(Scope(*row[1:4])), row) for row in scopes]
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)
 
     # The files
@@ -379,18 +378,18 @@ class SqliteErasing:
         )  # fmt: skip
 
 
-def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
+def _reach_of(db: Connection, scopes: Sequence[Row]) -> Impact:
     total: dict[str, int] = {"scope": len(scopes)}
     for number, *_ in scopes:
         add_counts(total, pieces.counts(db, number))
-    return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
+    return Impact(total, tuple(Scope(*row[1:4]) for row in scopes))
 
 
-def erased_of(row: Row) -> Erased:
+def erased_of(row: Row) -> ErasedSubject:
     mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)
+    return ErasedSubject(mark, by, from_micros(at), receipt)
 
 
 def hold_of(row: Row) -> Hold:
     mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), bool(hidden))
+    return Hold(mark, from_micros(at), read_reasons(reason), bool(hidden))

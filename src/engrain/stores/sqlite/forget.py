@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
-from engrain.core.rules.statements import traits
-from engrain.core.text.passages import Span, cut, index_words, moved, overlaps
+from engrain.core.rules.traits import detect_traits
+from engrain.core.text.passages import index_words
+from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
@@ -52,7 +53,7 @@ def _cited_spans(work: Work, gone: Iterable[int], asked: Sequence[int]) -> dict[
 def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
     rows = work.db.rows(_SQL["cites_of"], (as_json(spans),)) if spans else []
-    return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+    return {item for item, cited, start, end in rows if cites_any_span(start, end, spans[cited])}
 
 
 def _changed(work: Work, numbers: Iterable[int], since: int) -> bool:
@@ -89,17 +90,17 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     for piece in (text, *(text[start:end] for start, end in spans)):
         _entomb(work, piece)
     _uncover(work, session, place)
-    after = cut(text, spans)
+    after = cut_spans(text, spans)
     words = index_words(after, speaker, slot)
     # A hash of its own: two items cut to the same words are still two.
-    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
+    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": detect_traits(after, role)}
     work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})
     work.db.run(_SQL["cut_entities"], (number,))
     work.db.run(_SQL["cut_episodes"], (number,))
     drop_index(work.db, number)
     write_index(work.db, number, words, None)
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
-        where = (moved(start, spans), moved(end, spans), row)
+        where = (shift_offset(start, spans), shift_offset(end, spans), row)
         work.db.run(_SQL["move_cite"], where)
         work.db.run(_SQL["mark"], (work.mark(), citing))
     return str(id_)

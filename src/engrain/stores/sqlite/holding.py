@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engrain.core.identity import Scope
-from engrain.core.model.erasure import Subject, keyed, owner, read, refusal
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.erasure import Subject, find_owner, make_hold_error, read_reasons
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.sql import load
 
@@ -16,7 +16,7 @@ def held_scopes(db: Connection) -> list[int]:
     if not reasons:
         return []
     key = _key(db)
-    owned = [(number, owner(Scope(*names))) for number, *names, _, _ in db.rows(_SQL["named"])]
+    owned = [(number, find_owner(Scope(*names))) for number, *names, _, _ in db.rows(_SQL["named"])]
     return [number for number, user in owned if user and _mark(key, user) in reasons]
 
 
@@ -26,16 +26,16 @@ def held(db: Connection, number: int | None) -> bool:
 
 def check_held(db: Connection, number: int | None) -> None:
     if (found := _holder(db, number)) is not None:
-        raise refusal(*found)
+        raise make_hold_error(*found)
 
 
 def _holder(db: Connection, number: int | None) -> tuple[Subject, tuple[str, ...]] | None:
     """The user whose scope it is, and why it is held."""
     reasons = _reasons(db)
     names = db.rows(_SQL["names_of"], (number,)) if reasons else []
-    user = owner(Scope(*names[0])) if names else None
+    user = find_owner(Scope(*names[0])) if names else None
     why = reasons.get(_mark(_key(db), user)) if user else None
-    return (user, read(why)) if user and why else None
+    return (user, read_reasons(why)) if user and why else None
 
 
 def _reasons(db: Connection) -> dict[str, str]:
@@ -48,4 +48,4 @@ def _key(db: Connection) -> bytes:
 
 
 def _mark(key: bytes, user: Subject) -> str:
-    return keyed(key, *user.parts())
+    return hash_keyed(key, *user.parts())

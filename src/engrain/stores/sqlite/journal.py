@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 from engrain.core.clock import from_micros, system_clock, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.model.tasks import (
+    ENDED_STATUSES,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    StepStart,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+)
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held_scopes
 from engrain.stores.sqlite.journal_rows import Page, step_of, task_of
@@ -42,7 +52,7 @@ class SqliteJournal:
             now = self._now(db)
             row = self._task_row(db, scope, claim, now)
             found = task_of(row)
-            if found.status in ENDED:
+            if found.status in ENDED_STATUSES:
                 ended = found.ended_at or from_micros(now)
                 return Lease(claim.scope, claim.task, claim.worker, found.epoch, ended, found.status)
             if found.worker not in (None, claim.dead or None) and not self._over(row, now):
@@ -69,7 +79,7 @@ class SqliteJournal:
         with self._store._writing() as db:
             number, row = self._known(db, scope, task)
             found = task_of(row)
-            if found.status in ENDED:
+            if found.status in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has ended already: {found.status}.")
             return self._ended(db, number, task, end, more=1)
 
@@ -122,7 +132,7 @@ class SqliteJournal:
         with self._store._writing() as db:
             number, row = self._known(db, scope, task)
             found = task_of(row)
-            if found.status not in ENDED:
+            if found.status not in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")
             check_held(db, number)
             _drop(db, row[_N], number, task)
@@ -227,7 +237,7 @@ class SqliteJournal:
 
     def _ended(self, db: Connection, scope: int | None, task: str, end: TaskEnd, more: int = 0) -> TaskRecord:
         now = self._now(db)
-        over = end.status in ENDED
+        over = end.status in ENDED_STATUSES
         ((n, *_),) = db.rows(_SQL["held"], (scope, task))
         values = {"status": end.status, "outcome": end.outcome, "ended": now if over else None, "more": more, "n": n}
         db.run(_SQL["end"], {**values, "mark": mark(self._steady) if over else None})

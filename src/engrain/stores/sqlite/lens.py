@@ -18,7 +18,7 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.stores.sqlite.details import Details
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.roster import Mask, Reader, Roster
@@ -152,8 +152,8 @@ class Lenses:
 
         return self._through(query.scope, look)
 
-    def best(self, query: WordQuery) -> Matches:
-        def look(lens: Lens, db: Reader) -> Matches:
+    def best(self, query: WordQuery) -> WordMatches:
+        def look(lens: Lens, db: Reader) -> WordMatches:
             words = lens.words(db)
             visible = lens.roster.visible(self._at(db, query.at))
             chosen = lens.chosen(db, query.where, visible)
@@ -162,8 +162,8 @@ class Lenses:
 
         return self._through(query.scope, look)
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
-        def look(lens: Lens, db: Reader) -> Matches:
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
+        def look(lens: Lens, db: Reader) -> WordMatches:
             words, at = lens.words(db), self._at(db, query.at)
             tally = words.tally(query.terms, lens.roster.visible(at))
             return _matches(lens, tally, words.counts(tally, lens.roster.visible_places(ids, at)))
@@ -266,9 +266,11 @@ def _unit(vector: Any, dimension: int) -> npt.NDArray[np.float64]:
     return query / length if length else query
 
 
-def _matches(lens: Lens, tally: Tally, best: Best) -> Matches:
+def _matches(lens: Lens, tally: Tally, best: Best) -> WordMatches:
     ids = lens.roster.ids
     names = map(ids.__getitem__, best.rows.tolist())
     counts = map(tuple, best.counts.tolist())
     fields = zip(names, best.numbers.tolist(), best.lengths.tolist(), counts, strict=True)
-    return Matches(list(map(_word_hit, fields)), tally.statistics.passages, tally.statistics.average, tally.frequency)
+    return WordMatches(
+        list(map(_word_hit, fields)), tally.statistics.passages, tally.statistics.average, tally.frequency
+    )

@@ -11,10 +11,10 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
-from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
-from engrain.core.model.sessions import Raw
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
+from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.sqlite.audit import entry_of, head_of
 from engrain.stores.sqlite.engine import Connection
@@ -42,28 +42,28 @@ class Moving(Handle):
         values = {**dict(zip("abc", after or (), strict=False)), "limit": limit, **within}
         with self._reading() as db:
             if kind == "store":
-                return [moving.store_row(self._key)] if after is None else []
-            if kind in moving.OWN:
+                return [moving.key_to_row(self._key)] if after is None else []
+            if kind in moving.STORE_KINDS:
                 return [] if scope else list(_OWN[kind](db, after or ("",), limit))
             if kind == "item":
-                return [moving.item_row(self._used(one)) for one in _items(db, {"a": "", **values})]
+                return [moving.item_to_row(self._used(one)) for one in _items(db, {"a": "", **values})]
             return list(_DUMPS[kind](db, {"a": "", "b": "", "c": "", **values}))
 
-    def _used(self, kept: Kept) -> Kept:
+    def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
         (item,) = self._touches.shown(kept.scope.id, [kept.item])
         return replace(kept, item=item)
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         with self._reading() as db:
             return self._standing(db, scopes)
 
-    def _standing(self, db: Connection, scopes: Sequence[Scope]) -> Standing:
+    def _standing(self, db: Connection, scopes: Sequence[Scope]) -> ChangeToken:
         ids = [id_ for scope in scopes for id_ in (scope.id, self.erasing.aside(scope))]
-        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], (as_json(ids),))))
+        return ChangeToken(tuple(scopes), str(db.rows(_SQL["standing"], (as_json(ids),))))
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
 
@@ -91,7 +91,7 @@ class Moving(Handle):
         db.run(_QUERIES["set_meta"], ("key", key))
 
 
-def _items(db: Connection, values: Values) -> Iterator[Kept]:
+def _items(db: Connection, values: Values) -> Iterator[StoredItem]:
     rows = db.rows(_SQL["item"], _only(values, "a"))
     vectors: dict[int, dict[str, tuple[bytes, ...]]] = {}
     for n, model, dimension, windows in db.rows(_SQL["item_vectors"], {"ns": as_json(row[0] for row in rows)}):
@@ -100,34 +100,34 @@ def _items(db: Connection, values: Values) -> Iterator[Kept]:
         vectors.setdefault(n, {})[model] = split
     for row, item in zip(rows, items_of(db, [row[:_ITEM] for row in rows]), strict=True):
         hash_, traits, *owner = row[_ITEM:]
-        yield Kept(Scope(*owner), item, hash_.hex(), traits, vectors.get(row[0], {}))
+        yield StoredItem(Scope(*owner), item, hash_.hex(), traits, vectors.get(row[0], {}))
 
 
 def _cites(db: Connection, values: Values) -> Iterator[Row]:
     items = db.rows(_SQL["citing"], _only(values, "a"))
-    cites: dict[int, list[tuple[int, Cite]]] = {}
+    cites: dict[int, list[tuple[int, Citation]]] = {}
     for n, number, cited, start, end in db.rows(_QUERIES["cites_of"], (as_json(row[0] for row in items),)):
-        cites.setdefault(n, []).append((number, Cite(cited, start, end)))
+        cites.setdefault(n, []).append((number, Citation(cited, start, end)))
     for n, id_, *owner in items:
         # By source; within one, in the order they were given.
-        yield moving.cites_row(Scope(*owner), id_, sorted(cites[n], key=lambda one: one[0]))
+        yield moving.cites_to_row(Scope(*owner), id_, sorted(cites[n], key=lambda one: one[0]))
 
 
 def _requests(db: Connection, values: Values) -> Iterator[Row]:
     for *owner, id_, answer in db.rows(_SQL["request"], _only(values, "ab")):
-        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], answer_of(answer, None))
+        yield moving.request_to_row(Scope(*owner), id_, json.loads(answer)[2], answer_of(answer, None))
 
 
 def _episodes(db: Connection, values: Values) -> Iterator[Row]:
     for row in db.rows(_SQL["episode"], _only(values, "ab")):
         text, expires, *owner = row[_EPISODE:]
-        raw = None if text is None else Raw(text, from_micros(expires))
-        yield moving.episode_row(Scope(*owner), episode_of(row[:_EPISODE]), raw)
+        raw = None if text is None else RawOutput(text, from_micros(expires))
+        yield moving.episode_to_row(Scope(*owner), episode_of(row[:_EPISODE]), raw)
 
 
 def _trials(db: Connection, values: Values) -> Iterator[Row]:
     for *owner, item, task, success, at, note in db.rows(_SQL["trial"], _only(values, "abc")):
-        yield moving.trial_row(Scope(*owner), Trial(item, task, bool(success), from_micros(at), note))
+        yield moving.trial_to_row(Scope(*owner), Trial(item, task, bool(success), from_micros(at), note))
 
 
 def _steps(db: Connection, values: Values) -> Iterator[Row]:
@@ -138,7 +138,7 @@ def _steps(db: Connection, values: Values) -> Iterator[Row]:
     for n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
         for number, row in enumerate(db.rows(_JOURNAL["steps"], (n,)), 1):
-            step = moving.step_row(scope, task, number, step_of(row))
+            step = moving.step_to_row(scope, task, number, step_of(row))
             if step.key > last:
                 yield step
                 wanted -= 1
@@ -156,11 +156,11 @@ def _simple(statement: str, row: Callable[..., Row]) -> Callable[[Connection, Va
 
 
 def _summary(scope: Scope, session: str, *values: Any) -> Row:
-    return moving.summary_row(scope, session, Summary(*values))
+    return moving.summary_to_row(scope, session, Summary(*values))
 
 
 def _tasks(db: Connection, values: Values) -> Iterator[Row]:
-    return (moving.task_row(task_of(row)) for row in db.rows(_SQL["task"], _only(values, "ab")))
+    return (moving.task_to_row(task_of(row)) for row in db.rows(_SQL["task"], _only(values, "ab")))
 
 
 def _only(values: Values, keys: str) -> Values:
@@ -169,25 +169,25 @@ def _only(values: Values, keys: str) -> Values:
 
 def _graves(db: Connection, after: Key, limit: int) -> Iterator[Row]:
     values = {"a": after[0], "b": after[-1], "limit": limit}
-    return (moving.grave_row(*row) for row in db.rows(_SQL["grave"], values))
+    return (moving.erased_tombstone_to_row(*row) for row in db.rows(_SQL["grave"], values))
 
 
 def _erased(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_to_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_to_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
     if after == ("head",):
         return
     rows = db.rows(_AUDIT["entries"], (int(after[0] or 0), limit))
-    yield from (moving.audit_row(entry_of(row)) for row in rows)
+    yield from (moving.audit_entry_to_row(entry_of(row)) for row in rows)
     head = head_of(db)
     if len(rows) < limit and head.n:
-        yield moving.head_row(head)
+        yield moving.audit_head_to_row(head)
 
 
 _OWN: Mapping[RowKind, Callable[[Connection, Key, int], Iterator[Row]]] = {
@@ -199,14 +199,14 @@ _OWN: Mapping[RowKind, Callable[[Connection, Key, int], Iterator[Row]]] = {
 
 _DUMPS: Mapping[RowKind, Callable[[Connection, Values], Iterator[Row]]] = {
     "cites": _cites,
-    "tombstone": _simple("tombstone", moving.tombstone_row),
+    "tombstone": _simple("tombstone", moving.tombstone_to_row),
     "request": _requests,
-    "session": _simple("session", moving.session_row),
+    "session": _simple("session", moving.session_to_row),
     "summary": _simple("summary", _summary),
-    "progress": _simple("progress", moving.progress_row),
+    "progress": _simple("progress", moving.progress_to_row),
     "episode": _episodes,
     "trial": _trials,
     "task": _tasks,
     "step": _steps,
-    "event": _simple("event", moving.event_row),
+    "event": _simple("event", moving.event_to_row),
 }

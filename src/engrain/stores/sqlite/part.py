@@ -6,19 +6,19 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Subject
-from engrain.core.model.messages import calls_of
+from engrain.core.model.erasure import Subject, SubjectKind
+from engrain.core.model.messages import read_calls
 from engrain.core.rules.cascade import (
-    NOTHING,
-    Brought,
-    Line,
-    Origin,
-    Part,
-    Taking,
-    addresses,
-    as_argument,
-    brought,
-    taking,
+    NO_TOOL_DERIVED,
+    ItemLineage,
+    MessageRow,
+    RemovalPlan,
+    SourceLineage,
+    ToolDerived,
+    escape_argument,
+    find_addresses,
+    find_tool_derived,
+    plan_removal,
 )
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection
@@ -29,29 +29,29 @@ from engrain.stores.sqlite.work import Work
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 
 
-def find(db: Connection, scope: int, subject: Subject) -> Taking:
+def find(db: Connection, scope: int, subject: Subject) -> RemovalPlan:
     cites: dict[tuple[str, int], list[str]] = {}
     for id_, number, cited in db.rows(_SQL["cites"], (scope,)):
         cites.setdefault((id_, number), []).append(cited)
-    origins: dict[str, list[Origin]] = {}
+    origins: dict[str, list[SourceLineage]] = {}
     for id_, number, kind, name in db.rows(_SQL["origins"], (scope,)):
-        origins.setdefault(id_, []).append(Origin(number, kind, name, tuple(cites.get((id_, number), ()))))
+        origins.setdefault(id_, []).append(SourceLineage(number, kind, name, tuple(cites.get((id_, number), ()))))
     parts = (
-        Part(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, bool(retracted))
+        ItemLineage(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, bool(retracted))
         for _, id_, kind, session, place, slot, replaced, ends, retracted in db.rows(_SQL["parts"], (scope,))
     )
-    return taking(subject, parts, _brought(db, scope, subject))
+    return plan_removal(subject, parts, _brought(db, scope, subject))
 
 
-def _brought(db: Connection, scope: int, subject: Subject) -> Brought:
+def _brought(db: Connection, scope: int, subject: Subject) -> ToolDerived:
     if subject.by != "source":
-        return NOTHING
-    values = {"scope": scope, "name": subject.name, "argument": as_argument(subject.name)}
+        return NO_TOOL_DERIVED
+    values = {"scope": scope, "name": subject.name, "argument": escape_argument(subject.name)}
     lines = (
-        Line(id_, session, role, text, json.loads(kept), bool(named))
+        MessageRow(id_, session, role, text, json.loads(kept), bool(named))
         for id_, session, role, text, kept, named in db.rows(_SQL["talks"], values)
     )
-    return brought(subject.name, lines)
+    return find_tool_derived(subject.name, lines)
 
 
 def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
@@ -78,7 +78,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     return counts, list(found.gone)
 
 
-def counted(db: Connection, scope: int, subject: Subject, found: Taking) -> dict[str, int]:
+def counted(db: Connection, scope: int, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     """The rows of each kind that go, as long as they are there."""
     requests = answered(db, scope, found.gone)
     counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
@@ -105,14 +105,16 @@ def _ids(value: object) -> list[str]:
     return [id_ for one in value for id_ in _ids(one)] if isinstance(value, list) else []
 
 
-def subjects(db: Connection, scope: Scope, number: int, by: By) -> Iterator[Subject]:
+def subjects(db: Connection, scope: Scope, number: int, by: SubjectKind) -> Iterator[Subject]:
     """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "items"}[by]
     for row in db.rows(_SQL[statement], (number,)):
         yield Subject(scope, by, row[1] if by == "id" else row[0])
     if by == "source":
-        calls = (call for text, kept in db.rows(_SQL["calls"], (number,)) for call in calls_of(text, json.loads(kept)))
-        yield from (Subject(scope, by, name) for name in {one for call in calls for one in addresses(call)})
+        calls = (
+            call for text, kept in db.rows(_SQL["calls"], (number,)) for call in read_calls(text, json.loads(kept))
+        )
+        yield from (Subject(scope, by, name) for name in {one for call in calls for one in find_addresses(call)})
 
 
 def add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:

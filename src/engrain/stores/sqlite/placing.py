@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreBusy, StoreError
-from engrain.core.model.audit import Head
+from engrain.core.model.audit import AuditHead
 from engrain.stores.sqlite.audit import head_of
 from engrain.stores.sqlite.backup import sync_folder
 from engrain.stores.sqlite.engine import Engine, Sealed
@@ -24,7 +24,7 @@ _SECONDS = 10.0
 _BESIDE = ("-wal", "-shm", "-journal", "-lock")
 
 
-def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
+def last_word(path: Path, engine: Engine | Sealed) -> AuditHead | None:
     """The end of a store's audit log, which everything that is forgotten or erased moves on; None if it has no such
     log yet, or there is no store. Conflict while an erasure is under way."""
     if not path.exists():

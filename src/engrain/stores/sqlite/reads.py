@@ -7,8 +7,8 @@ from datetime import datetime
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Item, Vectors
-from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
+from engrain.core.model.items import Citation, Item, Vectors
+from engrain.ports import Changes, ItemChange, ItemCitation, ListQuery, OutboxEntry, OutdatedSpan, UnembeddedItem
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.handle import Handle
@@ -92,12 +92,12 @@ class Reads(Handle):
             values = {"scope": self._scope(db, scope), "name": entity.casefold(), "at": self._micros(db, at)}
             return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["about"], values)))
 
-    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         with self._reading() as db:
             rows = db.rows(_SQL["lineage"], {"scope": self._scope(db, scope), "ids": as_json(ids)})
-        return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
+        return [ItemCitation(item, Citation(cited, start, end)) for item, cited, start, end in rows]
 
-    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
         with self._reading() as db:
             number, at = self._scope(db, scope), self._micros(db)
             rows = db.rows(_SQL["outdated"], {"scope": number, "ids": as_json(ids), "at": at})
@@ -105,7 +105,7 @@ class Reads(Handle):
             for cited, start, end, until, item, slot in rows:
                 where = {"scope": number, "at": at, "slot": slot, "n": item}
                 holds = db.rows(_SQL["chain_end" if slot is None else "slot_holder"], where)
-                found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
+                found.append(OutdatedSpan(cited, start, end, from_micros(until), holds[0][0] if holds else None))
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
         return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
 
@@ -132,12 +132,12 @@ class Reads(Handle):
             ((seq, _),) = db.rows(_SQL["counters"])
         return int(seq)
 
-    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         with self._reading() as db:
             known = db.rows(_SQL["model_number"], (model,))
             rows = db.rows(_SQL["unembedded"], {"model": known[0][0] if known else 0, "limit": limit})
         return [
-            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            UnembeddedItem(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
             for tenant, agent, user, id_, text, kind, hash_, slot in rows
         ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import PARTS, Erasure, Subject, first_version, owner
+from engrain.core.model.erasure import PART_KINDS, Erasure, Subject, find_owner, first_summary_version
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.part import add_counts, find, subjects
@@ -33,8 +33,8 @@ def remains(erasing: SqliteErasing, db: Connection, erasures: Sequence[Erasure])
         add_counts(total, passed if one.by == "user" else {})
     for number, tenant, agent, user, *_ in db.rows(_SQL["named"]):
         scope = Scope(tenant, agent, user)
-        parts = (one for by in PARTS if by in kinds for one in subjects(db, scope, number, by))
-        for subject in filter(None, (owner(scope) if "user" in kinds else None, *parts)):
+        parts = (one for by in PART_KINDS if by in kinds for one in subjects(db, scope, number, by))
+        for subject in filter(None, (find_owner(scope) if "user" in kinds else None, *parts)):
             for n in asked.get((subject.by, erasing.mark(subject)), ()):
                 add_counts(totals[n], _older(erasing, db, subject, number, erasures[n]))
     return totals
@@ -51,6 +51,12 @@ def _older(erasing: SqliteErasing, db: Connection, subject: Subject, number: int
         ids = list(find(db, number, subject).gone)
     counts = {"item": len(db.rows(_SQL["old_items"], {"ids": as_json(ids), "at": at}))}
     if subject.by == "session":
-        values = {"scope": number, "session": subject.name, "mark": one.mark, "at": at, "version": first_version(at)}
+        values = {
+            "scope": number,
+            "session": subject.name,
+            "mark": one.mark,
+            "at": at,
+            "version": first_summary_version(at),
+        }
         add_counts(counts, dict(db.rows(_SQL["session_left"], values)))
     return counts

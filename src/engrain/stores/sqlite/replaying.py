@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import PARTS, Erased, Subject, by_scope, owner
+from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Subject, find_owner, group_by_scope
 from engrain.core.model.plans import Forget
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.erasing import HIDDEN
@@ -22,23 +22,23 @@ _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 
 
 def replay(
-    erasing: SqliteErasing, db: Connection, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]
+    erasing: SqliteErasing, db: Connection, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
     """Names are known only as keyed hashes: each name in the copy is hashed and compared."""
     # A copy that was made after an erasure knows of it, and may hold what was said since.
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
-    forgotten = by_scope(tombstones)
+    forgotten = group_by_scope(tombstones)
     for row in db.rows(_SQL["named"]):
         scope, number = Scope(*row[1:4]), row[0]
-        user = owner(scope)
+        user = find_owner(scope)
         if user is not None and erasing.mark(user) in marks:
             add_counts(total, dict(erasing.take_scopes(db, [row])))
             db.run(_SQL["shut_scope"], {"id": erasing.aside(scope), "shut": 3, "n": number})
             db.run(_SQL["unname_scope"], (number,))
             continue
-        for subject in (one for by in PARTS for one in subjects(db, scope, number, by)):
+        for subject in (one for by in PART_KINDS for one in subjects(db, scope, number, by)):
             if erasing.mark(subject) in marks:
                 add_counts(total, _taken(erasing, db, subject, number))
         add_counts(total, _forgotten(erasing, db, scope, number, forgotten.get(scope.id, set())))

@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.audit import Head, details_text
+from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.rows import Row
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
@@ -39,7 +39,7 @@ class Restoring:
         # One that is given twice counts as given last.
         self._items({one.id: (one, self._scope(row)) for one, row in zip(items, given, strict=True)})
         for row in rows:
-            if row.kind in moving.OWN - {"store"}:
+            if row.kind in moving.STORE_KINDS - {"store"}:
                 getattr(self, f"_{row.kind}")(row)
             elif row.kind not in ("store", "item"):
                 getattr(self, f"_{row.kind}")(row, self._scope(row))
@@ -97,7 +97,7 @@ class Restoring:
     def _cites(self, row: Row, scope: int) -> None:
         number = self._known(scope, row.key[0])
         self.db.run(_SQL["drop_cites"], (number,))
-        for place, cite in moving.cites_of(row):
+        for place, cite in moving.row_to_cites(row):
             cited = self._known(scope, cite.item)
             self.db.run(_QUERIES["add_cite"], (number, place, cited, cite.start, cite.end))
         self.db.run(_QUERIES["mark_item"], (self._mark(), number))
@@ -106,7 +106,7 @@ class Restoring:
         self.db.run(_SQL["keep_tombstone"], (scope, bytes.fromhex(row.key[1]), self._now))
 
     def _request(self, row: Row, scope: int) -> None:
-        asked, answer = moving.request_of(row)
+        asked, answer = moving.row_to_request(row)
         self.db.run(_SQL["keep_request"], (scope, row.key[1], answer_text(answer, bytes.fromhex(asked)), self._now))
 
     def _session(self, row: Row, scope: int) -> None:
@@ -115,7 +115,7 @@ class Restoring:
         self._seq = max(self._seq, row.values["rank"])
 
     def _summary(self, row: Row, scope: int) -> None:
-        summary = moving.summary_of(row)
+        summary = moving.row_to_summary(row)
         values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
         self.db.run(_SESSIONS["summarize"], {**values, "scope": scope, "session": row.key[1]})
 
@@ -123,7 +123,7 @@ class Restoring:
         self.db.run(_SQL["keep_progress"], (scope, *row.key[1:], row.values["upto"]))
 
     def _episode(self, row: Row, scope: int) -> None:
-        episode, raw = moving.episode_of(row)
+        episode, raw = moving.row_to_episode(row)
         item = None if episode.item is None else self._known(scope, episode.item)
         self.db.run(_EPISODES["drop"], (scope, episode.id))
         values = (
@@ -136,7 +136,7 @@ class Restoring:
             self.db.run(_EPISODES["add_raw"], (scope, episode.id, micros_of(raw.expires_at), raw.text))
 
     def _trial(self, row: Row, scope: int) -> None:
-        trial = moving.trial_of(row)
+        trial = moving.row_to_trial(row)
         item = self._known(scope, trial.procedure)
         self.db.run(_SQL["keep_trial"], (item, trial.task, micros_of(trial.at), trial.success, trial.note))
 
@@ -153,7 +153,7 @@ class Restoring:
         self._now = max(self._now, row.values["started_at"], row.values["ended_at"] or 0)
 
     def _step(self, row: Row, scope: int) -> None:
-        step, task = moving.step_of(row), self._task_number(scope, row.key[1])
+        step, task = moving.row_to_step(row), self._task_number(scope, row.key[1])
         result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
         times = micros_of(step.began_at), micros_of(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
@@ -177,11 +177,11 @@ class Restoring:
         self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
 
     def _audit(self, row: Row) -> None:
-        found = moving.audited_of(row)
-        if isinstance(found, Head):
+        found = moving.row_to_audit(row)
+        if isinstance(found, AuditHead):
             self.db.run(_QUERIES["set_meta"], ("audit", json.dumps([found.n, found.hash, found.seal])))
             return
-        told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
+        told = (found.what, found.subject, encode_details(found.details), found.previous, found.hash)
         self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
 
     def _known(self, scope: int, id_: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
-from engrain.core.model.items import Cite, Item, Relation, Source
+from engrain.core.model.items import Citation, Item, Relation, Source
 from engrain.core.model.plans import Applied, Outcome
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
@@ -27,9 +27,9 @@ def items_of(db: Connection, rows: Sequence[Row]) -> list[Item]:
 
 def sources_of(db: Connection, numbers: Sequence[int]) -> dict[int, tuple[Source, ...]]:
     wanted = (as_json(numbers),)
-    cites: dict[tuple[int, int], list[Cite]] = {}
+    cites: dict[tuple[int, int], list[Citation]] = {}
     for item, number, cited, start, end in db.rows(_SQL["cites_of"], wanted):
-        cites.setdefault((item, number), []).append(Cite(cited, start, end))
+        cites.setdefault((item, number), []).append(Citation(cited, start, end))
     sources: dict[int, tuple[Source, ...]] = {}
     for item, number, kind, name in db.rows(_SQL["sources_of"], wanted):
         source = Source(name, kind, tuple(cites.get((item, number), ())))

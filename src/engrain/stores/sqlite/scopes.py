@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engrain.core.errors import BeingErased, OnHold
-from engrain.core.identity import Scope
-from engrain.core.model.erasure import belongs, keyed, owner, too_late
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.erasure import find_owner, find_subjects, make_erased_error
 from engrain.core.model.plans import Plan
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.erasing import ERASED, ERASING, HIDDEN, aside
@@ -19,9 +19,9 @@ _SQL, _ERASING = load("queries.sql"), load("erasing.sql")
 def add_scope(db: Connection, key: bytes, scope: Scope) -> int:
     """One that was erased begins anew under its old number, where its tombstones are."""
     names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
-    user = owner(scope)
+    user = find_owner(scope)
     if user is not None:
-        _check_user(db, keyed(key, *user.parts()), names)
+        _check_user(db, hash_keyed(key, *user.parts()), names)
     known = db.rows(_ERASING["aside"], (aside(key, scope),))
     if not known:
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
@@ -33,9 +33,9 @@ def add_scope(db: Connection, key: bytes, scope: Scope) -> int:
 
 
 def check_began(db: Connection, key: bytes, plan: Plan) -> None:
-    marks = as_json([keyed(key, *one.parts()) for one in belongs(plan)])
+    marks = as_json([hash_keyed(key, *one.parts()) for one in find_subjects(plan)])
     if db.rows(_ERASING["erased_since"], {"marks": marks, "began": plan.began}):
-        raise too_late()
+        raise make_erased_error()
 
 
 def _check_user(db: Connection, mark: str, names: Mapping[str, str | None]) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordQuery
+from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordMatches, WordQuery
 from engrain.stores.sqlite.handle import Handle
 
 
@@ -18,10 +18,10 @@ class Search(Handle):
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         return self._lens.cosines(query, ids)
 
-    def best(self, query: WordQuery) -> Matches:
+    def best(self, query: WordQuery) -> WordMatches:
         return self._lens.best(query)
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
         return self._lens.counts(query, ids)
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import first_version, session_marks
-from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.erasure import first_summary_version, hash_session_subjects
+from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
-from engrain.ports import Behind, Summary
+from engrain.ports import Summary, UnprocessedSession
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.rows import as_json, items_of
@@ -70,10 +70,10 @@ class Sessions(Handle):
         with self._writing() as db:
             db.run(_SQL["advance"], (self._scope_or_new(db, scope), session, work, upto))
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         with self._reading() as db:
             rows = db.rows(_SQL["behind"], (self._scope(db, scope), work, limit))
-        return [Behind(scope, *row) for row in rows]
+        return [UnprocessedSession(scope, *row) for row in rows]
 
 
 def version_of(db: Connection, key: bytes, scope: Scope, number: int, session: str) -> int:
@@ -82,8 +82,8 @@ def version_of(db: Connection, key: bytes, scope: Scope, number: int, session: s
 
 
 def _first_version(db: Connection, key: bytes, scope: Scope, session: str) -> int:
-    ((at,),) = db.rows(_SQL["erased_at"], (as_json(session_marks(key, scope, session)),))
-    return first_version(at)
+    ((at,),) = db.rows(_SQL["erased_at"], (as_json(hash_session_subjects(key, scope, session)),))
+    return first_summary_version(at)
 
 
 def check_version(found: int, session: str, version: int) -> None:
@@ -92,7 +92,7 @@ def check_version(found: int, session: str, version: int) -> None:
 
 
 def _message(draft: Draft, session: str) -> Draft:
-    place = draft.place or Place(session)
+    place = draft.place or SessionPosition(session)
     if draft.kind != "message":
         raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
     if place.session != session or place.number is not None:

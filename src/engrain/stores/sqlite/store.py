@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item, Place, Relation, Source
+from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import (
     Add,
     Applied,
@@ -21,15 +21,15 @@ from engrain.core.model.plans import (
     Outcome,
     Plan,
     Step,
-    Version,
-    again,
-    gist,
-    mergeable,
-    named,
-    own,
+    StoredVersion,
+    describe_request,
+    is_mergeable,
     reconcile,
+    refer_to_step,
+    repeat_outcome,
+    resolve_references,
 )
-from engrain.core.validation import checked_metadata
+from engrain.core.validation import check_metadata
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
@@ -105,7 +105,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
                 outcome = self._step(work, replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
             else:
                 outcome = self._step(work, step)
-            work.given[own(number)] = outcome.id
+            work.given[refer_to_step(number)] = outcome.id
             yield outcome
 
     def _step(self, work: Work, step: Step) -> Outcome:
@@ -129,7 +129,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
             return self._add(work, step.draft)
         first = None if _kept_out(work, step.draft) else _answered(work, step.request_id, (step,))
         if first:
-            return again(first.outcomes[0])
+            return repeat_outcome(first.outcomes[0])
         outcome = self._add(work, step.draft)
         if outcome.id is not None:
             _keep_answer(work, step.request_id, (step,), Applied((outcome,), work.seq))
@@ -174,7 +174,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
         draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
         hash_ = work.hash_of(draft)
         work.db.run(_SQL["retract_item"], (work.micros, work.mark(), number))
-        if mergeable(draft) and old.session is None and old.open:
+        if is_mergeable(draft) and old.session is None and old.open:
             decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
             if decision.repeats:
                 work.db.run(_SQL["point_item"], (decision.repeats, number))
@@ -190,19 +190,19 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
 
 def _named(work: Work, draft: Draft) -> Draft | None:
     names = {cite.item for cite in draft.source.cites if cite.item in work.given}
-    return named(draft, {name: work.standing(name) for name in names}) if names else draft
+    return resolve_references(draft, {name: work.standing(name) for name in names}) if names else draft
 
 
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
     if request_id is None:
         return None
     first = work.db.rows(_SQL["request"], (work.scope_n, request_id))
-    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+    return answer_of(first[0][0], work.digest("asked", describe_request(steps)) if steps else None) if first else None
 
 
 def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
     if request_id is not None:
-        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        answer = answer_text(applied, work.digest("asked", describe_request(steps)))
         work.db.run(_SQL["add_request"], (work.scope_n, request_id, answer, work.micros))
 
 
@@ -242,29 +242,29 @@ def _trust(work: Work, source: Source) -> float:
     return trust
 
 
-def _at_place(work: Work, place: Place | None) -> tuple[Any, ...] | None:
+def _at_place(work: Work, place: SessionPosition | None) -> tuple[Any, ...] | None:
     if place is None or place.number is None:
         return None
     rows = work.db.rows(_SQL["at_place"], (work.scope_n, place.session, place.number))
     return rows[0] if rows else None
 
 
-def _versions(work: Work, draft: Draft, hash_: bytes) -> list[Version]:
+def _versions(work: Work, draft: Draft, hash_: bytes) -> list[StoredVersion]:
     """What reconcile needs: of a slot, the versions on either side; of words alone, the open item that has them."""
     if draft.slot is not None:
         slot = (work.scope_n, draft.slot, to_micros(draft.occurred_at or work.now))
         rows = work.db.rows(_SQL["slot_before"], slot) + work.db.rows(_SQL["slot_after"], slot)
-    elif mergeable(draft):
+    elif is_mergeable(draft):
         rows = work.db.rows(_SQL["open_same"], (work.scope_n, hash_))
     else:
         rows = []
     return [
-        Version(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
+        StoredVersion(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
         for id_, found, begins, ends in rows
     ]
 
 
-def _placed(work: Work, place: Place | None) -> dict[str, Any]:
+def _placed(work: Work, place: SessionPosition | None) -> dict[str, Any]:
     if place is None:
         return {"session": None, "place": None, "speaker": None, "role": None}
     number = place.number
@@ -312,7 +312,7 @@ def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust:
     work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
     if draft.metadata:
         ((known_metadata,),) = work.db.rows(_SQL["metadata_of"], (number,))
-        merged = checked_metadata({**json.loads(known_metadata), **draft.metadata})
+        merged = check_metadata({**json.loads(known_metadata), **draft.metadata})
         work.db.run(_SQL["set_metadata"], (metadata_text(merged), number))
     known = sources_of(work.db, [number]).get(number, ())
     if draft.source not in known:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.text.bm25 import LENGTH_SHARE, SATURATION, rarity
+from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
 from engrain.stores.sqlite.columns import Column, Flags, Ints, ranges
 from engrain.stores.sqlite.postings import Pairs, Postings, parsed
 from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages
@@ -163,7 +163,7 @@ class Wordbook:
         frequency = tuple(
             len(passages) if counting is None else int(np.count_nonzero(counting[passages])) for passages, _ in found
         )
-        weights = rarity(frequency, statistics.passages) * (SATURATION + 1)
+        weights = compute_idf(frequency, statistics.passages) * (BM25_K1 + 1)
         shares = [
             counts * weight / (counts + statistics.damping[passages])
             for (passages, counts), weight in zip(found, weights.tolist(), strict=True)
@@ -178,8 +178,8 @@ class Wordbook:
             counting = self._counting(visible)
             lengths = self._lengths.now if counting is None else self._lengths.now[counting]
             average = float(lengths.sum()) / len(lengths) if len(lengths) else 0.0
-            damping = self._lengths.now * (SATURATION * LENGTH_SHARE / max(average, 1.0))
-            damping += SATURATION * (1 - LENGTH_SHARE)
+            damping = self._lengths.now * (BM25_K1 * BM25_B / max(average, 1.0))
+            damping += BM25_K1 * (1 - BM25_B)
             self._statistics = Statistics(visible, counting, len(lengths), average, damping)
         return self._statistics
 

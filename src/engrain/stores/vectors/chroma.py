@@ -27,7 +27,7 @@ from engrain.core.errors import (
     StoreError,
     StoreUnavailable,
 )
-from engrain.core.model.queries import Found, Point, PointQuery
+from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
 from engrain.stores.urls import VectorAddress, read_address
 from engrain.stores.vectors.clients import Folder
 
@@ -100,7 +100,7 @@ class ChromaServer:
 
     # Points
 
-    def put(self, model: str, points: Sequence[Point]) -> None:
+    def put(self, model: str, points: Sequence[VectorPoint]) -> None:
         for batch in _batches(points):
             self._at(
                 model,
@@ -125,7 +125,7 @@ class ChromaServer:
             return int(self._at(model, "count"))
         return len(self._ids(model, items))
 
-    def nearest(self, query: PointQuery) -> Found:
+    def nearest(self, query: PointQuery) -> FoundPoints:
         vector = np.asarray(query.vector, dtype=np.float32).reshape(1, -1)
         found = self._at(
             query.model,
@@ -136,7 +136,7 @@ class ChromaServer:
             include=["distances"],
         )
         items = [id.rpartition(":")[0] for id in found["ids"][0]]
-        return Found(items, [1.0 - float(one) for one in found["distances"][0]], exact=False)
+        return FoundPoints(items, [1.0 - float(one) for one in found["distances"][0]], exact=False)
 
     def _ids(self, model: str, items: Sequence[str]) -> list[str]:
         found: list[str] = []
@@ -255,7 +255,7 @@ def _embedded(address: VectorAddress) -> Any:
     return chromadb.PersistentClient(path=str(address.folder), settings=Settings(anonymized_telemetry=False))
 
 
-def _id(point: Point) -> str:
+def _id(point: VectorPoint) -> str:
     return f"{point.item}:{point.window}"
 
 

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import (
+    BackendUnavailableWarning,
     ConfigError,
     EngrainError,
     InvalidInput,
     NotFound,
-    ServerAway,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -30,7 +30,7 @@ from engrain.core.errors import (
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
-from engrain.core.model.queries import Point, PointQuery, points_of, second
+from engrain.core.model.queries import PointQuery, VectorPoint, item_to_points, to_seconds
 from engrain.ports import (
     Embedder,
     Finding,
@@ -133,7 +133,7 @@ class FedIndex:
         except (StoreError, ConfigError) as exc:
             # Also when it refuses: a copy that cannot be read is no reason to answer nothing.
             self._note(exc)
-            warnings.warn(f"engrain: {exc} Words find everything meanwhile.", ServerAway, stacklevel=2)
+            warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
             return self._without_server(query, asked, [one.item for one in waiting if not one.gone])
 
     def _both(self, query: VectorQuery, asked: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
@@ -144,7 +144,7 @@ class FedIndex:
             asked.astype(np.float32),
             query.model,
             query.scope.id,
-            second(query.at or self._clock()),
+            to_seconds(query.at or self._clock()),
             max(FIRST, WIDER * query.limit),
             at_least=query.at is None,
         )
@@ -288,17 +288,17 @@ class FedIndex:
             self._others = None
         return len(entries)
 
-    def _points(self, entries: Sequence[OutboxEntry], model: str) -> list[Point]:
+    def _points(self, entries: Sequence[OutboxEntry], model: str) -> list[VectorPoint]:
         """As they stand now. What is gone, was corrected or has no vector of the model has none."""
         by_scope: dict[Scope, list[str]] = {}
         for one in entries:
             by_scope.setdefault(one.scope, []).append(one.item)
-        points: list[Point] = []
+        points: list[VectorPoint] = []
         for scope, ids in by_scope.items():
             vectors = self._items.vectors(scope, ids, model)
             for item in self._items.get_many(scope, ids):
                 if item.id in vectors:
-                    points += points_of(item, scope.id, vectors[item.id].rows)
+                    points += item_to_points(item, scope.id, vectors[item.id].rows)
         return points
 
     # Care

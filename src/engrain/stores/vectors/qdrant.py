@@ -18,7 +18,7 @@ from qdrant_client import models as q
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from engrain.core.errors import ConfigError, NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
-from engrain.core.model.queries import Found, Point, PointQuery
+from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
 from engrain.stores.urls import VectorAddress, read_address
 from engrain.stores.vectors.clients import Folder
 
@@ -118,7 +118,7 @@ class QdrantServer:
 
     # Points
 
-    def put(self, model: str, points: Sequence[Point]) -> None:
+    def put(self, model: str, points: Sequence[VectorPoint]) -> None:
         name = self._name(model)
         for batch in _batches(points):
             self._ask("upsert", name, [_struct(one) for one in batch], wait=True)
@@ -143,7 +143,7 @@ class QdrantServer:
         wanted = [q.Filter(must=[_of(batch)]) for batch in _batches(items)]
         return sum(self._ask("count", name, one, exact=True).count for one in wanted)
 
-    def nearest(self, query: PointQuery) -> Found:
+    def nearest(self, query: PointQuery) -> FoundPoints:
         name = self._name(query.model)
         held = _held(query)
         exact = self._folder is not None or self._few(name, query.scope)
@@ -158,7 +158,7 @@ class QdrantServer:
             limit=query.limit,
             with_payload=["item"],
         ).points
-        return Found([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
+        return FoundPoints([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
 
     def _few(self, name: str, scope: str) -> bool:
         return bool(self._ask("count", name, q.Filter(must=[_within(scope)]), exact=False).count <= EXACT)
@@ -234,12 +234,12 @@ def _client(address: VectorAddress, api_key: str | None) -> QdrantClient:
     )
 
 
-def _struct(point: Point) -> q.PointStruct:
+def _struct(point: VectorPoint) -> q.PointStruct:
     payload = {name: getattr(point, name) for name in ("item", "window", "scope", "begins", "ends")}
     return q.PointStruct(id=_id(point), vector=np.frombuffer(point.row, dtype="<f4").tolist(), payload=payload)
 
 
-def _id(point: Point) -> str:
+def _id(point: VectorPoint) -> str:
     """The same for the same window of the same item."""
     return str(uuid.uuid5(_NAMESPACE, f"{point.item}/{point.window}"))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.model.items import Cite, Source
+from engrain.core.text.spans import Span
+
+from engrain.core.model.items import Citation, Source
 from engrain.core.text import passages
-from engrain.core.text.passages import Span
 
 
-def span(cite: Cite, text: str) -> Span:
+def span(cite: Citation, text: str) -> Span:
     """The part of the text that is cited; all of it when the cite names none."""
     return cite.start or 0, len(text) if cite.end is None else cite.end
 
@@ -18,7 +19,7 @@ def span(cite: Cite, text: str) -> Span:
 def moved(source: Source, item: str, spans: Sequence[Span]) -> Source:
     """The source with its cites of `item` moved to where their text is after the cut."""
 
-    def after(cite: Cite) -> Cite:
-        return Cite(item, passages.moved(cite.start, spans), passages.moved(cite.end, spans))
+    def after(cite: Citation) -> Citation:
+        return Citation(item, passages.shift_offset(cite.start, spans), passages.shift_offset(cite.end, spans))
 
     return replace(source, cites=tuple(after(cite) if cite.item == item else cite for cite in source.cites))

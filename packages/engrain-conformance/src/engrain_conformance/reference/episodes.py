@@ -8,8 +8,8 @@ from datetime import datetime
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import joined
-from engrain.ports import Episode, Happening, Raw
+from engrain.core.model.sessions import merge_episodes
+from engrain.ports import Episode, EpisodeDraft, RawOutput
 from engrain_conformance.reference.state import Holder, State, check_held, held
 
 Key = tuple[Scope, str]
@@ -21,9 +21,9 @@ class EpisodeBook:
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         with self._holder.writing() as state:
-            return keep(state, self._holder._key, scope, Happening(episode, raw))
+            return keep(state, self._holder._key, scope, EpisodeDraft(episode, raw))
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         with self._holder.reading() as state:
@@ -56,12 +56,12 @@ class EpisodeBook:
         return [key for key in keys if not held(state, self._holder._key, key[0])]
 
 
-def keep(state: State, key: bytes, scope: Scope, happening: Happening) -> Episode:
+def keep(state: State, key: bytes, scope: Scope, happening: EpisodeDraft) -> Episode:
     episode, raw, on_hold = happening.episode, happening.raw, held(state, key, scope)
     if episode.item is not None and not state.known(scope, episode.item):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
     same = [one for one in _newest(state, scope, episode.session) if _again(episode, one) and not on_hold]
-    stands = joined(episode, same)
+    stands = merge_episodes(episode, same)
     _drop(state, [(scope, one.id) for one in (episode, *same)])
     state.episodes[scope, episode.id] = stands
     if raw:

@@ -9,25 +9,24 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import ConfigError, NotFound, OnHold
-from engrain.core.identity import Scope
-from engrain.core.model.audit import Entry
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import (
-    Erased,
+    ErasedSubject,
     Erasure,
     Hold,
-    Reach,
+    Impact,
+    ReasonChoice,
     Subject,
-    Which,
-    added,
-    first_version,
-    keyed,
-    owner,
-    refusal,
-    without,
+    add_reason,
+    find_owner,
+    first_summary_version,
+    make_hold_error,
+    remove_reasons,
 )
-from engrain.core.model.messages import calls_of
+from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget
-from engrain.core.rules.cascade import addresses
+from engrain.core.rules.cascade import find_addresses
 from engrain.ports.erasure import NONE
 from engrain_conformance.reference.audit import record
 from engrain_conformance.reference.forget import forget, reached, remove
@@ -43,25 +42,25 @@ class Eraser:
         self._holder = holder
 
     def mark(self, subject: Subject) -> str:
-        return keyed(self._holder._key, *subject.parts())
+        return hash_keyed(self._holder._key, *subject.parts())
 
-    def reach(self, subject: Subject) -> Reach:
+    def reach(self, subject: Subject) -> Impact:
         with self._holder.whole() as state:
             return self._reach(state, subject)
 
-    def _reach(self, state: State, subject: Subject) -> Reach:
+    def _reach(self, state: State, subject: Subject) -> Impact:
         if subject.by == "user":
             scopes = _scopes(state, subject)
-            return Reach({"scope": len(scopes), **_counts(state, scopes)}, tuple(scopes))
+            return Impact({"scope": len(scopes), **_counts(state, scopes)}, tuple(scopes))
         if subject.scope in state.shut:
-            return Reach()
+            return Impact()
         if subject.by == "id":
             gone = reached(self._work(state, subject.scope), Forget(subject.name))
             counts, _ = self._take_part(state.copy(), subject)
-            return Reach(counts, (subject.scope,) if gone else (), tuple(gone))
+            return Impact(counts, (subject.scope,) if gone else (), tuple(gone))
         found = find(state, subject)
         counts = counted(state, subject, found)
-        return Reach(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
+        return Impact(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: there is no file to look into."""
@@ -89,7 +88,7 @@ class Eraser:
 
     def _refused(self, state: State, subject: Subject) -> OnHold | None:
         """On record, and a user hidden, if there is a hold on whose it is."""
-        user = subject if subject.by == "user" else owner(subject.scope)
+        user = subject if subject.by == "user" else find_owner(subject.scope)
         held = state.holds.get(self.mark(user)) if user else None
         if user is None or held is None:
             return None
@@ -98,7 +97,7 @@ class Eraser:
             state.holds[held.mark] = replace(held, hidden=True)
         told = {"by": subject.by, "reasons": held.reasons}
         record(state, self._holder, "erase_refused", told, self.mark(subject))
-        return refusal(user, held.reasons, hides=subject.by == "user")
+        return make_hold_error(user, held.reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
@@ -186,7 +185,7 @@ class Eraser:
         """Its tombstones lose its names."""
         mine = {one for one in state.tombstones if one[0] == scope}
         state.tombstones -= mine
-        state.graves |= {(keyed(self._holder._key, "scope", scope.id), hash) for _, hash in mine}
+        state.graves |= {(hash_keyed(self._holder._key, "scope", scope.id), hash) for _, hash in mine}
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         total: dict[str, int] = {}
@@ -213,22 +212,22 @@ class Eraser:
                 left |= _session_left(state, subject, erasure)
         return left
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
         with self._holder.writing() as state:
             one = _known(state, id)
             del state.erasing[id]
-            state.erased[one.mark] = Erased(one.mark, one.by, one.at, id)
+            state.erased[one.mark] = ErasedSubject(one.mark, one.by, one.at, id)
             return record(state, self._holder, "erase", receipt, one.mark)
 
     def running(self) -> list[Erasure]:
         with self._holder.whole() as state:
             return list(state.erasing.values())
 
-    def erased(self, subject: Subject) -> Erased | None:
+    def erased(self, subject: Subject) -> ErasedSubject | None:
         with self._holder.whole() as state:
             return state.erased.get(self.mark(subject))
 
-    def all_erased(self) -> list[Erased]:
+    def all_erased(self) -> list[ErasedSubject]:
         with self._holder.whole() as state:
             return list(state.erased.values())
 
@@ -241,24 +240,24 @@ class Eraser:
         with self._holder.whole() as state:
             return iter([(scope.id, hash) for scope, hash in state.tombstones])
 
-    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         raise ConfigError("a store in memory is not restored from a backup.")
 
     def hold(self, subject: Subject, reason: str) -> Hold:
         mark = self.mark(subject)
         with self._holder.writing() as state:
             held = state.holds.get(mark, Hold(mark, self._holder.now(), ()))
-            reasons = added(held.reasons, reason)
+            reasons = add_reason(held.reasons, reason)
             if reasons != held.reasons:
                 state.holds[mark] = replace(held, reasons=reasons)
                 record(state, self._holder, "hold", {"reason": reason}, mark)
             return state.holds[mark]
 
-    def release(self, subject: Subject, reason: Which = None) -> bool:
+    def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         mark = self.mark(subject)
         with self._holder.writing() as state:
             known = state.holds[mark].reasons if mark in state.holds else ()
-            left = without(subject, known, reason)
+            left = remove_reasons(subject, known, reason)
             if left == known:
                 return False
             if left:
@@ -279,7 +278,9 @@ class Eraser:
     def users(self) -> list[Subject]:
         with self._holder.whole() as state:
             shown = [one for one in _all_scopes(state) if state.shut.get(one) != ERASING]
-        return [user for user in map(owner, dict.fromkeys(Scope(one.tenant, None, one.user) for one in shown)) if user]
+        return [
+            user for user in map(find_owner, dict.fromkeys(Scope(one.tenant, None, one.user) for one in shown)) if user
+        ]
 
     def held(self, scope: Scope) -> bool:
         with self._holder.whole() as state:
@@ -292,7 +293,7 @@ class Eraser:
 def hide(state: State, key: bytes, mark: str) -> None:
     """The scopes of a user who is known by the hash alone."""
     for scope in _all_scopes(state):
-        if (user := owner(scope)) and keyed(key, *user.parts()) == mark:
+        if (user := find_owner(scope)) and hash_keyed(key, *user.parts()) == mark:
             state.shut[scope] = HIDDEN
 
 
@@ -341,7 +342,7 @@ def _session_left(state: State, subject: Subject, erasure: Erasure) -> dict[str,
     session = subject.scope, subject.name
     done, summary = state.erased.get(erasure.mark), state.summaries.get(session)
     is_complete = done is not None and done.at >= erasure.at
-    old = summary is not None and summary.version <= first_version(to_micros(erasure.at))
+    old = summary is not None and summary.version <= first_summary_version(to_micros(erasure.at))
     left = {"summaries": int(old and bool(not is_complete or (summary and summary.text)))}
     return left | {kind: int(session in getattr(state, kind) and not is_complete) for kind in ("numbers", "written")}
 
@@ -367,14 +368,14 @@ def _left_of_user(state: State, user: Subject, erasure: Erasure) -> dict[str, in
 def _subjects(state: State, by: str) -> Iterator[Subject]:
     for scope in _all_scopes(state):
         items = [one.item for one in state.within(scope)]
-        if by == "user" and (user := owner(scope)):
+        if by == "user" and (user := find_owner(scope)):
             yield user
         elif by == "session":
             yield from (Subject(scope, "session", name) for name in _sessions(state, scope))
         elif by == "source":
             names = {source.name for one in items for source in one.sources if source.name}
-            calls = (call for one in items if one.role == "assistant" for call in calls_of(one.text, one.metadata))
-            names |= {one for call in calls for one in addresses(call)}
+            calls = (call for one in items if one.role == "assistant" for call in read_calls(one.text, one.metadata))
+            names |= {one for call in calls for one in find_addresses(call)}
             yield from (Subject(scope, "source", name) for name in names)
         elif by == "id":
             yield from (Subject(scope, "id", one.id) for one in items)

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from engrain.core.model.items import Cite, Item
+from engrain.core.rules.traits import detect_traits
+from engrain.core.text.spans import Span, cites_any_span, cut_spans
+
+from engrain.core.model.items import Citation, Item
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
-from engrain.core.rules.statements import traits
-from engrain.core.text.passages import Span, cut, index_words, overlaps
+from engrain.core.text.passages import index_words
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.cutting import moved, span
 from engrain_conformance.reference.state import Stored
@@ -86,7 +88,7 @@ def _resting(work: Work, spans: Mapping[str, Sequence[Span]]) -> list[str]:
     return [
         each.item.id
         for each in work.state.within(work.scope)
-        if any(overlaps(cite.start, cite.end, spans.get(cite.item, ())) for cite in _cites(each.item))
+        if any(cites_any_span(cite.start, cite.end, spans.get(cite.item, ())) for cite in _cites(each.item))
     ]
 
 
@@ -106,14 +108,14 @@ def _cut(work: Work, id: str, spans: Sequence[Span]) -> None:
     for text in (before.text, *(before.text[start:end] for start, end in spans)):
         _entomb(work, text)
     # A relation would say in other fields what was cut out of the text.
-    after = replace(before, text=cut(before.text, spans), relation=None)
+    after = replace(before, text=cut_spans(before.text, spans), relation=None)
     work.state.items[id] = Stored(
         work.scope,
         after,
         # Of its own: two items cut to the same words are still two.
         work.digest("cut", id, after.text),
         index_words(after.text, after.speaker, after.slot),
-        traits(after.text, after.role),
+        detect_traits(after.text, after.role),
     )
     _uncover(work, before)
     episodes.drop_over(work.state, work.scope, id)
@@ -139,5 +141,5 @@ def _uncover(work: Work, item: Item) -> None:
     work.state.summaries[key] = replace(kept, version=stored.version + 1)
 
 
-def _cites(item: Item) -> list[Cite]:
+def _cites(item: Item) -> list[Citation]:
     return list(chain.from_iterable(source.cites for source in item.sources))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.core.model.filters import Filter, matches
+from engrain.core.model.filters import Filter, matches_filter
 from engrain.core.model.items import Item, Vectors
 from engrain.core.model.plans import Applied, Plan
 from engrain.core.text.passages import index_words
@@ -18,14 +18,14 @@ from engrain.ports import (
     Changes,
     Finding,
     ItemChange,
-    Lineage,
+    ItemCitation,
     ListQuery,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
     StoreStatus,
-    Unembedded,
+    UnembeddedItem,
 )
 from engrain_conformance.reference.audit import record
 from engrain_conformance.reference.cutting import span
@@ -59,7 +59,7 @@ class Items(Holder):
                 one.item
                 for one in reversed(state.within(query.scope))
                 if (query.history or one.item.visible(at))
-                and matches(query.where, one.item)
+                and matches_filter(query.where, one.item)
                 and (query.after is None or one.item.id < query.after)
             ]
             return shown[: query.limit]
@@ -103,7 +103,7 @@ class Items(Holder):
                 if item.relation and name in (item.relation.subject.casefold(), item.relation.object.casefold())
             ]
 
-    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         with self.reading() as state:
             edges = dict.fromkeys(_edges(state, scope))
             return [edge for edge in edges if edge.item in ids or edge.cite.item in ids]
@@ -121,16 +121,16 @@ class Items(Holder):
                 for one in state.within(query.scope)
                 if any(one.item.id == seed.id or _near(one.item, seed, query.reach) for seed in seeds)
                 and one.item.visible(at)
-                and matches(query.where, one.item)
+                and matches_filter(query.where, one.item)
             ]
 
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         with self.reading() as state:
             moment = self.now(at)
             having = (one.item for one in reversed(state.within(scope)) if one.traits & traits)
-            return [item.id for item in having if item.visible(moment) and matches(where, item)][:limit]
+            return [item.id for item in having if item.visible(moment) and matches_filter(where, item)][:limit]
 
-    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
         with self.reading() as state:
             now = self.now()
             wanted = [edge for edge in _edges(state, scope) if edge.cite.item in ids and not edge.cite.wordless]
@@ -141,7 +141,7 @@ class Items(Holder):
             for citing, cited, start, end in spans:
                 until = _until(state.items[citing].item, now)
                 if until:
-                    found.append(Outdated(cited, start, end, until, _holding(state, state.items[citing], now)))
+                    found.append(OutdatedSpan(cited, start, end, until, _holding(state, state.items[citing], now)))
             return sorted(found, key=lambda one: (list(ids).index(one.id), *one[1:4], one.now or ""))
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
@@ -163,11 +163,11 @@ class Items(Holder):
         with self.reading() as state:
             return state.seq
 
-    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         with self.reading() as state:
             missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]
             return [
-                Unembedded(one.scope, one.item.id, one.item.text, one.item.kind, one.hash, one.item.slot)
+                UnembeddedItem(one.scope, one.item.id, one.item.text, one.item.kind, one.hash, one.item.slot)
                 for one in missing[:limit]
             ]
 
@@ -244,11 +244,11 @@ class Items(Holder):
             self._closed = True
 
 
-def _edges(state: State, scope: Scope) -> Iterator[Lineage]:
+def _edges(state: State, scope: Scope) -> Iterator[ItemCitation]:
     for stored in state.within(scope):
         for source in stored.item.sources:
             for cite in source.cites:
-                yield Lineage(stored.item.id, cite)
+                yield ItemCitation(stored.item.id, cite)
 
 
 def _near(item: Item, seed: Item, reach: int) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskRecord
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskRecord
 from engrain_conformance.reference.state import State
 
 UNSETTLED = ("intent", "ambiguous")
@@ -19,7 +19,7 @@ def claim(state: State, wish: Claim, now: datetime) -> Lease:
     task = state.tasks.get((wish.scope, wish.task)) or TaskRecord(
         wish.scope, wish.task, wish.goal, wish.version, "running", 0, None, None, now, deadline=wish.deadline
     )
-    if task.status in ENDED:
+    if task.status in ENDED_STATUSES:
         return Lease(wish.scope, wish.task, wish.worker, task.epoch, task.ended_at or now, task.status)
     if task.worker not in (None, wish.dead or None) and task.until is not None and task.until > now:
         raise TaskClaimed(f"the task {task.task!r} is run by {task.worker}, until {task.until} at least.")
@@ -49,7 +49,7 @@ def keep(state: State, task: TaskRecord, now: datetime) -> TaskRecord:
 
 def ended(task: TaskRecord, end: TaskEnd, now: datetime) -> TaskRecord:
     """With this status, and held by nobody."""
-    when = now if end.status in ENDED else None
+    when = now if end.status in ENDED_STATUSES else None
     return replace(task, status=end.status, outcome=end.outcome, ended_at=when, worker=None, until=None)
 
 

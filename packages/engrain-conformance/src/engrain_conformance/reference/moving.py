@@ -10,8 +10,8 @@ from typing import TypeVar
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.audit import Head
-from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
+from engrain.core.model.audit import AuditHead
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.text.passages import index_words
 from engrain_conformance.reference.erasing import hide
 from engrain_conformance.reference.state import Changed, Holder, State, Stored
@@ -23,8 +23,8 @@ class Moving(Holder):
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         with self.reading() as state:
             if kind == "store":
-                return [moving.store_row(self._key)] if after is None else []
-            if kind in moving.OWN and scope is not None:
+                return [moving.key_to_row(self._key)] if after is None else []
+            if kind in moving.STORE_KINDS and scope is not None:
                 return []
             rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
             return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
@@ -33,18 +33,18 @@ class Moving(Holder):
         with self.whole():
             return do()
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         with self.reading() as state:
             return self._standing(state, scopes)
 
-    def _standing(self, state: State, scopes: Sequence[Scope]) -> Standing:
+    def _standing(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
         forgotten = sum(scope in scopes for scope, _ in state.tombstones)
         removed = max((one.seq for one in state.changes.values() if one.gone and one.scope in scopes), default=0)
         over = sorted((one.mark, one.at) for one in state.erased.values())
-        return Standing(tuple(scopes), str([forgotten, removed, over, sorted(state.erasing)]))
+        return ChangeToken(tuple(scopes), str([forgotten, removed, over, sorted(state.erasing)]))
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
         with self.writing() as state:
@@ -68,58 +68,60 @@ _INHABITED = ("items", "tombstones", "requests", "tasks", "episodes", "graves", 
 def _items(state: State) -> Iterator[Row]:
     for one in state.items.values():
         bare = tuple(replace(source, cites=()) for source in one.item.sources)
-        yield moving.item_row(Kept(one.scope, replace(one.item, sources=bare), one.hash, one.traits, dict(one.vectors)))
+        yield moving.item_to_row(
+            StoredItem(one.scope, replace(one.item, sources=bare), one.hash, one.traits, dict(one.vectors))
+        )
 
 
 def _cites(state: State) -> Iterator[Row]:
     for one in state.items.values():
         cites = [(number, cite) for number, source in enumerate(one.item.sources) for cite in source.cites]
         if cites:
-            yield moving.cites_row(one.scope, one.item.id, cites)
+            yield moving.cites_to_row(one.scope, one.item.id, cites)
 
 
 def _sessions(state: State) -> Iterator[Row]:
     for (scope, session), length in state.numbers.items():
-        yield moving.session_row(scope, session, length, state.written[scope, session])
+        yield moving.session_to_row(scope, session, length, state.written[scope, session])
 
 
 def _audit(state: State) -> Iterator[Row]:
-    yield from map(moving.audit_row, state.audit)
+    yield from map(moving.audit_entry_to_row, state.audit)
     if state.head.n:
-        yield moving.head_row(state.head)
+        yield moving.audit_head_to_row(state.head)
 
 
 def _steps(state: State) -> Iterator[Row]:
     count: dict[tuple[Scope, str], int] = {}
     for (scope, task, _, _), step in state.steps.items():
         number = count[scope, task] = count.get((scope, task), 0) + 1
-        yield moving.step_row(scope, task, number, step)
+        yield moving.step_to_row(scope, task, number, step)
 
 
 _DUMPS: Mapping[RowKind, Callable[[State], Iterator[Row]]] = {
     "item": _items,
     "cites": _cites,
-    "tombstone": lambda state: (moving.tombstone_row(scope, hash) for scope, hash in state.tombstones),
-    "request": lambda state: (moving.request_row(*key, *known) for key, known in state.requests.items()),
+    "tombstone": lambda state: (moving.tombstone_to_row(scope, hash) for scope, hash in state.tombstones),
+    "request": lambda state: (moving.request_to_row(*key, *known) for key, known in state.requests.items()),
     "session": _sessions,
-    "summary": lambda state: (moving.summary_row(*key, one) for key, one in state.summaries.items()),
-    "progress": lambda state: (moving.progress_row(*key, upto) for key, upto in state.marks.items()),
+    "summary": lambda state: (moving.summary_to_row(*key, one) for key, one in state.summaries.items()),
+    "progress": lambda state: (moving.progress_to_row(*key, upto) for key, upto in state.marks.items()),
     "episode": lambda state: (
-        moving.episode_row(key[0], one, state.raws.get(key)) for key, one in state.episodes.items()
+        moving.episode_to_row(key[0], one, state.raws.get(key)) for key, one in state.episodes.items()
     ),
-    "trial": lambda state: (moving.trial_row(key[0], one) for key, one in state.trials.items()),
-    "task": lambda state: (moving.task_row(one) for one in state.tasks.values()),
+    "trial": lambda state: (moving.trial_to_row(key[0], one) for key, one in state.trials.items()),
+    "task": lambda state: (moving.task_to_row(one) for one in state.tasks.values()),
     "step": _steps,
-    "event": lambda state: (moving.event_row(*key, payload) for key, payload in state.events.items()),
-    "grave": lambda state: (moving.grave_row(*one) for one in state.graves),
-    "erased": lambda state: map(moving.erased_row, state.erased.values()),
-    "hold": lambda state: map(moving.hold_row, state.holds.values()),
+    "event": lambda state: (moving.event_to_row(*key, payload) for key, payload in state.events.items()),
+    "grave": lambda state: (moving.erased_tombstone_to_row(*one) for one in state.graves),
+    "erased": lambda state: map(moving.erased_to_row, state.erased.values()),
+    "hold": lambda state: map(moving.hold_to_row, state.holds.values()),
     "audit": _audit,
 }
 
 
 def _keep_item(state: State, row: Row) -> None:
-    kept = moving.item_of(row)
+    kept = moving.row_to_item(row)
     item = kept.item
     before = state.items.get(item.id)
     if before:
@@ -136,7 +138,7 @@ def _keep_item(state: State, row: Row) -> None:
 def _keep_cites(state: State, row: Row) -> None:
     (id,) = row.key
     stored = _known(state, row.scope, id)
-    given = moving.cites_of(row)
+    given = moving.row_to_cites(row)
     for _, cite in given:
         _known(state, row.scope, cite.item)
     sources = tuple(
@@ -156,7 +158,7 @@ def _keep_session(state: State, row: Row) -> None:
 
 def _keep_episode(state: State, row: Row) -> None:
     key = row.scope, row.key[1]
-    episode, raw = moving.episode_of(row)
+    episode, raw = moving.row_to_episode(row)
     if episode.item is not None:
         _known(state, row.scope, episode.item)
     state.episodes[key] = episode
@@ -166,21 +168,21 @@ def _keep_episode(state: State, row: Row) -> None:
 
 
 def _keep_trial(state: State, row: Row) -> None:
-    trial = moving.trial_of(row)
+    trial = moving.row_to_trial(row)
     _known(state, row.scope, trial.procedure)
     state.trials[row.scope, trial.procedure, trial.task] = trial
 
 
 def _keep_step(state: State, row: Row) -> None:
-    step = moving.step_of(row)
+    step = moving.row_to_step(row)
     if (row.scope, row.key[1]) not in state.tasks:
         raise Conflict(f"the task {row.key[1]!r} of a step is not there: the source has changed. Copy anew.")
     state.steps[row.scope, row.key[1], step.name, step.occurrence] = step
 
 
 def _keep_audit(state: State, row: Row) -> None:
-    found = moving.audited_of(row)
-    if isinstance(found, Head):
+    found = moving.row_to_audit(row)
+    if isinstance(found, AuditHead):
         state.head = found
     else:
         others = [one for one in state.audit if one.n != found.n]
@@ -188,7 +190,7 @@ def _keep_audit(state: State, row: Row) -> None:
 
 
 def _keep_erased(state: State, row: Row) -> None:
-    one = state.erased[row.key[0]] = moving.erased_of(row)
+    one = state.erased[row.key[0]] = moving.row_to_erased(row)
     # Whoever comes back begins to write after it.
     state.newest = max(state.newest, one.at + timedelta(microseconds=1))
 
@@ -209,17 +211,17 @@ _RESTORES: Mapping[RowKind, Callable[[State, Row], object]] = {
     "item": _keep_item,
     "cites": _keep_cites,
     "tombstone": lambda state, row: state.tombstones.add((row.scope, row.key[1])),
-    "request": lambda state, row: state.requests.update({(row.scope, row.key[1]): moving.request_of(row)}),
+    "request": lambda state, row: state.requests.update({(row.scope, row.key[1]): moving.row_to_request(row)}),
     "session": _keep_session,
-    "summary": lambda state, row: state.summaries.update({(row.scope, row.key[1]): moving.summary_of(row)}),
+    "summary": lambda state, row: state.summaries.update({(row.scope, row.key[1]): moving.row_to_summary(row)}),
     "progress": lambda state, row: state.marks.update({(row.scope, row.key[1], row.key[2]): row.values["upto"]}),
     "episode": _keep_episode,
     "trial": _keep_trial,
-    "task": lambda state, row: state.tasks.update({(row.scope, row.key[1]): moving.task_of(row)}),
+    "task": lambda state, row: state.tasks.update({(row.scope, row.key[1]): moving.row_to_task(row)}),
     "step": _keep_step,
     "event": lambda state, row: state.events.update({(row.scope, row.key[1], row.key[2]): row.values["payload"]}),
     "grave": lambda state, row: state.graves.add((row.key[0], row.key[1])),
     "erased": _keep_erased,
-    "hold": lambda state, row: state.holds.update({row.key[0]: moving.hold_of(row)}),
+    "hold": lambda state, row: state.holds.update({row.key[0]: moving.row_to_hold(row)}),
     "audit": _keep_audit,
 }

@@ -7,37 +7,49 @@ from typing import Any
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.rules.cascade import NOTHING, Line, Origin, Part, Taking, brought, taking
+from engrain.core.rules.cascade import (
+    NO_TOOL_DERIVED,
+    ItemLineage,
+    MessageRow,
+    RemovalPlan,
+    SourceLineage,
+    find_tool_derived,
+    plan_removal,
+)
 from engrain_conformance.reference.state import State
 
 
-def find(state: State, subject: Subject) -> Taking:
+def find(state: State, subject: Subject) -> RemovalPlan:
     items = [one.item for one in state.within(subject.scope)]
     said = sorted((one for one in items if one.kind == "message" and one.session), key=_order)
     lines = (_line(one, subject.name) for one in said)
-    return taking(subject, map(_part, items), brought(subject.name, lines) if subject.by == "source" else NOTHING)
+    return plan_removal(
+        subject,
+        map(_part, items),
+        find_tool_derived(subject.name, lines) if subject.by == "source" else NO_TOOL_DERIVED,
+    )
 
 
 def _order(item: Any) -> tuple[Any, ...]:
     return item.session, item.place or 0, item.id
 
 
-def _line(item: Any, name: str) -> Line:
+def _line(item: Any, name: str) -> MessageRow:
     named = any(source.name == name for source in item.sources)
-    return Line(item.id, item.session, item.role, item.text, item.metadata, named)
+    return MessageRow(item.id, item.session, item.role, item.text, item.metadata, named)
 
 
-def _part(item: Any) -> Part:
+def _part(item: Any) -> ItemLineage:
     origins = tuple(
-        Origin(number, source.kind, source.name, tuple(cite.item for cite in source.cites))
+        SourceLineage(number, source.kind, source.name, tuple(cite.item for cite in source.cites))
         for number, source in enumerate(item.sources)
     )
     retracted = item.retracted_at is not None
     place = (item.session, item.place, item.slot)
-    return Part(item.id, item.kind, *place, origins, item.replaced_by, item.valid_to, retracted)
+    return ItemLineage(item.id, item.kind, *place, origins, item.replaced_by, item.valid_to, retracted)
 
 
-def counted(state: State, subject: Subject, found: Taking) -> dict[str, int]:
+def counted(state: State, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     requests = answered(state, found.gone)
     counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
     if subject.by == "session":

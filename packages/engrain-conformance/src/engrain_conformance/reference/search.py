@@ -9,9 +9,9 @@ from datetime import datetime
 
 import numpy as np
 
-from engrain.core.model.filters import matches
-from engrain.core.text.bm25 import bm25, rarity
-from engrain.ports import Matches, Nearest, VectorQuery, WordHit, WordQuery
+from engrain.core.model.filters import matches_filter
+from engrain.core.text.bm25 import compute_idf, score_bm25
+from engrain.ports import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain_conformance.reference.state import Holder, State, Stored
 
 Passage = dict[int, int]  # term → count
@@ -24,7 +24,7 @@ class Search(Holder):
             compared = [
                 one
                 for one in state.within(query.scope)
-                if query.model in one.vectors and one.item.visible(at) and matches(query.where, one.item)
+                if query.model in one.vectors and one.item.visible(at) and matches_filter(query.where, one.item)
             ]
             best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
             every = [cosine for one in compared for cosine in _cosines(query, one)]
@@ -37,17 +37,17 @@ class Search(Holder):
             found = [state.known(query.scope, id) for id in ids]
             return [_cosine(query, one) if one and one.item.visible(at) else math.nan for one in found]
 
-    def best(self, query: WordQuery) -> Matches:
+    def best(self, query: WordQuery) -> WordMatches:
         with self.reading() as state:
             at = self.now(query.at)
             visible = _visible(state, query, at)
             scored = _Scores(visible, query.terms)
-            wanted = [one for one in visible if matches(query.where, one.item)]
+            wanted = [one for one in visible if matches_filter(query.where, one.item)]
             hits = [found for one in wanted if (found := scored.hit(one))]
             hits.sort(key=lambda found: (found[0], found[1].id), reverse=True)
             return scored.matches([hit for _, hit in hits[: query.limit]])
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
         with self.reading() as state:
             at = self.now(query.at)
             visible = _visible(state, query, at)
@@ -67,7 +67,7 @@ class _Scores:
         self.count = len(every)
         self.average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
         self.frequency = tuple(sum(term in passage for passage in every) for term in terms)
-        self.weights = rarity(self.frequency, self.count)
+        self.weights = compute_idf(self.frequency, self.count)
 
     def hit(self, stored: Stored) -> tuple[float, WordHit] | None:
         """The best passage; of two equal ones the first."""
@@ -76,13 +76,13 @@ class _Scores:
             counts = tuple(passage.get(term, 0) for term in self.terms)
             length = sum(passage.values())
             if any(counts):
-                score = float(bm25([counts], [length], self.weights, self.average)[0])
+                score = float(score_bm25([counts], [length], self.weights, self.average)[0])
                 if found is None or score > found[0]:
                     found = score, WordHit(stored.item.id, number, length, counts)
         return found
 
-    def matches(self, hits: list[WordHit]) -> Matches:
-        return Matches(hits, self.count, self.average, self.frequency)
+    def matches(self, hits: list[WordHit]) -> WordMatches:
+        return WordMatches(hits, self.count, self.average, self.frequency)
 
 
 def _visible(state: State, query: WordQuery, at: datetime) -> list[Stored]:

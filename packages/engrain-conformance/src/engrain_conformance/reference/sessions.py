@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
-from engrain.ports import Behind, Summary
+from engrain.ports import Summary, UnprocessedSession
 from engrain_conformance.reference.state import Holder, State
 from engrain_conformance.reference.work import stored_summary
 from engrain_conformance.reference.writing import Transaction
@@ -61,16 +61,16 @@ class Sessions(Holder):
             mark = (scope, session, work)
             state.marks[mark] = max(upto, state.marks.get(mark, 0))
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         with self.reading() as state:
             own = [one for one in state.numbers if one[0] == scope]
             newest = sorted(own, key=lambda one: -state.written[one])
-            seen = (Behind(*one, state.marks.get((*one, work), 0), state.numbers[one]) for one in newest)
+            seen = (UnprocessedSession(*one, state.marks.get((*one, work), 0), state.numbers[one]) for one in newest)
             return [one for one in seen if one.upto < one.length][:limit]
 
 
 def _placed(draft: Draft, session: str) -> Draft:
-    place = draft.place or Place(session)
+    place = draft.place or SessionPosition(session)
     if draft.kind != "message":
         raise InvalidInput(f'a session log takes drafts of kind "message", not {draft.kind!r}.')
     if place.session != session or place.number is not None:

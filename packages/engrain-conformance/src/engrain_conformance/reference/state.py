@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BeingErased, OnHold, StoreClosed
-from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.audit import Entry, Head
-from engrain.core.model.erasure import Erased, Erasure, Hold, keyed, owner, refusal
+from engrain.core.identity import IdSource, Scope, SortableIds, hash_keyed
+from engrain.core.model.audit import AuditEntry, AuditHead
+from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, find_owner, make_hold_error
 from engrain.core.model.items import Item, Words
 from engrain.core.model.plans import Applied
 from engrain.core.model.tasks import StepRecord, TaskRecord
-from engrain.ports import Episode, Raw, Summary, Trial
+from engrain.ports import Episode, RawOutput, Summary, Trial
 
 Session = tuple[Scope, str]
 Task = tuple[Scope, str]
@@ -64,7 +64,7 @@ class State:
     summaries: dict[Session, Summary] = field(default_factory=dict)
     marks: dict[tuple[Scope, str, str], int] = field(default_factory=dict)  # by work: how far it has come
     episodes: dict[tuple[Scope, str], Episode] = field(default_factory=dict)
-    raws: dict[tuple[Scope, str], Raw] = field(default_factory=dict)
+    raws: dict[tuple[Scope, str], RawOutput] = field(default_factory=dict)
     trials: dict[tuple[Scope, str, str], Trial] = field(default_factory=dict)  # by item and task
     tasks: dict[Task, TaskRecord] = field(default_factory=dict)
     steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class State:
     shut: dict[Scope, int] = field(default_factory=dict)  # being erased, or hidden by a hold
     holds: dict[str, Hold] = field(default_factory=dict)
     erasing: dict[str, Erasure] = field(default_factory=dict)
-    erased: dict[str, Erased] = field(default_factory=dict)
-    audit: list[Entry] = field(default_factory=list)
-    head: Head = field(default_factory=Head)
+    erased: dict[str, ErasedSubject] = field(default_factory=dict)
+    audit: list[AuditEntry] = field(default_factory=list)
+    head: AuditHead = field(default_factory=AuditHead)
     seq: int = 0
     newest: datetime = _BEGINNING  # the newest time that was recorded
 
@@ -115,14 +115,14 @@ class State:
 
 
 def held(state: State, key: bytes, scope: Scope) -> bool:
-    user = owner(scope)
-    return user is not None and keyed(key, *user.parts()) in state.holds
+    user = find_owner(scope)
+    return user is not None and hash_keyed(key, *user.parts()) in state.holds
 
 
 def check_held(state: State, key: bytes, scope: Scope) -> None:
-    user = owner(scope)
+    user = find_owner(scope)
     if user and held(state, key, scope):
-        raise refusal(user, state.holds[keyed(key, *user.parts())].reasons)
+        raise make_hold_error(user, state.holds[hash_keyed(key, *user.parts())].reasons)
 
 
 class Holder:

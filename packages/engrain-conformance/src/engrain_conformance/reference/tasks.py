@@ -7,7 +7,17 @@ from datetime import datetime, timedelta
 
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.identity import Scope
-from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.model.tasks import (
+    ENDED_STATUSES,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    StepStart,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+)
 from engrain_conformance.reference import journal
 from engrain_conformance.reference.state import Holder, check_held, held
 
@@ -98,7 +108,7 @@ class Tasks:
             there = state.tasks.get((scope, task))
             if there is None:
                 raise NotFound(f"there is no task {task!r} in this scope.")
-            if there.status in ENDED:
+            if there.status in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has ended already: {there.status}.")
             now = self._holder.now()
             return journal.keep(state, journal.ended(replace(there, epoch=there.epoch + 1), end, now), now)
@@ -109,7 +119,7 @@ class Tasks:
             over = [
                 task
                 for task in state.open().tasks.values()
-                if task.status not in ENDED and task.deadline is not None and task.deadline <= now
+                if task.status not in ENDED_STATUSES and task.deadline is not None and task.deadline <= now
             ]
             return [
                 journal.keep(state, journal.ended(one, TaskEnd("expired", one.outcome), moment), moment) for one in over
@@ -127,7 +137,7 @@ class Tasks:
             there = state.tasks.get((scope, task))
             if there is None:
                 raise NotFound(f"there is no task {task!r} in this scope.")
-            if there.status not in ENDED:
+            if there.status not in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has not ended: it is {there.status}.")
             check_held(state, self._holder._key, scope)
             journal.drop(state, {(scope, task)})

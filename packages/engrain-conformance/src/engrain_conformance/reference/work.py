@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import IdSource, Scope
-from engrain.core.model.erasure import Erased, Erasure, first_version, session_marks
+from engrain.core.model.erasure import ErasedSubject, Erasure, first_summary_version, hash_session_subjects
 from engrain.core.model.items import Draft
 from engrain.core.model.queries import Summary
 from engrain_conformance.reference.state import Changed, State
@@ -54,7 +54,7 @@ class Work:
 
 def stored_summary(state: State, key: bytes, scope: Scope, session: str) -> Summary:
     """One of version 0 if there never was any; after an erasure one whose version none from before has."""
-    marks = session_marks(key, scope, session)
-    known: list[Erased | Erasure] = [*state.erased.values(), *state.erasing.values()]
+    marks = hash_session_subjects(key, scope, session)
+    known: list[ErasedSubject | Erasure] = [*state.erased.values(), *state.erasing.values()]
     at = max((to_micros(one.at) for one in known if one.mark in marks), default=0)
-    return state.summaries.get((scope, session), Summary("", 0, first_version(at)))
+    return state.summaries.get((scope, session), Summary("", 0, first_summary_version(at)))

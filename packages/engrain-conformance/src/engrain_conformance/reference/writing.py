@@ -8,8 +8,9 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.model.erasure import belongs, keyed, too_late
-from engrain.core.model.items import Cite, Draft, Item, Source
+from engrain.core.identity import hash_keyed
+from engrain.core.model.erasure import find_subjects, make_erased_error
+from engrain.core.model.items import Citation, Draft, Item, Source
 from engrain.core.model.plans import (
     Add,
     Applied,
@@ -18,20 +19,20 @@ from engrain.core.model.plans import (
     Embed,
     Forget,
     Outcome,
+    OutcomeStatus,
     Plan,
-    Status,
     Step,
-    Version,
-    again,
-    gist,
-    mergeable,
-    named,
-    own,
+    StoredVersion,
+    describe_request,
+    is_mergeable,
     reconcile,
+    refer_to_step,
+    repeat_outcome,
+    resolve_references,
 )
-from engrain.core.model.sessions import Happening
+from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
-from engrain.core.validation import checked_metadata
+from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, journal
 from engrain_conformance.reference.cutting import span
 from engrain_conformance.reference.forget import forget
@@ -68,11 +69,11 @@ class Transaction(Work):
         return applied
 
     def _check_began(self, plan: Plan, began: int) -> None:
-        marks = {keyed(self.key, *one.parts()) for one in belongs(plan)}
+        marks = {hash_keyed(self.key, *one.parts()) for one in find_subjects(plan)}
         times = [(one.mark, one.at) for one in self.state.erased.values()]
         times += [(one.mark, one.at) for one in self.state.erasing.values()]
         if any(mark in marks and to_micros(at) >= began for mark, at in times):
-            raise too_late()
+            raise make_erased_error()
 
     def _check_version(self, session: str, version: int) -> None:
         if version != stored_summary(self.state, self.key, self.scope, session).version:
@@ -80,11 +81,11 @@ class Transaction(Work):
 
     def _numbered(self, number: int, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)):
-            draft = named(step.draft, {name: self._standing_for(name) for name in self.given})
+            draft = resolve_references(step.draft, {name: self._standing_for(name) for name in self.given})
             outcome = self._step(replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
         else:
             outcome = self._step(step)
-        self.given[own(number)] = outcome.id
+        self.given[refer_to_step(number)] = outcome.id
         return outcome
 
     def _standing_for(self, name: str) -> str | None:
@@ -93,7 +94,7 @@ class Transaction(Work):
         gone = name in self.given and not self.state.known(self.scope, id or "")
         return None if gone else id
 
-    def _happen(self, happening: Happening) -> None:
+    def _happen(self, happening: EpisodeDraft) -> None:
         episode = happening.episode
         if episode.item is not None:
             item = self._standing_for(episode.item)
@@ -102,12 +103,12 @@ class Transaction(Work):
             episode = replace(episode, item=item, id=episode.id or item)
         if not episode.id:
             raise InvalidInput("an episode without an item needs an id of its own.")
-        episodes.keep(self.state, self.key, self.scope, Happening(episode, happening.raw))
+        episodes.keep(self.state, self.key, self.scope, EpisodeDraft(episode, happening.raw))
 
     def _add_once(self, step: Add) -> Outcome:
         first = None if self._kept_out(step.draft) else self._answered(step.request_id, (step,))
         if first:
-            return again(first.outcomes[0])
+            return repeat_outcome(first.outcomes[0])
         outcome = self._add(step.draft)
         if step.request_id is not None and outcome.id is not None:
             self.state.requests[self.scope, step.request_id] = (
@@ -125,7 +126,7 @@ class Transaction(Work):
         return answer
 
     def _asked(self, steps: tuple[Step, ...]) -> str:
-        return self.digest("asked", gist(steps))
+        return self.digest("asked", describe_request(steps))
 
     def _step(self, step: Step) -> Outcome:
         if isinstance(step, Add):
@@ -174,7 +175,7 @@ class Transaction(Work):
         self._insert(item, draft)
         if decision.closes:
             self.update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
-        status: Status = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
+        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
         return Outcome(item.id, status, (decision.closes,) if decision.closes else (), place=item.place)
 
     def _kept_out(self, draft: Draft) -> bool:
@@ -184,7 +185,7 @@ class Transaction(Work):
         cited = [self._cited(cite) for cite in source.cites]
         return min([source.trust, *(one.item.trust for one in cited)])
 
-    def _cited(self, cite: Cite) -> Stored:
+    def _cited(self, cite: Citation) -> Stored:
         stored = self.state.known(self.scope, cite.item)
         if not stored:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
@@ -200,13 +201,13 @@ class Transaction(Work):
         here = (one for one in self.state.within(self.scope) if (one.item.session, one.item.place) == wanted)
         return next((one for one in here if one.item.retracted_at is None), None)
 
-    def _versions(self, draft: Draft) -> list[Version]:
+    def _versions(self, draft: Draft) -> list[StoredVersion]:
         standing = [one for one in self.state.within(self.scope) if one.item.retracted_at is None]
         if draft.slot is not None:
             shown = [one for one in standing if one.item.slot == draft.slot]
         else:
             shown = [one for one in standing if _merges(one.item)]
-        return [Version(one.item.id, one.hash, one.item.valid_from, one.item.valid_to) for one in shown]
+        return [StoredVersion(one.item.id, one.hash, one.item.valid_from, one.item.valid_to) for one in shown]
 
     def _repeat(self, id: str, draft: Draft, trust: float) -> Outcome:
         old = self.state.items[id].item
@@ -216,7 +217,7 @@ class Transaction(Work):
             importance=max(old.importance, draft.importance),
             sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
             trust=max(old.trust, trust),
-            metadata=checked_metadata({**old.metadata, **draft.metadata}),
+            metadata=check_metadata({**old.metadata, **draft.metadata}),
             expires_at=until,
         )
         return Outcome(id, "repeated", place=old.place)
@@ -310,4 +311,4 @@ class Transaction(Work):
 
 def _merges(item: Item) -> bool:
     """mergeable, for what is stored."""
-    return mergeable(Draft(item.text, slot=item.slot, occurred_at=item.occurred_at)) and item.session is None
+    return is_mergeable(Draft(item.text, slot=item.slot, occurred_at=item.occurred_at)) and item.session is None
