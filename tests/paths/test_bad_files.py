@@ -92,7 +92,7 @@ def test_a_large_export_of_chats_on_one_line_is_known_by_itself(memory: Memory) 
 
 
 def test_whoever_stops_a_load_learns_what_stays(memory: Memory, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "BATCH", 10)
+    monkeypatch.setattr(write, "BATCH_SIZE", 10)
     notes = b"".join(json.dumps({"text": f"Note {n}."}).encode() + b"\n" for n in range(50))
 
     def stopping(*_: object) -> None:

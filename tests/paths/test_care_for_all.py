@@ -419,9 +419,7 @@ def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, c
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
     assert owners(done) == ["bruno"], "all else is done"
     (told,) = done.trouble
-    assert told.startswith(
-        f"mirrored: {tmp_path / 'notes'} is kept in step with another memory than that of user=bruno"
-    )
+    assert told.startswith(f"mirrored: {tmp_path / 'notes'} mirrors another memory, not that of user=bruno")
     assert "join" not in told
     done = opened(settings={"lifecycle": rules}).store.maintain()
     assert (owners(done), done.trouble) == (["carla"], ()), "it is ana's, and nobody asked for more"

@@ -74,7 +74,7 @@ def test_there_and_back_through_another_backend_is_the_same(
 def test_an_interrupted_copy_goes_on_where_it_stopped(
     source: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGE", 5)
+    monkeypatch.setattr(copying, "PAGE_SIZE", 5)
     whole = len(dumped(source))
     restore, calls = target.restore, [0]
 
@@ -100,7 +100,7 @@ def test_what_was_forgotten_since_is_not_left_in_a_copy_unseen(source: SqliteSto
     (gone,) = add(source, fact("A secret."))
     copy(source, target, quiet)
     forget(source, gone)
-    with pytest.raises(Conflict, match="forgotten there"):
+    with pytest.raises(Conflict, match="forgotten in the source"):
         copy(source, target, quiet)
 
 
@@ -119,7 +119,7 @@ class Late:
 
 
 def test_a_write_in_the_middle_is_noticed_and_the_next_copy_takes_it(source: SqliteStore, target: SqliteStore) -> None:
-    with pytest.raises(Conflict, match=r"differ in items: .* Copy once more"):
+    with pytest.raises(Conflict, match=r"differ in items: .* Copy again"):
         copy(source, Late(target, source), quiet)
     assert copy(source, target, quiet).written == 1
 

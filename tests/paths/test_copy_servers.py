@@ -116,7 +116,7 @@ import itertools, sys, time
 from engrain.transfer import copy as copying
 from engrain.cli.main import root
 from engrain.stores.postgres import PostgresStore
-copying.PAGE = 5
+copying.PAGE_SIZE = 5
 restore, pages = PostgresStore.restore, itertools.count()
 # However late the kill comes, it is not over.
 PostgresStore.restore = lambda self, rows: restore(self, rows) if next(pages) < 40 else time.sleep(600)

@@ -188,7 +188,7 @@ def test_two_that_take_prints_at_the_same_time_lose_none(
         return take(kit, one, report)
 
     fill(memory)
-    monkeypatch.setattr(run, "_take", second)
+    monkeypatch.setattr(run, "_delete_rows", second)
     receipt = memory.store.erase(user="ana").receipt
     assert receipt
     assert receipt.values["verified"]["prints"] > 50
@@ -274,7 +274,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "_take", dies)
+    monkeypatch.setattr(run, "_delete_rows", dies)
     with pytest.raises(KeyboardInterrupt):
         memory.store.erase(user="ana")
     monkeypatch.undo()
@@ -291,7 +291,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
     assert found(store.parent) == {}
 
 
-@pytest.mark.parametrize("stage", ["_take", "_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_delete_rows", "_clean_side_stores", "_verify_and_finish"])
 def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
     store: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +353,7 @@ def test_maintenance_completes_what_was_left_undone(store: Path, monkeypatch: py
 
     with opened(store, background=False) as memory:
         memory.remember(f"Ana said {WORD}.")
-        monkeypatch.setattr(run, "_beside", dies)
+        monkeypatch.setattr(run, "_clean_side_stores", dies)
         with pytest.raises(KeyboardInterrupt):
             memory.store.erase(user="ana")
         monkeypatch.undo()

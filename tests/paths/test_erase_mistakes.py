@@ -45,11 +45,13 @@ def cut_off(*_: object) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_mistyped_user_gets_no_receipt_and_the_name_that_was_meant(memory: Memory, dry_run: bool) -> None:
-    with pytest.raises(NotFound, match=r"user 'anna' in this store\. Did you mean 'ana'\? engrain memories"):
+    with pytest.raises(
+        NotFound, match=r"user 'anna' in this store\. Did you mean 'ana'\? List the users: engrain memories"
+    ):
         memory.store.erase(user="anna", dry_run=dry_run)
     with pytest.raises(NotFound, match="Did you mean 'ana'"):
         memory.store.erase(user="ANA", dry_run=dry_run)
-    with pytest.raises(NotFound, match=r"user 'bob' in this store\. engrain memories"):
+    with pytest.raises(NotFound, match=r"user 'bob' in this store\. List the users: engrain memories"):
         memory.store.erase(user="bob", dry_run=dry_run)
     assert memory.store.audit() == []
 
@@ -57,9 +59,9 @@ def test_a_mistyped_user_gets_no_receipt_and_the_name_that_was_meant(memory: Mem
 def test_a_name_of_another_tenant_is_not_offered(memory: Memory, store: Path) -> None:
     with opened(store, user="eve", tenant="acme", background=False) as acme:
         acme.remember("Eve lives in Oslo.")
-        with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. engrain memories"):
+        with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. List the users: engrain memories"):
             acme.store.erase(user="anna", tenant="acme")
-    with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. engrain memories"):
+    with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. List the users: engrain memories"):
         memory.store.erase(user="eve")
 
 
@@ -135,7 +137,7 @@ def test_a_dry_run_of_a_part_that_never_was_is_refused_as_the_real_one(memory: M
             memory.erase(session="moonday", dry_run=dry_run)
 
 
-@pytest.mark.parametrize("stage", ["_take", "_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_delete_rows", "_clean_side_stores", "_verify_and_finish"])
 def test_asking_again_goes_on_with_the_erasure_under_way(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -149,7 +151,7 @@ def test_asking_again_goes_on_with_the_erasure_under_way(
     assert [one.what for one in memory.store.audit()] == ["erase"]
 
 
-@pytest.mark.parametrize("stage", ["_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_clean_side_stores", "_verify_and_finish"])
 def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     with opened(url, background=False) as memory:
         memory.remember("Ana lives in Lima.")
@@ -164,7 +166,7 @@ def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.Monk
 def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add_message("user", "Hello.", session="monday")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_proved", cut_off)
+        patched.setattr(run, "_verify_and_finish", cut_off)
         first = memory.erase(session="monday")
     assert first.pending
     done = memory.erase(session="monday")
@@ -174,7 +176,7 @@ def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch
 
 def test_under_a_hold_that_came_since_asking_again_is_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_take", cut_off)
+        patched.setattr(run, "_delete_rows", cut_off)
         assert memory.store.erase(user="ana").pending
     memory.store.hold("ana", reason="case-7")
     with pytest.raises(OnHold):
@@ -183,7 +185,7 @@ def test_under_a_hold_that_came_since_asking_again_is_refused(memory: Memory, mo
 
 def test_what_came_since_is_another_erasure(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_proved", cut_off)
+        patched.setattr(run, "_verify_and_finish", cut_off)
         first = memory.store.erase(user="ana")
         memory.remember("Ana is back.")
     again = memory.store.erase(user="ana")
@@ -200,7 +202,7 @@ def test_asking_again_with_a_folder_cleans_the_folder_too(
     folder.mkdir()
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", cut_off)
+        patched.setattr(run, "_clean_side_stores", cut_off)
         first = memory.store.erase(user="ana")
         told = memory.store.erase(user="ana", folders=[folder])
     done = memory.store.erase(user="ana", folders=[folder])
@@ -218,19 +220,19 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     folder.mkdir()
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", cut_off)
+        patched.setattr(run, "_clean_side_stores", cut_off)
         memory.store.erase(user="ana")
     running = checks._list_running
 
     def overtaken(*args: Any) -> list[Erasure]:
         found = running(*args)
-        monkeypatch.setattr(checks, "_running", running)
+        monkeypatch.setattr(checks, "_list_running", running)
         with monkeypatch.context() as patched:
-            patched.setattr(run, "_proved", cut_off)
+            patched.setattr(run, "_verify_and_finish", cut_off)
             memory.store.resume_erasures()
         return found
 
-    monkeypatch.setattr(checks, "_running", overtaken)
+    monkeypatch.setattr(checks, "_list_running", overtaken)
     assert memory.store.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 

@@ -130,7 +130,7 @@ def test_bytes_go_though_the_erasure_waits_for_a_server(store: Path, monkeypatch
 
     written(store)
     plant(store, TEXT)
-    monkeypatch.setattr(run, "_beside", away)
+    monkeypatch.setattr(run, "_clean_side_stores", away)
     with opened(store, background=False) as memory:
         assert memory.store.erase(user="ana").pending
         assert memory.store.services.items.purge()
@@ -146,7 +146,7 @@ def test_names_go_though_the_rows_were_overwritten_before(store: Path, monkeypat
         return beside(kit, *rest)
 
     written(store)
-    monkeypatch.setattr(run, "_beside", overwritten_first)
+    monkeypatch.setattr(run, "_clean_side_stores", overwritten_first)
     with opened(store, background=False) as memory:
         done = memory.erase(session=session)
         assert done.receipt, done.why
@@ -222,7 +222,7 @@ def test_what_is_said_in_a_session_while_it_is_erased_stays_out(
         return take(*given)
 
     memory.add_message("user", TEXT, session="monday")
-    monkeypatch.setattr(run, "_take", said_first)
+    monkeypatch.setattr(run, "_delete_rows", said_first)
     assert memory.erase(session="monday").receipt
     assert (memory.load(file).added, episodes(memory)) == (0, [])
 
@@ -237,7 +237,7 @@ def test_an_old_copy_stays_out_while_the_session_is_still_being_erased(
     memory.add_message("user", TEXT, session="monday")
     memory.export(tmp_path / "ana.jsonl")
     clock.advance(60)
-    monkeypatch.setattr(run, "_proved", dies)
+    monkeypatch.setattr(run, "_verify_and_finish", dies)
     with pytest.raises(KeyboardInterrupt):
         memory.erase(session="monday")
     assert (memory.load(tmp_path / "ana.jsonl").added, episodes(memory)) == (0, [])
@@ -279,7 +279,7 @@ def test_under_a_hold_nobody_goes_on_with_an_erasure_by_asking_again(
         raise KeyboardInterrupt
 
     memory.remember(TEXT)
-    monkeypatch.setattr(run, "_beside", dies)
+    monkeypatch.setattr(run, "_clean_side_stores", dies)
     with pytest.raises(KeyboardInterrupt):
         memory.store.erase(user="ana")
     monkeypatch.undo()

@@ -169,7 +169,7 @@ def test_postgres_refuses_what_is_being_erased_and_completes_it(url: str, monkey
 
     with opened(url, background=False) as memory:
         fill(memory)
-        monkeypatch.setattr(run, "_beside", dies)
+        monkeypatch.setattr(run, "_clean_side_stores", dies)
         with pytest.raises(KeyboardInterrupt):
             memory.store.erase(user="ana")
         monkeypatch.undo()
@@ -451,7 +451,7 @@ def test_a_write_that_was_on_its_way_to_redis_goes_too(tmp_path: Path, monkeypat
                 episodes.add(memory.scope, entry)
             return swept[-1]
 
-        monkeypatch.setattr(run, "_servers", sweep)
+        monkeypatch.setattr(run, "_erase_servers", sweep)
         done = memory.store.erase(user="ana")
         assert done.receipt, done.why
         assert [bool(gone) for gone in swept] == [True, True]
@@ -592,7 +592,7 @@ def test_tasks_in_redis_are_shut_with_their_user(
                 write()
         assert memory.store.release("ana")
         assert [one.task for one in memory.tasks.list()] == ["order"]
-        monkeypatch.setattr(run, "_beside", lambda *_: (_ for _ in ()).throw(StoreUnavailable("away")))
+        monkeypatch.setattr(run, "_clean_side_stores", lambda *_: (_ for _ in ()).throw(StoreUnavailable("away")))
         assert ben.store.erase(user="ana").pending
         with pytest.raises(BeingErased), memory.task("another"):
             pass

@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_cleaned_makes_it_pending_and_holds_up_no_other(
 def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     memory.remember("The shop opens at nine.", source="page")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", dies)
+        patched.setattr(run, "_clean_side_stores", dies)
         with pytest.raises(Killed):
             erase_from(memory, **{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
     shutil.rmtree(folder.parent)
@@ -151,7 +151,7 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
 ) -> None:
     memory.remember("The shop opens at nine.", source="page")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_run", dies)
+        patched.setattr(run, "_run_stages", dies)
         with pytest.raises(Killed):
             memory.store.undo("page", memory.scope, dry_run=False)
     (begun,) = memory.store.services.erasing.running()  # type: ignore[union-attr]

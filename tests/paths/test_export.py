@@ -420,7 +420,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = exported(full)
-    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE", 2_000)
+    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE_BYTES", 2_000)
     with pytest.raises(BadFile) as caught:
         loaded(fresh(), raw)
     assert {one.type for one in caught.value.lines} == {"TooLarge"}
@@ -811,7 +811,7 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
             beside.forget(lima)
         return written(*args)
 
-    monkeypatch.setattr(restoring_rows, "_written", late)
+    monkeypatch.setattr(restoring_rows, "_write_rows", late)
     # Lima was replaced there: the load would end it here.
     loaded(here, exported(there))
     assert [item.text for item in here.list(history=True)] == ["Quito"]

@@ -533,7 +533,7 @@ def test_what_is_held_back_can_be_accepted_or_restored(ten: Memory, mirror: Mirr
     assert len(mirror.sync(accept_deletions=True).taken) == 11
     assert ten.list() == []
     assert settled(mirror)
-    with pytest.raises(InvalidInput, match="not both"):
+    with pytest.raises(InvalidInput, match="exclude each other"):
         mirror.sync(accept_deletions=True, restore_deletions=True)
 
 
@@ -751,7 +751,7 @@ def test_a_new_store_takes_the_folder_in_and_removes_no_line(
     before = (folder / "MEMORY.md").read_text()
     other = open_memory(store=str(tmp_path / "other.db"), embedder=HashEmbedder())
     done = other.mirror(folder).sync()
-    assert any("not met the folder before" in line for line in done.lines)
+    assert any("is new to the store" in line for line in done.lines)
     assert texts(other) == ["Ana likes tea.", "Decided: use Postgres", "Quito"]
     assert (folder / "MEMORY.md").read_text() == before
     assert settled(other.mirror(folder))
@@ -865,7 +865,7 @@ def test_somebody_who_saves_all_the_time_is_not_overwritten(
 def test_a_sync_waits_for_another_and_gives_up_in_time(
     memory: Memory, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.mirror.mirror.WAIT", 0.2)
+    monkeypatch.setattr("engrain.mirror.mirror.LOCK_TIMEOUT_SECONDS", 0.2)
     with FolderFiles(folder).lock(1.0), pytest.raises(StoreBusy):
         mirror.sync()
     mirror.sync()

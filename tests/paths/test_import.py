@@ -333,7 +333,7 @@ def test_a_bad_archive_is_refused_and_nothing_comes_in(memory: Memory, monkeypat
     for raw in (whole[:50], whole[:-9], bytes(damaged), archive(**{"notes.json": []}), archive(**{"a__b.txt": 1})):
         with pytest.raises(InvalidInput):
             memory.load(io.BytesIO(raw))
-    monkeypatch.setattr("engrain.transfer.readers.MAX_DOCUMENT", 100)
+    monkeypatch.setattr("engrain.transfer.readers.MAX_DOCUMENT_BYTES", 100)
     with pytest.raises(TooLarge):
         memory.load(io.BytesIO(whole))
     assert memory.list() == []

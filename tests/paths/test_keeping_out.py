@@ -248,7 +248,9 @@ def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     with opened(store) as memory:
         fill(memory)
         memory.store.backup(tmp_path / "backup.db")
-        monkeypatch.setattr(erase, "_beside", lambda *_: (_ for _ in ()).throw(erase._ErasurePending("not now.")))
+        monkeypatch.setattr(
+            erase, "_clean_side_stores", lambda *_: (_ for _ in ()).throw(erase._ErasurePending("not now."))
+        )
         assert memory.store.erase(user="ana").pending
     told = run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
     assert "engrain erase --resume" in told

@@ -62,7 +62,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def resting(opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch, looks: list[str]) -> Memory:
     """Cares for two memories, whose folders are in step and are not read any more."""
-    monkeypatch.setattr(mirroring, "SETTLED", 0.0)
+    monkeypatch.setattr(mirroring, "STAMP_CHANGE_SECONDS", 0.0)
     for user in ("ana", "bruno"):
         memory = opened(user)
         memory.remember(f"{user} likes tea.")

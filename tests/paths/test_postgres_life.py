@@ -123,7 +123,7 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
         memory.forget(gone)
     with closing(open_movable(restored)) as back:
         before = dumped(back)
-    for at in ("_put_back", "_carry", "log"):
+    for at in ("_restore_current_items", "_copy_records", "log"):
         done = subprocess.run([sys.executable, "-c", KILLED, at, restored, present], check=False)
         assert done.returncode == -signal.SIGKILL
         with closing(open_movable(restored)) as back:

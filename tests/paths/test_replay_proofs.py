@@ -230,7 +230,7 @@ def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
         return take(*given)
 
     happened(memory, "It was said before.")
-    monkeypatch.setattr(run, "_take", said_first)
+    monkeypatch.setattr(run, "_delete_rows", said_first)
     receipt = memory.erase(session="monday").receipt
     assert receipt
     done = restore_backup(copy, new, receipts=[receipt])

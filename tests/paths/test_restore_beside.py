@@ -102,7 +102,7 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
         with opened(store, "ana") as memory:
             assert memory.store.erase(user="ana").receipt
 
-    monkeypatch.setattr(tombstones, "_carry", carry_then_erase)
+    monkeypatch.setattr(tombstones, "_copy_records", carry_then_erase)
     with pytest.raises(Conflict, match="meanwhile"):
         replay_erasures(older, store)
     monkeypatch.undo()

@@ -79,7 +79,7 @@ def test_forgetting_a_fact_takes_the_summary_and_the_next_start_makes_it_anew(me
 def test_a_long_line_that_is_told_in_parts_at_a_later_stage_goes_with_its_message(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recap, "READ", 4)
+    monkeypatch.setattr(recap, "ROLL_BATCH_SIZE", 4)
     memory.start_session("a")
     why = f"The safe in Lisbon opens with marzipan. {'Rome and Genoa agreed to it in March. ' * 6}Porto did too."
     decision = memory.episodic.record_decision("The gold of Zorblatt goes to the safe in Lisbon before April.", why)
@@ -221,7 +221,7 @@ def test_what_is_forgotten_while_a_session_is_summed_up_is_in_no_summary(
         memory.forget(fact)
         return drafts
 
-    monkeypatch.setattr(write, "drafts", slow)
+    monkeypatch.setattr(write, "build_drafts", slow)
     closing = memory.end_session()
     assert closing is not None
     assert closing.summary is not None
@@ -260,7 +260,7 @@ def test_a_process_that_dies_right_after_the_summary_is_written_leaves_nothing_f
 def test_the_summary_of_a_very_long_session_tells_of_its_beginning_too(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recap, "READ", 40)
+    monkeypatch.setattr(recap, "ROLL_BATCH_SIZE", 40)
     long_session(memory, 120)
 
 

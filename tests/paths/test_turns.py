@@ -81,7 +81,7 @@ def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Statement | Forget
     def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
         return [one for words, one in rules if words in text]
 
-    monkeypatch.setattr(gate, "worth", found)
+    monkeypatch.setattr(gate, "find_statements", found)
 
 
 def test_messages_take_the_next_places_in_order(kit: Services, say: Say) -> None:
@@ -399,7 +399,7 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
     def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
         return [Statement(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 
-    monkeypatch.setattr(gate, "worth", greedy)
+    monkeypatch.setattr(gate, "find_statements", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
     padding = "x " * messages.MAX_GATE_CHARACTERS
     say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")

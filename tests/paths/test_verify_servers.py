@@ -131,7 +131,7 @@ def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
     server.kill()
     command[1] = str(settings(tmp_path, episodic=f"{server.url}/0?timeout=1"))
     told = CliRunner().invoke(root, command)
-    assert (told.exit_code, "Could not be asked: redis://" in told.output) == (1, True), told.output
+    assert (told.exit_code, "Did not answer: redis://" in told.output) == (1, True), told.output
     assert "It does not hold." in told.output
     told = CliRunner().invoke(root, [*command, "--json"])
     assert json.loads(told.stdout)["beside"]["away"]

@@ -384,7 +384,7 @@ def test_load_writes_nothing_if_a_line_is_bad(run: Run) -> None:
 
 
 def test_load_reports_a_line_that_is_too_long_and_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.transfer.readers.MAX_NOTE_LINE", 100)
+    monkeypatch.setattr("engrain.transfer.readers.MAX_NOTE_LINE_BYTES", 100)
     notes = lines({"text": "One."}, {"text": "x" * 1000}, {"text": "Two."}, {"text": "y" * 1000}).rstrip("\n")
     answer = told(run, "load", "-", "--skip-bad", given=notes)
     assert [(one["line"], one["type"]) for one in answer["bad"]] == [(2, "TooLarge"), (4, "TooLarge")]

@@ -54,7 +54,7 @@ def test_a_receipt_as_json_prints_it_can_be_verified_too(store: Path, tmp_path: 
         assert (checked.exit_code, "It still holds." in checked.output) == (0, True), checked.output
     for kept in ("[]", "{}", '{"receipt": {}}', '{"values": 7}', '{"details": {}, "n": 1, "hash": ""}'):
         receipt.write_text(kept)
-        assert "not a receipt" in run(store, "erase", "verify", str(receipt)).output
+        assert "not an erasure receipt" in run(store, "erase", "verify", str(receipt)).output
 
 
 def test_a_receipt_that_cannot_be_written_stops_it_before_anything_goes(store: Path, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_next_command_says_how_to_complete_what_was_cut_off(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(erase, "_take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(erase, "_delete_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     run(store, "list", "--user", "ben")
     assert "engrain erase --resume" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from examples import for_each
 
-from engrain.retrieval.expansion import _normalize_words
+from engrain.retrieval.duplicates import normalize_words
 
 APART = [
     ("Ana likes tea.", "Ana does not like tea."),
@@ -41,9 +41,9 @@ TOGETHER = [
 
 @for_each(("one", "other"), APART)
 def test_what_differs_in_what_it_says_is_two(one: str, other: str) -> None:
-    assert [*_normalize_words(one)] != [*_normalize_words(other)]
+    assert [*normalize_words(one)] != [*normalize_words(other)]
 
 
 @for_each(("one", "other"), TOGETHER)
 def test_what_differs_in_how_it_is_written_is_one(one: str, other: str) -> None:
-    assert [*_normalize_words(one)] == [*_normalize_words(other)]
+    assert [*normalize_words(one)] == [*normalize_words(other)]

@@ -52,28 +52,28 @@ CANDIDATES = st.lists(st.tuples(SHARES, st.sampled_from([None, "a", "b"])), max_
 def test_what_is_chosen(candidates: list[Candidate], n: int, floor: float, usual: float) -> None:
     chosen = select_candidates(candidates, n, floor, usual)
     above = [one for one in candidates if one.relevance >= floor]
-    assert len(chosen.taken) == min(n, len(above))
-    assert all(one.relevance >= floor for one in chosen.taken)
-    assert chosen.taken == sorted(chosen.taken, key=candidates.index)
-    left = [one for some in chosen.left.values() for one in some]
-    assert sorted(chosen.taken + left) == sorted(candidates)
+    assert len(chosen.selected) == min(n, len(above))
+    assert all(one.relevance >= floor for one in chosen.selected)
+    assert chosen.selected == sorted(chosen.selected, key=candidates.index)
+    left = [one for some in chosen.omitted.values() for one in some]
+    assert sorted(chosen.selected + left) == sorted(candidates)
 
 
 def test_one_source_cannot_fill_the_top_when_others_have_something_to_say() -> None:
     candidates = [choice(n, 0.9, "page") for n in range(6)] + [choice(n, 0.5) for n in range(6, 9)]
     chosen = select_candidates(candidates, 5, 0.2, 0.2)
-    assert [one.row for one in chosen.taken] == [0, 1, 2, 6, 7]
-    assert [one.row for one in chosen.left["source"]] == [3, 4]
+    assert [one.row for one in chosen.selected] == [0, 1, 2, 6, 7]
+    assert [one.row for one in chosen.omitted["source"]] == [3, 4]
 
 
 def test_one_source_may_fill_the_top_when_nobody_else_speaks() -> None:
     candidates = [choice(n, 0.9, "page") for n in range(6)] + [choice(n, 0.01) for n in range(6, 9)]
-    assert [one.row for one in select_candidates(candidates, 5, 0.0, 0.2).taken] == [0, 1, 2, 3, 4]
+    assert [one.row for one in select_candidates(candidates, 5, 0.0, 0.2).selected] == [0, 1, 2, 3, 4]
 
 
 def test_items_without_a_source_are_no_source() -> None:
     candidates = [choice(n, 0.9) for n in range(6)] + [choice(6, 0.8, "page")]
-    assert [one.row for one in select_candidates(candidates, 5, 0.2, 0.2).taken] == [0, 1, 2, 3, 4]
+    assert [one.row for one in select_candidates(candidates, 5, 0.2, 0.2).selected] == [0, 1, 2, 3, 4]
 
 
 @given(st.lists(CANDIDATES, min_size=1, max_size=3))

@@ -68,8 +68,8 @@ def test_stop_words_go_by_the_language_of_the_question(query: str, language: str
 
 
 def test_single_characters_are_light_and_two_spellings_are_one_word() -> None:
-    assert asked("猫叫什么?").light == {hash_term("猫"), hash_term("叫")}
-    assert asked("Wo wohnt Käthe?").spelled == ((hash_term("kaethe"), hash_term("kathe")),)
+    assert asked("猫叫什么?").single_characters == {hash_term("猫"), hash_term("叫")}
+    assert asked("Wo wohnt Käthe?").spelling_pairs == ((hash_term("kaethe"), hash_term("kathe")),)
 
 
 def test_a_query_of_stop_words_keeps_them() -> None:
@@ -112,7 +112,7 @@ def test_relative_dates_count_from_now() -> None:
     ],
 )
 def test_a_wish_for_advice_is_told_from_a_look_back(query: str, requests: bool) -> None:
-    assert asked(query).requests is requests
+    assert asked(query).asks_for_advice is requests
 
 
 def test_what_is_asked_for() -> None:

@@ -167,7 +167,9 @@ def test_what_the_user_said_goes_before_what_the_assistant_said_about_me() -> No
 def test_the_same_match_counts_less_in_a_large_memory() -> None:
     question = asked("tea")
     small = CandidateSet([FACT], {"a": 0.3}, {}, {}, 5, 5.0, (0,))
-    values = [rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passages=900))]
+    values = [
+        rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passage_count=900))
+    ]
     assert values[0] > values[1]
 
 

@@ -1,4 +1,4 @@
-"""The checklist of a memory in production: 35 points, each a check of this store and its settings."""
+"""The checklist for a memory in production: 35 checks of a store and its settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, count_n
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 
-__all__ = ["CHECKS", "CheckContext", "Check", "run_checks", "explain_unopened"]
+__all__ = ["CHECKS", "Check", "CheckContext", "explain_unopened", "run_checks"]
 
 _log = logging.getLogger("engrain")
 
@@ -37,8 +37,8 @@ CHECKS: tuple[Check, ...] = (
     *operation.CHECKS,
 )
 _RESTORE = "`engrain restore BACKUP STORE --force --yes`"
-_FIX_SETTINGS = "mend the settings, and run engrain doctor again"
-# Which point says why a store does not open, and what mends it; any other reason is the first point's.
+_FIX_SETTINGS = "fix the settings, and run engrain doctor again"
+# Error of opening a store -> the check that reports it, and the fix. Other errors belong to the first check.
 _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", _RESTORE),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
@@ -52,81 +52,87 @@ _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
 )
 
 
-def run_checks(look: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[CheckResult]:
-    """Every point in order; `tell` hears of each when it is done."""
+def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[CheckResult]:
+    """Run all checks in order. `tell` is called with 1 after each."""
     found = []
-    for point in CHECKS:
-        look.verdicts[point.name] = _check_all_memories(point, look)
-        found.append(_build_result(point, look.verdicts[point.name]))
+    for check in CHECKS:
+        context.verdicts[check.name] = _check_all_memories(check, context)
+        found.append(_build_result(check, context.verdicts[check.name]))
         tell(1)
     return found
 
 
 def explain_unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
-    """The same of a memory that does not open: one point says why."""
+    """Return the results for a store that does not open: one check explains it, the others are unknown."""
     reason, mend = next(
         ((name, mend) for kind, name, mend in _OPEN_ERRORS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
     why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
     rest = Verdict("unknown", NOT_OPENED)
-    return [_build_result(point, why if point.name == reason else rest) for point in CHECKS]
+    return [_build_result(check, why if check.name == reason else rest) for check in CHECKS]
 
 
-def _check_all_memories(point: Check, look: CheckContext) -> Verdict:
-    """Of several memories the worst finding, and whose it is."""
-    if not point.each or look.all is None:
-        return _run_check(point, look)
-    found = [(one.scope, _run_check(point, one)) for one in look.memories[: point.most]]
+def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
+    """Run a check for all memories. Return the worst finding, and name its memory."""
+    if not check.each or context.memory_count is None:
+        return _run_check(check, context)
+    found = [(one.scope, _run_check(check, one)) for one in context.memories[: check.most]]
     scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
-    if first.state == "pass" and point.whole:
-        together = _run_check(replace(point, look=point.whole), look)
+    if first.state == "pass" and check.whole:
+        together = _run_check(replace(check, run=check.whole), context)
         if together.state != "pass":
             return together
     if first.state in ("pass", "unknown") and _is_about_store(first, [verdict for _, verdict in found]):
         return first
     if first.state == "pass":
-        few = f"the {len(found):,} of {look.all:,}" if len(found) < look.all else f"all {len(found):,}"
-        last = " last written to," if len(found) < look.all else ""
-        return report_pass(f"in {few} memories{last} {point.each}")
+        few = (
+            f"the {len(found):,} of {context.memory_count:,}"
+            if len(found) < context.memory_count
+            else f"all {len(found):,}"
+        )
+        last = " last written to," if len(found) < context.memory_count else ""
+        return report_pass(f"in {few} memories{last} {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
     beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
     return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
 
 
 def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:
-    """Whether it is no single memory's: the same is said of each, and nothing is counted."""
+    """Check whether a finding is about the store: all memories have the same text without numbers."""
     return len(found) == 1 or ({one.why for one in found} == {first.why} and not any(map(str.isdigit, first.why)))
 
 
-def _run_check(point: Check, look: CheckContext) -> Verdict:
-    """One that cannot be looked at keeps no other from it."""
+def _run_check(check: Check, context: CheckContext) -> Verdict:
+    """Run one check. Its error becomes a finding, so that the others still run."""
     try:
-        return point.look(look)
+        return check.run(context)
     except StoreClosed:
         raise
     except StoreUnavailable as exc:
         return Verdict("unknown", f"not checked: {_shorten_message(exc)}", "start the server")
     except EngrainError as exc:
-        return Verdict("fail", f"it could not be looked at: {_shorten_message(exc)}", _choose_fix(exc, look))
+        return Verdict("fail", f"the check failed: {_shorten_message(exc)}", _choose_fix(exc, context))
     except (ValueError, TypeError, LookupError, ArithmeticError) as exc:
-        # What other hands or a bad disk left in a row may be anything. Its words are not repeated here.
-        _log.debug("point %s of the checklist could not be looked at", point.number, exc_info=True)
-        why = f"it could not be looked at: something that is stored is not as engrain writes it ({type(exc).__name__})"
-        return Verdict("fail", why, f"{look.run('doctor', '--rebuild')}; if it stays, {_RESTORE}")
+        # Another program or a bad disk may leave anything in a row. Its content is not repeated here.
+        _log.debug("check %s failed to run", check.number, exc_info=True)
+        why = f"the check failed: stored data is not as engrain writes it ({type(exc).__name__})"
+        return Verdict("fail", why, f"{context.build_command('doctor', '--rebuild')}; if it stays, {_RESTORE}")
 
 
-def _choose_fix(error: EngrainError, look: CheckContext) -> str:
+def _choose_fix(error: EngrainError, context: CheckContext) -> str:
     if "--rebuild" in str(error):
-        return look.run("doctor", "--rebuild")
+        return context.build_command("doctor", "--rebuild")
     known = next((mend for kind, _, mend in _OPEN_ERRORS if isinstance(error, kind)), None)
-    return (known and known.replace("%s", look.run("status"))) or "mend what it names, and run engrain doctor again"
+    return (
+        known and known.replace("%s", context.build_command("status"))
+    ) or "fix what it names, and run engrain doctor again"
 
 
 def _shorten_message(error: EngrainError) -> str:
-    """Without the advice to ask the doctor, who speaks here."""
+    """Drop the advice to run the doctor, which is running."""
     return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
 
 
-def _build_result(point: Check, verdict: Verdict) -> CheckResult:
-    return CheckResult(point.number, point.group, point.name, *verdict)
+def _build_result(check: Check, verdict: Verdict) -> CheckResult:
+    return CheckResult(check.number, check.group, check.name, *verdict)

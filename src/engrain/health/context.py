@@ -1,4 +1,4 @@
-"""What a point of the checklist is given to look at."""
+"""Give the checks access to a store, and read each thing that several checks need once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engrain.ports.storage import Deployed
 
 
 class FailFastPort:
-    """A port that, once its server did not answer, says so again without asking."""
+    """A port that raises the first StoreUnavailable again instead of waiting for its server once more."""
 
     def __init__(self, port: object, away: Callable[[], str | None] = lambda: None) -> None:
         self._port = port
@@ -28,30 +28,30 @@ class FailFastPort:
         self._error: StoreUnavailable | None = None
 
     def __getattr__(self, name: str) -> Any:
-        ask = getattr(self._port, name)
+        method = getattr(self._port, name)
 
-        def asked(*args: Any, **options: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             if self._error is not None:
                 raise self._error
             try:
                 if why := self._away():
                     raise StoreUnavailable(why)
-                return ask(*args, **options)
+                return method(*args, **options)
             except StoreUnavailable as exc:
                 self._error = exc
                 raise
 
-        return asked
+        return call
 
 
 def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
-    """The ports of this services that may be on a server beside the items, to be put in their place."""
+    """Return replacements for the ports of this services that may be on a server of their own."""
     feed: object = services.feed
     servers = [one for one in services.servers if one is not feed]
 
     def away() -> str | None:
         check()
-        # Which of several has the episodes is not known here: they are asked for, unless none of them answers.
+        # The server with the episodes is not known here, so they are read unless no server answers.
         return servers[0].trouble if servers and all(one.trouble for one in servers) else None
 
     found: dict[str, Any] = {}
@@ -62,20 +62,22 @@ def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]
     return found
 
 
-MAX_ITEMS_PER_MEMORY = 500  # items that are read for what their texts say, of one memory
-MAX_ITEMS_OVERALL, MIN_ITEMS_PER_MEMORY = 5_000, 10  # of all memories together, and of each at least
-MAX_MEMORIES = 300  # those last written to
-MAX_SORTED_MEMORIES = 5_000  # memories that are asked when that was
-MAX_CHARACTERS_READ = 20_000  # characters of each item
-MAX_AUDIT_ENTRIES = 5_000  # entries of the audit log
+MAX_ITEMS_PER_MEMORY = 500  # whose texts are read
+MAX_ITEMS_OVERALL, MIN_ITEMS_PER_MEMORY = 5_000, 10
+MAX_MEMORIES = 300  # the ones written to last
+MAX_SORTED_MEMORIES = 5_000  # that are sorted by their last write
+MAX_CHARACTERS_READ = 20_000  # of each item
+MAX_AUDIT_ENTRIES = 5_000
 SEVERITY = ("fail", "warn", "unknown", "pass")
 
 T = TypeVar("T")
 
 
 class CheckContext:
-    """An opened store, and the memory or the memories of it that are meant. What several points ask for is asked once;
-    nothing is changed. `store` is how it was named, for the commands that mend something."""
+    """An opened store and the memories to check. Nothing is changed, and nothing is read twice.
+
+    `store` is the name that the caller gave it, for the commands in the fixes.
+    """
 
     def __init__(
         self,
@@ -87,15 +89,15 @@ class CheckContext:
         store: str | None = None,
     ) -> None:
         self._known: dict[str, object] = {}
-        self.services = replace(services, **wrap_server_ports(services, lambda: self._beside))
+        self.services = replace(services, **wrap_server_ports(services, lambda: self._server_findings))
         self.scope = scope
         self.now: datetime = services.clock()
-        # What goes on beside, as `status` shows it: in this process only.
+        # State of the background workers of this process, as `status` shows it.
         self.background = background or {}
-        self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
+        self.verdicts: dict[str, Verdict] = {}  # of the earlier checks, by name
         self.limit = MAX_ITEMS_PER_MEMORY
-        self.among = False  # one of several that are looked into
-        self.named = store
+        self.is_one_of_several = False
+        self.store_name = store
         self._others = others
 
     @property
@@ -103,93 +105,95 @@ class CheckContext:
         return self._once("store", lambda: self.services.items.status(self.services.embedder.model.key))
 
     @property
-    def all(self) -> int | None:
-        """How many memories there are, if not one alone is meant."""
+    def memory_count(self) -> int | None:
+        """The number of memories; None if only one is checked."""
         return None if self._others is None else len(self._others)
 
     @property
     def memories(self) -> list[CheckContext]:
-        """Each by itself, the one last written to first; not all of very many."""
-        return self._once("memories", self._each)
+        """A context for each memory, the one written to last first; only some of very many."""
+        return self._once("memories", self._list_memories)
 
     @property
-    def newest(self) -> list[Item]:
+    def newest_items(self) -> list[Item]:
         if self._others is not None:
-            return [item for one in self.memories for item in one.newest]
+            return [item for one in self.memories for item in one.newest_items]
         query = ListQuery(self.scope, limit=self.limit)
         return self._once(f"newest {self.scope.id}", lambda: self.services.items.page(query))
 
     @property
-    def audited(self) -> AuditResult | None:
+    def audit_result(self) -> AuditResult | None:
         return self._once("audited", lambda: self.services.audit.verify() if self.services.audit else None)
 
-    def last(self, what: str) -> datetime | None:
-        """When this was last done, as the audit log has it; None if that is long ago, or never was."""
-        return max((one.at for one in self.recorded if one.what == what), default=None)
+    def find_last_recorded(self, what: str) -> datetime | None:
+        """Return the time of the last such audit entry; None if there is none among the newest entries."""
+        return max((one.at for one in self.audit_entries if one.what == what), default=None)
 
     @property
-    def recorded(self) -> list[AuditEntry]:
+    def audit_entries(self) -> list[AuditEntry]:
         """The newest entries of the audit log."""
-        if self.services.audit is None or self.audited is None:
+        if self.services.audit is None or self.audit_result is None:
             return []
-        return self.services.audit.entries(max(0, self.audited.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
+        return self.services.audit.entries(max(0, self.audit_result.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
 
-    def run(self, *words: str, about: str = "") -> str:
-        """A command of engrain for this memory, as it is to be typed, in the marks that the report takes
-        it out of."""
-        of_all = self._others is not None or (self.among and words[0] == "maintain")
+    def build_command(self, *words: str, about: str = "") -> str:
+        """Build the engrain command for this memory, in the backticks that the report expects."""
+        of_all = self._others is not None or (self.is_one_of_several and words[0] == "maintain")
         owner = None if of_all else self.scope
-        return f"`{format_command(*words, about=about, store=self.named, owner=owner)}`"
+        return f"`{format_command(*words, about=about, store=self.store_name, owner=owner)}`"
 
-    def found(self, point: str) -> Verdict | None:
-        """What the store itself says of this; None if it has nothing to say."""
-        one = self._own.get(point)
+    def find_own(self, point: str) -> Verdict | None:
+        """Return the store's own finding; None if it has none."""
+        one = self._own_findings.get(point)
         return one and Verdict(one.state, one.why.rstrip("."), one.mend)
 
-    def beside(self, point: str) -> list[Verdict]:
-        """What the servers beside it say."""
-        return [Verdict(one.state, one.why.rstrip("."), one.mend) for one in self._beside if one.point == point]
+    def find_on_servers(self, point: str) -> list[Verdict]:
+        """Return the findings of the memory's servers."""
+        found = [one for one in self._server_findings if one.point == point]
+        return [Verdict(one.state, one.why.rstrip("."), one.mend) for one in found]
 
     @property
-    def _own(self) -> dict[str, Finding]:
-        return self._once("own", self._checked)
+    def _own_findings(self) -> dict[str, Finding]:
+        return self._once("own", self._check_store)
 
-    def _checked(self) -> dict[str, Finding]:
+    def _check_store(self) -> dict[str, Finding]:
         items = self.services.items
         around = items.deployment() if isinstance(items, Deployed) else []
         return {one.point: one for one in (*items.check(), *around)}
 
     @property
-    def _beside(self) -> list[Finding]:
-        return self._once("beside", self._servers)
+    def _server_findings(self) -> list[Finding]:
+        return self._once("beside", self._check_servers)
 
-    def _servers(self) -> list[Finding]:
+    def _check_servers(self) -> list[Finding]:
         feed, told = cast(object, self.services.feed), self.background.get("vectors") or {}
-        # The vector server was just asked how far behind it is: one that did not answer is not waited for again.
+        # The background state tells whether the vector server answers: do not wait for it again.
         away = told.get("error") if told.get("behind") is None else None
         known = [Finding("vectors", "fail", away)] if away else []
         asked = [server for server in self.services.servers if not (away and server is feed)]
-        # Side by side: of several that do not answer, the slowest alone is waited for.
+        # In parallel: of several servers that do not answer, only the slowest costs time.
         with ThreadPoolExecutor(max(1, len(asked))) as together:
             answers = list(together.map(lambda server: server.check(), asked))
         return known + [one for answer in answers for one in answer]
 
-    def _each(self) -> list[CheckContext]:
+    def _list_memories(self) -> list[CheckContext]:
         if not self._others:
-            return [self._of(self.scope, MAX_ITEMS_PER_MEMORY)]
-        # Spread, because a store names its memories in any order.
+            return [self._narrow_to(self.scope, MAX_ITEMS_PER_MEMORY)]
+        # Every n-th memory, because a store lists them in any order.
         spread = self._others[:: -(-len(self._others) // MAX_SORTED_MEMORIES)]
-        last = sorted(spread, key=self._written, reverse=True)[:MAX_MEMORIES] if len(spread) > MAX_MEMORIES else spread
+        last = spread
+        if len(spread) > MAX_MEMORIES:
+            last = sorted(spread, key=self._read_last_write, reverse=True)[:MAX_MEMORIES]
         limit = min(MAX_ITEMS_PER_MEMORY, max(MIN_ITEMS_PER_MEMORY, MAX_ITEMS_OVERALL // len(last)))
-        return [self._of(one, limit) for one in last]
+        return [self._narrow_to(one, limit) for one in last]
 
-    def _written(self, scope: Scope) -> float:
+    def _read_last_write(self, scope: Scope) -> float:
         newest = self.services.items.page(ListQuery(scope, history=True, limit=1))
         return newest[0].recorded_at.timestamp() if newest else 0.0
 
-    def _of(self, scope: Scope, limit: int) -> CheckContext:
+    def _narrow_to(self, scope: Scope, limit: int) -> CheckContext:
         one = copy(self)
-        one.scope, one.limit, one.among, one._others = scope, limit, self._others is not None, None
+        one.scope, one.limit, one.is_one_of_several, one._others = scope, limit, self._others is not None, None
         return one
 
     def _once(self, what: str, ask: Callable[[], T]) -> T:
@@ -200,22 +204,24 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`number` and `name` stay what they are from version to version, on every backend. `each` is what is said of
-    several memories that all pass; "" if the point is about the store as a whole. It looks into at most `most`, and if
-    none of them is amiss at the `whole` of them."""
+    """One check. Its `number` and `name` stay the same in all versions and on every backend.
+
+    `each` is the finding if several memories pass; "" if the check is about the store. At most `most` memories are
+    checked. If all pass, `whole` checks the store.
+    """
 
     number: int
     group: Group
     name: str
     question: str
-    look: Callable[[CheckContext], Verdict]
+    run: Callable[[CheckContext], Verdict]
     each: str = ""
     most: int = MAX_MEMORIES
     whole: Callable[[CheckContext], Verdict] | None = None
 
 
 def describe_age(moment: datetime, now: datetime) -> str:
-    """How long it has been, in the unit that a person would take."""
+    """Describe an age in the largest unit that fits."""
     seconds = max(0.0, (now - moment).total_seconds())
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
@@ -225,5 +231,5 @@ def describe_age(moment: datetime, now: datetime) -> str:
 
 
 def find_worst(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The first of the worst; None of none."""
+    """Return the first of the worst verdicts; None if there are none."""
     return min(verdicts, key=lambda one: SEVERITY.index(one.state), default=None)

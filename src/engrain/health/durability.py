@@ -1,4 +1,4 @@
-"""Whether what was acknowledged is still there after the worst day."""
+"""Check that acknowledged writes survive power cuts, damage and loss."""
 
 from __future__ import annotations
 
@@ -18,88 +18,90 @@ from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
 from engrain.ports.storage import Backed
 
-MAX_HASHED_BYTES = 256 << 20  # bytes; a larger backup is known by its size alone
+MAX_HASHED_BYTES = 256 << 20  # of a larger backup only the size is checked
 NEW_STORE_AGE = timedelta(days=1)
-MAX_MANUAL_BACKUP_AGE = timedelta(days=7)  # the age at which a backup that somebody thought of is an old one
+MAX_MANUAL_BACKUP_AGE = timedelta(days=7)
 BACKUP_SLACK = timedelta(minutes=5)
 
 
-def check_engine(look: CheckContext) -> Verdict:
-    return look.found("engine") or report_pass(f"{look.store.backend}, in this process alone")
+def check_engine(context: CheckContext) -> Verdict:
+    return context.find_own("engine") or report_pass(f"{context.store.backend}, in this process alone")
 
 
-def check_power_cut(look: CheckContext) -> Verdict:
-    own = look.found("sync") or report_warning(
+def check_power_cut(context: CheckContext) -> Verdict:
+    own = context.find_own("sync") or report_warning(
         "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
     )
-    found = find_worst([own, *look.beside("redis durability")])
+    found = find_worst([own, *context.find_on_servers("redis durability")])
     return found or own
 
 
-def check_integrity(look: CheckContext) -> Verdict:
-    return look.found("integrity") or report_pass("nothing of it is in files that could be damaged")
+def check_integrity(context: CheckContext) -> Verdict:
+    return context.find_own("integrity") or report_pass("nothing of it is in files that could be damaged")
 
 
-def check_schema(look: CheckContext) -> Verdict:
-    found = look.found("schema")
+def check_schema(context: CheckContext) -> Verdict:
+    found = context.find_own("schema")
     if found is None:
         return report_pass("the store is in memory, and of this version of engrain")
     if found.state == "pass":
         return report_pass(f"{found.why}, the one that this engrain writes")
     return report_failure(
-        f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open"
+        f"the schema is of {found.why}, not {context.store.schema}", "restart every program that has it open"
     )
 
 
-def check_file_system(look: CheckContext) -> Verdict:
-    return look.found("file system") or report_pass(f"no file of its own: {look.store.backend}")
+def check_file_system(context: CheckContext) -> Verdict:
+    return context.find_own("file system") or report_pass(f"no file of its own: {context.store.backend}")
 
 
-def check_backup(look: CheckContext) -> Verdict:
-    store, policies = look.store, look.services.policies
-    if not isinstance(look.services.items, Backed):
+def check_backup(context: CheckContext) -> Verdict:
+    store, policies = context.store, context.services.policies
+    if not isinstance(context.services.items, Backed):
         return report_pass(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
         return report_pass("there is nothing to back up yet")
     if not policies.backup_folder:
-        return _check_manual_backup(look)
+        return _check_manual_backup(context)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(look.services, folder) if (at := parse_backup_time(stem, name))}
+    taken = {at: folder / name for name in names_in(context.services, folder) if (at := parse_backup_time(stem, name))}
     if not taken:
-        return report_failure(f"there is no backup in {folder}", look.run("maintain"))
+        return report_failure(f"there is no backup in {folder}", context.build_command("maintain"))
     newest = max(taken)
-    told = f"the newest backup, {taken[newest].name}, was taken {describe_age(newest, look.now)}"
+    newest_text = f"the newest backup, {taken[newest].name}, was taken {describe_age(newest, context.now)}"
     if wrong := _find_damage(taken[newest]):
-        # As long as it has that name, no other is due.
+        # Maintenance takes no new backup while a file of that name exists.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
-        mend = f"{aside}, {look.run('maintain')}; look at that disk, and delete the damaged file"
-        return report_failure(f"{told} and {wrong}", mend)
-    if look.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
-        return report_warning(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
-    return report_pass(f"{told} and is whole")
-
-
-def _check_manual_backup(look: CheckContext) -> Verdict:
-    """Where it went nobody knows but who asked for it; the audit log has when."""
-    last = look.last("backup")
-    if last is not None and look.now - last <= MAX_MANUAL_BACKUP_AGE:
-        return report_pass(f"the last backup was taken by hand, {describe_age(last, look.now)}")
-    if last is None and _is_new(look):
-        return report_pass(
-            f"nothing is older than a day ({count_noun(look.store.items, 'item')}); a backup is due tomorrow"
+        mend = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
+        return report_failure(f"{newest_text} and {wrong}", mend)
+    if context.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
+        return report_warning(
+            f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")
         )
-    old = f"the last was taken by hand {describe_age(last, look.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {count_noun(look.store.items, 'item')} by itself, and {old}"
-    once = look.run("backup", "FILE")
+    return report_pass(f"{newest_text} and is whole")
+
+
+def _check_manual_backup(context: CheckContext) -> Verdict:
+    """Check the age of the last manual backup. The audit log has its time, but not its place."""
+    last = context.find_last_recorded("backup")
+    if last is not None and context.now - last <= MAX_MANUAL_BACKUP_AGE:
+        return report_pass(f"the last backup was taken by hand, {describe_age(last, context.now)}")
+    if last is None and _is_new(context):
+        return report_pass(
+            f"nothing is older than a day ({count_noun(context.store.items, 'item')}); a backup is due tomorrow"
+        )
+    old = f"the last was taken by hand {describe_age(last, context.now)}" if last else "none was ever taken"
+    why = f"nothing takes backups of {count_noun(context.store.items, 'item')} by itself, and {old}"
+    once = context.build_command("backup", "FILE")
     return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
-def _is_new(look: CheckContext) -> bool:
-    """Whoever's memory is looked at: it is the whole store that is backed up."""
-    every, old = memories(look.services), parse_filter({"recorded_at": {"<=": look.now - NEW_STORE_AGE}})
+def _is_new(context: CheckContext) -> bool:
+    """Check the age of the whole store, because a backup has all of it."""
+    every, old = memories(context.services), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
     if len(every) > MAX_SORTED_MEMORIES:
-        return False  # so many are worth a backup on the first day
-    return not any(look.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+        return False  # a store with so many memories needs a backup on its first day
+    return not any(context.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
 def _find_damage(path: Path) -> str:

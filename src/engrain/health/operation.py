@@ -1,4 +1,4 @@
-"""Whether there is room and time, nothing waits for a person, and somebody looks after the memory."""
+"""Check disk, clock, waiting tasks and maintenance."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAX_TASKS = 1_000  # tasks
 MAX_CLOCK_SKEW, FAILING_CLOCK_SKEW = timedelta(seconds=5), timedelta(hours=1)
 
 
-def check_disk(look: CheckContext) -> Verdict:
-    return look.found("disk") or report_pass(
-        f"its disk is not seen from here: {look.store.backend} {look.store.location}"
+def check_disk(context: CheckContext) -> Verdict:
+    return context.find_own("disk") or report_pass(
+        f"its disk is not seen from here: {context.store.backend} {context.store.location}"
     )
 
 
-def check_clock(look: CheckContext) -> Verdict:
-    newest = look.services.items.moment()
-    # Read afterwards: others may write while the points before take their time.
-    behind = timedelta(microseconds=newest - to_micros(look.services.clock()))
+def check_clock(context: CheckContext) -> Verdict:
+    newest = context.services.items.moment()
+    # Read after the store's moment: others may write while the earlier checks run.
+    behind = timedelta(microseconds=newest - to_micros(context.services.clock()))
     if behind <= MAX_CLOCK_SKEW:
         return report_pass("the clock is not behind what was recorded")
     told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
@@ -43,85 +43,92 @@ def _format_span(length: timedelta) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def check_waiting_tasks(look: CheckContext) -> Verdict:
-    journal = look.services.journal
+def check_waiting_tasks(context: CheckContext) -> Verdict:
+    journal = context.services.journal
     if journal is None:
         return report_pass("this store keeps no tasks")
-    tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MAX_TASKS))
+    tasks = journal.tasks(
+        TaskQuery(context.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MAX_TASKS)
+    )
     waiting: list[tuple[str, str]] = [
         (one.task, one.status) for one in tasks if one.status in ("parked", "expired", "failed")
     ]
     waiting += [
-        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _is_ambiguous(look, one)
+        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _is_ambiguous(context, one)
     ]
     if waiting:
-        told, shown = [f"{task} ({how})" for task, how in waiting], look.run("tasks", "show", about=waiting[0][0])
+        told, shown = (
+            [f"{task} ({how})" for task, how in waiting],
+            context.build_command("tasks", "show", about=waiting[0][0]),
+        )
         why = f"{count_noun(len(told), 'task waits', 'tasks wait')} for a person: {list_first(told)}"
         return report_warning(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
     return report_pass("no task waits for a person")
 
 
-def _is_ambiguous(look: CheckContext, task: TaskRecord) -> bool:
-    assert look.services.journal is not None
-    return any(step.status == "ambiguous" for step in look.services.journal.unsettled(look.scope, task.task))
+def _is_ambiguous(context: CheckContext, task: TaskRecord) -> bool:
+    assert context.services.journal is not None
+    return any(step.status == "ambiguous" for step in context.services.journal.unsettled(context.scope, task.task))
 
 
-def check_leases(look: CheckContext) -> Verdict:
-    if look.services.journal is None:
+def check_leases(context: CheckContext) -> Verdict:
+    if context.services.journal is None:
         return report_pass("this store keeps no tasks")
-    stale = look.services.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MAX_TASKS))
+    stale = context.services.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
     left = [one for one in stale if one.version != CHECKPOINT_VERSION and one.until is not None]
     if not left:
         return report_pass("every task that runs has a worker that gives signs of life")
-    told = list_first([f"{one.task} (last sign {describe_age(one.until, look.now)})" for one in left if one.until])
-    cancel = look.run("tasks", "cancel", about=left[0].task)
+    told = list_first([f"{one.task} (last sign {describe_age(one.until, context.now)})" for one in left if one.until])
+    cancel = context.build_command("tasks", "cancel", about=left[0].task)
     why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
     return report_warning(why, f"start its program again, which recovers it; or {cancel}")
 
 
-def check_maintenance(look: CheckContext) -> Verdict:
-    if trouble := _list_errors(look.background):
+def check_maintenance(context: CheckContext) -> Verdict:
+    if trouble := _list_errors(context.background):
         return report_warning(
             f"work beside is failing: {list_first(trouble)}",
-            f"{look.run('status', '--json')} shows it; mend what it names",
+            f"{context.build_command('status', '--json')} shows it; mend what it names",
         )
-    every = timedelta(minutes=look.services.policies.every_minutes)
-    record = look.services.journal.task(PLACE, CARE) if look.services.journal else None
+    every = timedelta(minutes=context.services.policies.every_minutes)
+    record = context.services.journal.task(PLACE, CARE) if context.services.journal else None
     if not every:
-        return _check_manual_maintenance(look)
+        return _check_manual_maintenance(context)
     if record is None:
         return report_pass(
             f"care is due every {_format_minutes(every)}, and has not been yet in a program that stays open"
         )
-    return _check_last_round(look, every, record)
+    return _check_last_round(context, every, record)
 
 
-def _check_last_round(look: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
-    if record.status == "running" and record.until and record.until > look.now:
+def _check_last_round(context: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
+    if record.status == "running" and record.until and record.until > context.now:
         return report_pass("a round of care is under way")
     last = _parse_time(record.outcome)
     if last is None:
         why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
-        return report_warning(why, f"{look.run('maintain')} shows what is wrong")
-    if look.now - last > MAX_MISSED_ROUNDS * every:
-        why = f"the last round of care was {describe_age(last, look.now)}, though one is due every {_format_minutes(every)}"
-        return report_warning(why, f"{look.run('maintain')}; and start the program that stays open")
-    return report_pass(f"the last round of care was {describe_age(last, look.now)}, and nothing beside fails")
+        return report_warning(why, f"{context.build_command('maintain')} shows what is wrong")
+    if context.now - last > MAX_MISSED_ROUNDS * every:
+        due = f"though one is due every {_format_minutes(every)}"
+        why = f"the last round of care was {describe_age(last, context.now)}, {due}"
+        return report_warning(why, f"{context.build_command('maintain')}; and start the program that stays open")
+    return report_pass(f"the last round of care was {describe_age(last, context.now)}, and nothing beside fails")
 
 
-def _check_manual_maintenance(look: CheckContext) -> Verdict:
-    """Without a program that cares, what is due piles up: that shows whether somebody else does."""
-    found = look.verdicts.get("past its time")
+def _check_manual_maintenance(context: CheckContext) -> Verdict:
+    """Check manual maintenance: overdue data shows that nobody runs it."""
+    found = context.verdicts.get("past its time")
     if found is None or found.state != "warn":
         return report_pass("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
-    last = look.last("maintain")
+    last = context.find_last_recorded("maintain")
     since = (
-        f"the last care that did something was {describe_age(last, look.now)}" if last else "no care ever did something"
+        f"the last care that did something was {describe_age(last, context.now)}"
+        if last
+        else "no care ever did something"
     )
     why = f"nobody seems to look after this store: things are overdue, and {since}"
-    return report_warning(
-        why, f"{look.run('maintain')} daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
-    )
+    daily = f"{context.build_command('maintain')} daily, as deploy/engrain-upkeep.timer does"
+    return report_warning(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
 
 def _list_errors(background: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether what was to go is gone, and what is private stays so."""
+"""Check that removed data is gone, and that private data is protected."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from engrain.ports.storage import Backed, on_encrypted_disk
 
 SECRET_KINDS: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
 SECRET_NAMES = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
-MAX_VERIFIED_ERASURES = 20  # erasures, the newest
+MAX_VERIFIED_ERASURES = 20  # the newest
 MAX_ERASURE_TIME = timedelta(hours=1)
-OVERDUE_GRACE = timedelta(days=1)  # a daily round of care is enough
+OVERDUE_GRACE = timedelta(days=1)  # daily maintenance is enough
 MAX_HOLD_AGE = timedelta(days=365)
 OVERDUE_NAMES = {
     "episodes": ("expired episode",),
@@ -41,40 +41,43 @@ OVERDUE_NAMES = {
 }
 
 
-def check_forgotten(look: CheckContext) -> Verdict:
-    found = look.found("forgotten")
+def check_forgotten(context: CheckContext) -> Verdict:
+    found = context.find_own("forgotten")
     if found and found.state != "pass":
         return found
-    if look.store.purge_pending:
+    if context.store.purge_pending:
         return report_warning(
-            "forgotten bytes are still to be removed", f"{look.run('maintain')}, once no other program reads the store"
+            "forgotten bytes are still to be removed",
+            f"{context.build_command('maintain')}, once no other program reads the store",
         )
     return report_pass("nothing that was forgotten is left in the files")
 
 
-def check_erasures(look: CheckContext) -> Verdict:
-    erasing = look.services.erasing
+def check_erasures(context: CheckContext) -> Verdict:
+    erasing = context.services.erasing
     if erasing is None:
         return report_pass("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
         many = count_noun(len(running), "erasure is", "erasures are")
-        why = f"{many} not complete, the oldest begun {describe_age(begun, look.now)}"
-        return (report_failure if look.now - begun > MAX_ERASURE_TIME else report_warning)(
-            why, look.run("erase", "--resume")
+        why = f"{many} not complete, the oldest begun {describe_age(begun, context.now)}"
+        return (report_failure if context.now - begun > MAX_ERASURE_TIME else report_warning)(
+            why, context.build_command("erase", "--resume")
         )
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
-            why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {describe_age(one.at, look.now)}"
+            erased = f"receipt {one.receipt} says was erased {describe_age(one.at, context.now)}"
+            why = f"{rows:,} rows are there again of what {erased}"
             return report_failure(
                 why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
             )
-    for user, at in _find_refused_erasures(look, erasing).items():
-        why = f"an erasure that was asked for {describe_age(at, look.now)} was refused under a legal hold, which has ended since"
-        line = format_command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
+    for user, at in _find_refused_erasures(context, erasing).items():
+        asked = f"an erasure that was asked for {describe_age(at, context.now)}"
+        why = f"{asked} was refused under a legal hold, which has ended since"
+        line = format_command("erase", "--yes", "--receipt", "receipt.json", store=context.store_name, owner=user)
         return report_warning(why, f"`{line}`")
     if not done:
         return report_pass("no erasure was asked for")
@@ -83,47 +86,49 @@ def check_erasures(look: CheckContext) -> Verdict:
     )
 
 
-def _find_refused_erasures(look: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
-    """Whose erasure a hold refused, and nobody asked for again."""
+def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
+    """Return the users whose erasure a hold refused and nobody requested again."""
     asked: dict[str, datetime] = {}
-    for entry in look.recorded:
+    for entry in context.audit_entries:
         if entry.what == "erase_refused" and entry.details.get("by") == "user":
             asked[str(entry.subject)] = entry.at
         elif entry.what == "erase":
             asked.pop(str(entry.subject), None)
     for hold in erasing.holds():
-        asked.pop(hold.mark, None)  # nobody sees it meanwhile
+        asked.pop(hold.mark, None)  # the hold hides the data
     known = {erasing.mark(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()} if asked else {}
     return {known[mark]: at for mark, at in asked.items() if mark in known}
 
 
-def check_audit_log(look: CheckContext) -> Verdict:
-    found = look.audited
+def check_audit_log(context: CheckContext) -> Verdict:
+    found = context.audit_result
     if found is None:
         return report_pass("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return report_failure(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
+        return report_failure(
+            why, f"{context.build_command('audit', 'verify')} shows all; restore the log from a backup"
+        )
     return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
 
 
-def check_secrets(look: CheckContext) -> Verdict:
+def check_secrets(context: CheckContext) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
-    for item in look.newest:
+    for item in context.newest_items:
         if found := {
             one.kind for text in _iterate_texts(item) for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
         }:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
-        how = "and texts are redacted before they are kept" if look.services.redact else "and nothing is redacted"
-        return report_pass(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
+        how = "and texts are redacted before they are kept" if context.services.redact else "and nothing is redacted"
+        return report_pass(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
     told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {list_first(ids)}"
-    mend = look.run("forget", ids[0])
+    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {list_first(ids)}"
+    mend = context.build_command("forget", ids[0])
     return report_warning(
-        why, mend if look.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+        why, mend if context.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
     )
 
 
@@ -133,63 +138,70 @@ def _iterate_texts(item: Item) -> Iterator[str]:
         yield json.dumps(dict(item.metadata), ensure_ascii=False, default=str)
 
 
-def check_encryption(look: CheckContext) -> Verdict:
-    found = look.found("encryption") or report_pass("nothing of it is on a disk")
-    if found.state != "pass" or not (clear := _list_unencrypted_folders(look)):
+def check_encryption(context: CheckContext) -> Verdict:
+    found = context.find_own("encryption") or report_pass("nothing of it is on a disk")
+    if found.state != "pass" or not (clear := _list_unencrypted_folders(context)):
         return found
     why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
     return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
-def _list_unencrypted_folders(look: CheckContext) -> list[str]:
-    """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
+def _list_unencrypted_folders(context: CheckContext) -> list[str]:
+    """List unencrypted folders of the mirror and of backups. Backups of an encrypted store are encrypted."""
     folder, sealed = (
-        look.services.folder,
-        look.store.details.get("encrypted") or not isinstance(look.services.items, Backed),
+        context.services.folder,
+        context.store.details.get("encrypted") or not isinstance(context.services.items, Backed),
     )
-    files = [folder(one.scope).path for one in look.memories] if folder else []
-    backups = None if sealed else look.services.policies.backup_folder
+    files = [folder(one.scope).path for one in context.memories] if folder else []
+    backups = None if sealed else context.services.policies.backup_folder
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
 
-def check_retention(look: CheckContext) -> Verdict:
-    over = _count_overdue(look)
+def check_retention(context: CheckContext) -> Verdict:
+    over = _count_overdue(context)
     if any(over.values()):
         told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
-        mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
+        mend = (
+            context.build_command("maintain")
+            if over["episodes"] or over["tasks"]
+            else f"{context.build_command('hold')} lists the holds"
+        )
         return report_warning(f"kept past their time: {', '.join(told)}", mend)
-    days = look.services.policies.task_days
+    days = context.services.policies.task_days
     return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
-def _count_overdue(look: CheckContext) -> dict[str, int]:
-    services, before = look.services, look.now - timedelta(days=look.services.policies.task_days) - OVERDUE_GRACE
-    late = MaintenanceContext(services, look.scope, look.now - OVERDUE_GRACE)
+def _count_overdue(context: CheckContext) -> dict[str, int]:
+    services, before = (
+        context.services,
+        context.now - timedelta(days=context.services.policies.task_days) - OVERDUE_GRACE,
+    )
+    late = MaintenanceContext(services, context.scope, context.now - OVERDUE_GRACE)
     expired = episodes.passes(late)[1].each if services.episodes else ()
-    ended = services.journal.tasks(TaskQuery(look.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
+    ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
-        "holds": 0 if look.among else len(_list_old_holds(look)),
+        "holds": 0 if context.is_one_of_several else len(_list_old_holds(context)),
     }
 
 
-def check_old_holds(look: CheckContext) -> Verdict:
-    """Of all memories together: what a hold hides is among none of them."""
-    if not (holds := _list_old_holds(look)):
+def check_old_holds(context: CheckContext) -> Verdict:
+    """Check the holds of the whole store, because no memory shows what a hold hides."""
+    if not (holds := _list_old_holds(context)):
         return report_pass("no hold is a year old")
     told = count_noun(len(holds), *OVERDUE_NAMES["holds"])
-    return report_warning(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
+    return report_warning(f"kept past their time: {told}", f"{context.build_command('hold')} lists the holds")
 
 
-def _list_old_holds(look: CheckContext) -> list[Hold]:
-    """In the whole store, or on the user whose memory is looked at."""
-    erasing, user = look.services.erasing, find_owner(look.scope)
+def _list_old_holds(context: CheckContext) -> list[Hold]:
+    """List the old holds in the whole store, or on the checked memory's user."""
+    erasing, user = context.services.erasing, find_owner(context.scope)
     if erasing is None:
         return []
-    old = [one for one in erasing.holds() if look.now - one.at > MAX_HOLD_AGE]
-    if look.all is not None:
+    old = [one for one in erasing.holds() if context.now - one.at > MAX_HOLD_AGE]
+    if context.memory_count is not None:
         return old
     return [one for one in old if user and one.mark == erasing.mark(user)]
 

@@ -1,4 +1,4 @@
-"""Whether one memory can be read, steered or overtaken by what is not its own."""
+"""Check that no other user and no untrusted text can read or steer a memory."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
 USER_SLOT_PREFIX = "user."
-MIN_OWN_TRUST = TRUST["agent"]  # below it is what a page, a file or a tool says
-MAX_OTHERS_TRUST = TRUST["agent"]  # at most this trust has what is not the user's or the program's own word
+MIN_OWN_TRUST = TRUST["agent"]  # texts of pages, files and tools are below it
+MAX_OTHERS_TRUST = TRUST["agent"]  # texts of the user and the program are above it
 MAX_PINNED_ITEMS = 1_000
 
 
-def check_walls(look: CheckContext) -> Verdict:
-    owners = look.found("owners")
+def check_walls(context: CheckContext) -> Verdict:
+    owners = context.find_own("owners")
     if owners and owners.state != "pass":
-        nobodys = format_command("list", store=look.named)
+        nobodys = format_command("list", store=context.store_name)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return find_worst([one for one in (look.found("walls"), owners) if one]) or report_pass(
+    return find_worst([one for one in (context.find_own("walls"), owners) if one]) or report_pass(
         "every memory is a space of its own in this process"
     )
 
 
-def check_trust(look: CheckContext) -> Verdict:
-    items = look.services.items
-    soul = items.slot(look.scope, SOUL_SLOT, None)
+def check_trust(context: CheckContext) -> Verdict:
+    items = context.services.items
+    soul = items.slot(context.scope, SOUL_SLOT, None)
     pinned = items.page(
-        ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
+        ListQuery(context.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
     )
-    speaks = [*items.slots(look.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
+    speaks = [*items.slots(context.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
     low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
         return report_pass(f"what speaks for the user is the user's word ({count_noun(len(speaks), 'slot')})")
     told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
     many = count_noun(len(low), "item speaks", "items speak")
     why = f"{many} for the user on the word of a page, a file or a tool: {told}"
-    shown = look.run("why", next(iter(low)))
+    shown = context.build_command("why", next(iter(low)))
     return report_warning(
         why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
     )
 
 
-def check_instructions(look: CheckContext) -> Verdict:
+def check_instructions(context: CheckContext) -> Verdict:
     where = parse_filter({"trust": {"<=": MAX_OTHERS_TRUST}})
-    read = look.services.items.page(ListQuery(look.scope, where, limit=look.limit))
+    read = context.services.items.page(ListQuery(context.scope, where, limit=context.limit))
     found = [one for one in read if is_prompt_injection(one.text[:MAX_CHARACTERS_READ])]
     if not read:
         return report_pass("there is no text that is not the user's own word")
@@ -72,21 +72,23 @@ def check_instructions(look: CheckContext) -> Verdict:
         return report_pass(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
     told = list_first([_describe_item(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
-    source = next((source for one in found if (source := _find_origin(look, one))), None)
+    source = next((source for one in found if (source := _find_origin(context, one))), None)
     if source is None:
-        return report_warning(why, f"{look.run('get', found[0].id)}, then engrain forget")
+        return report_warning(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
     return report_warning(
-        why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back"
+        why, f"{context.build_command('undo', about=source)} shows what came from there; with --yes it is taken back"
     )
 
 
-def _find_origin(look: CheckContext, item: Item) -> str | None:
-    """Of a tool's answer the address that the tool was called with: by the tool's name all that it ever brought would
-    be taken back."""
+def _find_origin(context: CheckContext, item: Item) -> str | None:
+    """Return an item's source. For a tool's answer, return the address that the tool was called with.
+
+    Undoing by the tool's name would remove all that it ever returned.
+    """
     if item.role != "tool" or item.place is None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
-    said = look.services.items.page(ListQuery(look.scope, asked, limit=look.limit))
+    said = context.services.items.page(ListQuery(context.scope, asked, limit=context.limit))
     before = sorted(
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
@@ -103,20 +105,20 @@ def _describe_item(item: Item) -> str:
     return f"{item.id} from {item.source}" if item.source else item.id
 
 
-def check_rights(look: CheckContext) -> Verdict:
-    own = look.found("rights") or report_pass(f"no file of its own: {look.store.backend}")
-    found = [one for one in (own, *_check_folders(look)) if one.state != "pass"]
+def check_rights(context: CheckContext) -> Verdict:
+    own = context.find_own("rights") or report_pass(f"no file of its own: {context.store.backend}")
+    found = [one for one in (own, *_check_folders(context)) if one.state != "pass"]
     if not found:
         return own
     first = find_worst(found) or own
     return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
 
 
-def _check_folders(look: CheckContext) -> list[Verdict]:
-    """Of the mirror and of the backups, which hold the same words."""
-    folder = look.services.folder
-    files = [folder(one.scope).path for one in look.memories] if folder else []
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.services.policies.backup_folder) if one)
+def _check_folders(context: CheckContext) -> list[Verdict]:
+    """Check the folders of the mirror and of the backups, which have the same texts."""
+    folder = context.services.folder
+    files = [folder(one.scope).path for one in context.memories] if folder else []
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, context.services.policies.backup_folder) if one)
     open_ones = [str(path) for path in paths if _is_open_to_all(path)]
     if not open_ones:
         return []
@@ -135,15 +137,16 @@ def _is_open_to_all(folder: Path) -> bool:
         return False
 
 
-def check_file_conflicts(look: CheckContext) -> Verdict:
-    if look.services.folder is None:
+def check_file_conflicts(context: CheckContext) -> Verdict:
+    if context.services.folder is None:
         return report_pass("no folder of files is kept in step (mirror in [lifecycle])")
-    folder = look.services.folder(look.scope)
+    folder = context.services.folder(context.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:
         return report_failure(
-            f"{folder.path} cannot be read: {str(exc).rstrip('.')}", look.run("files", "status", str(folder.path))
+            f"{folder.path} cannot be read: {str(exc).rstrip('.')}",
+            context.build_command("files", "status", str(folder.path)),
         )
     waiting = list_conflict_ids(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:

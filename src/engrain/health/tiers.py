@@ -1,4 +1,4 @@
-"""Whether every kind of memory is there and keeps within its limits."""
+"""Check that every kind of memory answers and keeps within its limits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import MaintenanceContext
 
-MAX_SESSIONS = 50  # sessions, the newest
-ABANDONED_AFTER = timedelta(days=1)  # without a word, after which a session was left rather than is under way
-MIN_TRIALS = 3  # times, before a procedure's record says something
+MAX_SESSIONS = 50  # the newest
+ABANDONED_AFTER = timedelta(days=1)  # without a message
+MIN_TRIALS = 3  # before a procedure's success rate counts
 
 
-def check_stores(look: CheckContext) -> Verdict:
-    services = look.services
+def check_stores(context: CheckContext) -> Verdict:
+    services = context.services
     asked: dict[str, Callable[[], object] | None] = {
-        "conversation": lambda: services.log.sessions(look.scope, 1),
-        "semantic": lambda: look.store,
-        "episodic": (lambda: services.episodes and services.episodes.recent(look.scope, None, 1, look.now)),
-        "procedural": (lambda: services.outcomes and services.outcomes.tallies(look.scope, [])),
-        "tasks": (lambda: services.journal and services.journal.tasks(TaskQuery(look.scope, limit=1))),
+        "conversation": lambda: services.log.sessions(context.scope, 1),
+        "semantic": lambda: context.store,
+        "episodic": (lambda: services.episodes and services.episodes.recent(context.scope, None, 1, context.now)),
+        "procedural": (lambda: services.outcomes and services.outcomes.tallies(context.scope, [])),
+        "tasks": (lambda: services.journal and services.journal.tasks(TaskQuery(context.scope, limit=1))),
     }
     parts = {"episodic": services.episodes, "procedural": services.outcomes, "tasks": services.journal}
     missing = [name for name, part in parts.items() if part is None]
@@ -45,24 +45,24 @@ def check_stores(look: CheckContext) -> Verdict:
                 f"{name} memory does not answer: {str(exc).rstrip('.')}",
                 "start its server, or name another in [stores]",
             )
-    away = find_worst(look.beside("redis"))
+    away = find_worst(context.find_on_servers("redis"))
     if away and away.state != "pass":
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
-    if shut := look.found("writable"):
+    if shut := context.find_own("writable"):
         return shut
     beside = f", with {list_first([one.where for one in services.servers])} beside it" if services.servers else ""
-    return report_pass(f"all kinds of memory answer, in {look.store.backend}{beside}")
+    return report_pass(f"all kinds of memory answer, in {context.store.backend}{beside}")
 
 
-def check_windows(look: CheckContext) -> Verdict:
+def check_windows(context: CheckContext) -> Verdict:
     most = TIERS["conversation"].window.max_items
-    log = look.services.log
-    names = log.sessions(look.scope, MAX_SESSIONS)
+    log = context.services.log
+    names = log.sessions(context.scope, MAX_SESSIONS)
     behind = []
     for name in names:
-        summary = log.summary(look.scope, name)
-        tail = log.length(look.scope, name) - (summary.upto if summary else 0)
-        if tail > most and len(log.last(look.scope, name, most + 1)) > most:
+        summary = log.summary(context.scope, name)
+        tail = log.length(context.scope, name) - (summary.upto if summary else 0)
+        if tail > most and len(log.last(context.scope, name, most + 1)) > most:
             behind.append(f"{name} ({tail:,})")
     if not names:
         return report_pass("there is no session yet")
@@ -73,9 +73,9 @@ def check_windows(look: CheckContext) -> Verdict:
     return report_warning(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
 
 
-def check_sessions(look: CheckContext) -> Verdict:
-    names = look.services.log.sessions(look.scope, MAX_SESSIONS)
-    left = [name for name in names if _was_abandoned(look, name)]
+def check_sessions(context: CheckContext) -> Verdict:
+    names = context.services.log.sessions(context.scope, MAX_SESSIONS)
+    left = [name for name in names if _was_abandoned(context, name)]
     if not names:
         return report_pass("there is no session yet")
     if not left:
@@ -87,19 +87,19 @@ def check_sessions(look: CheckContext) -> Verdict:
     )
 
 
-def _was_abandoned(look: CheckContext, session: str) -> bool:
-    last = look.services.log.last(look.scope, session, 1)
-    if not last or look.now - last[0].recorded_at < ABANDONED_AFTER:
+def _was_abandoned(context: CheckContext, session: str) -> bool:
+    last = context.services.log.last(context.scope, session, 1)
+    if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = look.services.items.slot(look.scope, SESSION + session, None)
-    return held is None or held.metadata.get("upto") != look.services.log.length(look.scope, session)
+    held = context.services.items.slot(context.scope, SESSION + session, None)
+    return held is None or held.metadata.get("upto") != context.services.log.length(context.scope, session)
 
 
-def check_episodes(look: CheckContext) -> Verdict:
-    if look.services.episodes is None:
+def check_episodes(context: CheckContext) -> Verdict:
+    if context.services.episodes is None:
         return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
-        len(one.each) for one in lapsing.passes(MaintenanceContext(look.services, look.scope, look.now))
+        len(one.each) for one in lapsing.passes(MaintenanceContext(context.services, context.scope, context.now))
     )
     most = TIERS["episodic"].max_items
     wrong = (
@@ -109,26 +109,26 @@ def check_episodes(look: CheckContext) -> Verdict:
     )
     told = [f"{count:,} {what}" for count, what in wrong if count]
     if told:
-        return report_warning(f"of the episodes {', '.join(told)}", look.run("maintain"))
+        return report_warning(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
     return report_pass(f"episodes keep within {most:,} a session, and the important ones last")
 
 
-def check_slots(look: CheckContext) -> Verdict:
-    found = look.found("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
-    mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
+def check_slots(context: CheckContext) -> Verdict:
+    found = context.find_own("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
+    mend = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
     return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
-def check_procedures(look: CheckContext) -> Verdict:
-    if look.services.outcomes is None:
+def check_procedures(context: CheckContext) -> Verdict:
+    if context.services.outcomes is None:
         return report_pass("this store counts no trials of procedures")
     known = {
         item.id: (item.slot or "").removeprefix(PROCEDURE)
-        for item in look.services.items.slots(look.scope, PROCEDURE, None)
+        for item in context.services.items.slots(context.scope, PROCEDURE, None)
     }
     if not known:
         return report_pass("there is no procedure yet")
-    tallies = look.services.outcomes.tallies(look.scope, list(known))
+    tallies = context.services.outcomes.tallies(context.scope, list(known))
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()
@@ -138,7 +138,7 @@ def check_procedures(look: CheckContext) -> Verdict:
     if bad:
         worse = count_noun(len(bad), "procedure does", "procedures do")
         why = f"{worse} worse than one that nobody has tried: {list_first(bad)}"
-        shown = look.run("procedures", about=bad[0].rpartition(" (")[0])
+        shown = context.build_command("procedures", about=bad[0].rpartition(" (")[0])
         return report_warning(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
     return report_pass(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 

@@ -1,1 +1,1 @@
-"""The write path: check, cut into words, embed, one transaction."""
+"""The write path: redact, find facts, index words, embed, write in one transaction."""

@@ -1,4 +1,4 @@
-"""Make entries of episodic memory from what happened, and items that last from what matters of it."""
+"""Build entries of episodic memory from events, and lasting items from important ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engrain.ports import Episodes, Services
 TIER = TIERS["episodic"]
 ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)
 MAX_ENTRIES = TIER.max_items or 0
-NOVELTY_ROWS = 6  # rows of the session against which something is new
+NOVELTY_ROWS = 6  # last rows of the session with which a new text is compared
 # Keys of an entry's data.
 WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "resolves", "resolved"
 
@@ -34,17 +34,17 @@ _log = logging.getLogger("engrain")
 
 def require_episodes(services: Services) -> Episodes:
     if services.episodes is None:
-        raise ConfigError("this deployment has no store for episodes. Use a SQLite file, or name one for `episodic`.")
+        raise ConfigError("no store for episodes is configured. Use a SQLite file, or set a store for `episodic`.")
     return services.episodes
 
 
 def load_recent_texts(services: Services, scope: Scope, session: str) -> list[str]:
-    """The texts against which the next one of the session is new."""
+    """Return the session's last texts, with which the next one is compared for novelty."""
     return [item.text for item in services.log.last(scope, session, NOVELTY_ROWS)]
 
 
 def build_entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
-    """The entry over a log row. It lives for a day, or for ever if it matters; with no id, it takes the row's."""
+    """Build the entry of a log row. It expires after a day unless it is important. Its empty id becomes the row's."""
     scored = score_importance(happened)
     data: dict[str, Any] = {WHY: list_reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
     return Episode(
@@ -66,10 +66,10 @@ def build_raw(text: str | None, at: datetime) -> RawOutput | None:
 
 
 def build_lasting_note(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
-    """The item that an important episode becomes, unless the gate keeps it as a fact: then that is what lasts.
+    """Build the item that an important event becomes if the gate kept no fact of it.
 
-    Its source cites the log rows, so that forgetting them takes it along; what was forgotten is not brought back. With
-    no time of its own, the same words again are the same item.
+    Its source cites the log rows, so that forgetting them forgets it too. It never brings back a forgotten text.
+    Without a time of its own, the same words again are the same item.
     """
     scored = score_importance(happened)
     return Note(
@@ -83,35 +83,38 @@ def build_lasting_note(happened: EpisodeEvent, source: Source, occurred_at: date
 
 
 def build_episode_drafts(
-    rows: Sequence[Note], kept: Sequence[Note], services: Services
+    rows: Sequence[Note], lasting: Sequence[Note], services: Services
 ) -> tuple[list[Draft], list[Draft]]:
-    """Of log rows and of lasting items, embedded in one call."""
-    made = write.build_drafts([*rows, *kept], services)
+    """Build the drafts of log rows and of lasting items, embedded in one call."""
+    made = write.build_drafts([*rows, *lasting], services)
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
 def list_reasons(scored: ImportanceScore) -> list[list[Any]]:
-    """As an entry's data and an item's metadata keep them."""
+    """Return the reasons in the form that an entry's data and an item's metadata store."""
     return [[name, part] for name, part in scored.reasons]
 
 
 def commit_plan(plan: Plan, services: Services) -> Applied:
-    """One transaction where one store holds items and episodes; else the items first, since they are what must stay."""
+    """Apply the plan in one transaction if one store holds items and episodes.
+
+    Otherwise the items are written first, because they must not be lost.
+    """
     if services.same_store or not plan.episodes:
         return services.items.apply(plan)
-    book = require_episodes(services)
+    store = require_episodes(services)
     applied = services.items.apply(replace(plan, episodes=()))
     ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
         try:
-            added += _add_entry(happening, ids, plan.scope, book, applied.repeated)
+            added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
         except StoreError as exc:
-            # The rows are kept, and what matters of them: to fail here would make the caller write them again.
+            # The rows and lasting items are stored: an error here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
     if added and _was_erased_meanwhile(plan, services):
-        # The rows are gone with their user, and whoever looked through this store did so before they came.
-        book.remove(plan.scope, added)
+        # The user's rows are erased, and the erasure passed this store before the entries arrived.
+        store.remove(plan.scope, added)
         raise make_erased_error()
     return applied
 
@@ -126,19 +129,18 @@ def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
 
 
 def _add_entry(
-    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool
+    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, store: Episodes, repeated: bool
 ) -> list[str]:
-    """The id under which it was written, if it was."""
+    """Write one entry. Return its id, or nothing if its row is missing or the entry exists."""
     episode = happening.episode
     item = ids.get(episode.item, episode.item) if episode.item else None
     if episode.item and item is None:
         return []
     whole = replace(episode, item=item, id=episode.id or item or "")
-    # A repeated request may have been cut off before its entry was written; if not, writing it again would count twice.
-    there = repeated and any(
-        one.id == whole.id for one in book.recent(scope, whole.session, MAX_ENTRIES, whole.happened_at)
-    )
-    if there:
-        return []
-    book.add(scope, whole, happening.raw)
+    # A repeated request may have stopped before its entry was written. A second write would count the event twice.
+    if repeated:
+        recent = store.recent(scope, whole.session, MAX_ENTRIES, whole.happened_at)
+        if any(one.id == whole.id for one in recent):
+            return []
+    store.add(scope, whole, happening.raw)
     return [whole.id]

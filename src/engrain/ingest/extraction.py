@@ -1,4 +1,4 @@
-"""Let a model point at what lasts in a conversation; what it does not quote word for word is not taken."""
+"""Extract lasting facts from a conversation with a model, accepting only words that it quotes exactly."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from engrain.core.rules.message_filters import blank_code, blank_pasted
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
 from engrain.core.secrets.personal import contains_secret
 
-BY_MODEL = "model"  # metadata "by" of a fact that a model found
+BY_MODEL = "model"  # value of metadata "by" for a fact that a model found
 MAX_FACTS = 20
 MAX_QUOTE_CHARACTERS = 500
-MAX_MESSAGE_CHARACTERS = 2_000  # characters of one message that the model sees
-SYSTEM_PROMPT = """You read a conversation and point at what is worth remembering for months: lasting facts about the user,
+MAX_MESSAGE_CHARACTERS = 2_000  # that the model sees of one message
+SYSTEM_PROMPT = """\
+You read a conversation and point at what is worth remembering for months: lasting facts about the user,
 preferences, standing instructions, decisions, names, dates, places, people. Not: questions, moods, small talk, what
 holds for today only, passwords, keys, card numbers.
 
@@ -38,10 +39,8 @@ NameOther = Callable[[str | None], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What can be kept, and how many entries were turned down because their words are not there."""
-
     notes: tuple[Note, ...]
-    rejected: int = 0
+    rejected: int = 0  # entries whose words are not in the message, or that may not be kept
 
 
 def build_request(messages: Sequence[Item], timeout: float) -> ChatRequest:
@@ -53,15 +52,17 @@ def build_request(messages: Sequence[Item], timeout: float) -> ChatRequest:
 
 
 def extract_facts(
-    answer: str, messages: Sequence[Item], own: FindSpans, another: NameOther = lambda _: None
+    answer: str, messages: Sequence[Item], own: FindSpans, other_speaker: NameOther = lambda _: None
 ) -> Extraction:
-    """Facts that are the speaker's own words, each citing its span. `own` gives the spans of a text that did not come
-    from recall, `another` the name of a speaker who is not the user. A fact is the quote itself: a rewording could not
-    be held against what was forgotten."""
+    """Return facts in the speaker's own words, each citing its span.
+
+    `own` gives the spans of a text that did not come from recall. `other_speaker` gives the name of a speaker who is
+    not the user. A fact is the quote itself: a rewording could not be compared with forgotten texts.
+    """
     entries = _parse_entries(answer)
     notes: dict[tuple[str, str], Note] = {}
     for entry in entries[:MAX_FACTS]:
-        note = _build_note(entry, messages, own, another)
+        note = _build_note(entry, messages, own, other_speaker)
         if note is not None:
             notes[note.source.cites[0].item, note.text] = note  # type: ignore[union-attr]
     return Extraction(tuple(notes.values()), len(entries) - len(notes))
@@ -70,12 +71,12 @@ def extract_facts(
 def _parse_entries(answer: str) -> list[Any]:
     start, end = answer.find("["), answer.rfind("]")
     if start < 0 or end < start:
-        raise ValueError(f"the model answered with something else than a JSON array: {answer[:80]!r}")
+        raise ValueError(f"the model did not answer with a JSON array: {answer[:80]!r}")
     found = json.loads(answer[start : end + 1])
     return found if isinstance(found, list) else []
 
 
-def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, another: NameOther) -> Note | None:
+def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, other_speaker: NameOther) -> Note | None:
     if not isinstance(entry, dict):
         return None
     number, quote = entry.get("message"), entry.get("quote")
@@ -89,17 +90,17 @@ def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, another
     end = start + len(words)
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
-    # What was pasted is not the speaker's word, and secrets are nobody's.
+    # Pasted text is not the speaker's own, and secrets are never kept.
     if blank_pasted(blank_code(item.text))[start:end] != words or contains_secret(item.text):
         return None
-    other = another(item.speaker)
+    other = other_speaker(item.speaker)
     note = Note(
         words,
         _parse_importance(entry.get("importance")),
         rename_for_speaker(other, _parse_slot(entry.get("slot"))),
         {"by": BY_MODEL, SPEAKER_KEY: other} if other else {"by": BY_MODEL},
         Source(other, "user", (Citation(item.id, start, end),)),
-        # With a time of its own, another's words do not become one with the same words of the user's.
+        # With a time of its own, another speaker's fact is not merged with the user's same words.
         (item.occurred_at or item.recorded_at) if other else None,
         derived=True,
     )

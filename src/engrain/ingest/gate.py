@@ -1,4 +1,4 @@
-"""Decide, by rules and with no model, whether a message says something worth keeping."""
+"""Find the statements in a message that are worth keeping, by rules and without a model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.sentences import Clause, Sentence, split_clauses, split_sentences, trim_span
 from engrain.ingest.rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 
-# Of a long message its two ends: what stands between is most often pasted.
+# Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
-# Nobody says a longer sentence, and nobody tells more than this at once: it is a text that was brought along.
+# Beyond these limits a message is not speech but pasted text.
 MAX_SENTENCE_CHARACTERS = 600
 MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
@@ -28,7 +28,7 @@ Found = Statement | ForgetRequest
 
 
 def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
-    """What a user's message says that lasts, in order. `before` are the last (role, text) of the session."""
+    """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text)."""
     plain = blank_code(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before).read()
@@ -39,10 +39,10 @@ def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[F
 
 
 class _MessageReader:
-    """Reads one message. `text` is what was written; in `shown` all that is not the speaker's own is hidden."""
+    """Reader of one message. `text` is the original; `shown` blanks all words that are not the speaker's own."""
 
     def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
-        self.known = load_statement_rules()
+        self.rules = load_statement_rules()
         self.text = text
         self.shown = blank_pasted(plain)
         self.before = before
@@ -56,206 +56,212 @@ class _MessageReader:
             if len(self.found) >= MAX_STATEMENTS:
                 break
             if sentence.end - sentence.start <= MAX_SENTENCE_CHARACTERS:
-                new = self._sentence(sentence, last)
+                new = self._read_sentence(sentence, last)
                 self.found = [*self.found, *new]
                 last = sentence
-        earnest = self._earnest() if self.found else 0
-        meant = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= earnest)
-        return _keep_last_per_slot([one for one in meant if one.start < one.end])
+        end = self._find_serious_end() if self.found else 0
+        serious = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= end)
+        return _keep_last_per_slot([one for one in serious if one.start < one.end])
 
-    def _earnest(self) -> int:
-        """Up to where the message is meant, and the speaker's own."""
+    def _find_serious_end(self) -> int:
+        """Return where fiction or quoted text begins: statements behind it are not the speaker's own."""
         if self._has("void_message", 0, len(self.shown)):
             return 0
-        given = self.known.sign("void_after").search(self.shown) if ":" in self.shown else None
-        end = given.end() if given else len(self.shown)
+        quoted = self.rules.sign("void_after").search(self.shown) if ":" in self.shown else None
+        end = quoted.end() if quoted else len(self.shown)
         fiction = (
             one.start for one in split_sentences(self.shown[:end]) if self._has("void_onward", one.start, one.end)
         )
         return next(fiction, end)
 
-    def _sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
+    def _read_sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
         words = frozenset(_WORD.findall(self.shown[sentence.start : sentence.end].lower()))
         start = skip_lead(self.shown, sentence.start, sentence.end)
-        thing = self._asked("unsaid", words, start, sentence.end)
+        thing = self._match_request("unsaid", words, start, sentence.end)
         if thing:
-            return [self._unsaid(*trim_span(self.shown, *thing.span("said")))]
-        statement = self._asked("untold", words, start, sentence.end)
+            return [self._build_forget_request(*trim_span(self.shown, *thing.span("said")))]
+        statement = self._match_request("untold", words, start, sentence.end)
         if statement:
-            return self._untold(*trim_span(self.shown, *statement.span("said")))
-        if last and self._asked("back", words, start, sentence.end):
-            return self._after_all(last)
-        return self._not_secret(sentence, self._asked_for(words, sentence, sentence) or self._told(words, sentence))
+            return self._forget_statements(*trim_span(self.shown, *statement.span("said")))
+        if last and self._match_request("back", words, start, sentence.end):
+            return self._keep_previous(last)
+        found = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
+        return self._drop_secrets(sentence, found)
 
-    def _not_secret(self, sentence: Sentence, found: list[Found]) -> list[Found]:
+    def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:
         return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
 
-    def _unsaid(self, start: int, end: int) -> ForgetRequest:
+    def _build_forget_request(self, start: int, end: int) -> ForgetRequest:
         found = match_fact(self.shown, self.text, start, end)
         return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
 
-    def _untold(self, start: int, end: int) -> list[Found]:
-        """Cut as it would be if it were to be kept, so that the same words are found again."""
-        return [ForgetRequest(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
+    def _forget_statements(self, start: int, end: int) -> list[Found]:
+        """Split the words as for keeping them, so that the same statements are found again."""
+        return [
+            ForgetRequest(one.start, one.end, one.slot) for one in self._split_statements(start, end, explicit=True)
+        ]
 
-    def _after_all(self, last: Sentence) -> list[Found]:
-        """A sentence such as "remember that" asks for the one before it."""
-        said = [one for one in self.found if one.start >= last.start and isinstance(one, Statement)]
+    def _keep_previous(self, last: Sentence) -> list[Found]:
+        """Keep the sentence before one such as "remember that"."""
+        stated = [one for one in self.found if one.start >= last.start and isinstance(one, Statement)]
         self.found = [one for one in self.found if one.start < last.start]
-        asked: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in said]
-        return asked or self._not_secret(last, self._said(last.start, last.end, explicit=True))
+        kept: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in stated]
+        return kept or self._drop_secrets(last, self._split_statements(last.start, last.end, explicit=True))
 
-    def _asked_for(self, words: frozenset[str], part: Sentence | Clause, sentence: Sentence) -> list[Found]:
-        """What the speaker wants to be kept, up to the end of the sentence."""
+    def _find_requested(self, words: frozenset[str], part: Sentence | Clause, sentence: Sentence) -> list[Found]:
+        """Return the statements that the speaker asks to keep, up to the end of the sentence."""
         if sentence.is_question and not self._begins("asks_to_keep", part.start, part.end):
             return []
         for start in (skip_lead(self.shown, part.start, part.end), part.start):
-            match = self._asked("explicit", words, start, sentence.end)
+            match = self._match_request("explicit", words, start, sentence.end)
             if match:
-                return self._said(*match.span("said"), explicit=True)
-            match = self._asked("notice", words, start, sentence.end)
+                return self._split_statements(*match.span("said"), explicit=True)
+            match = self._match_request("notice", words, start, sentence.end)
             if match and not self._has("passing", *match.span("said")):
-                return self._said(*match.span("said"), explicit=False)
+                return self._split_statements(*match.span("said"), explicit=False)
         return []
 
-    def _said(self, start: int, end: int, *, explicit: bool) -> list[Found]:
-        """All of it; or, where every clause says something of its own, each of them. Of "note it" nothing."""
-        if self.known.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
+    def _split_statements(self, start: int, end: int, *, explicit: bool) -> list[Found]:
+        """Return the words as one statement, or one per clause if each clause states a fact; none for "note it"."""
+        if self.rules.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
-        parts = self._parts(Sentence(start, end, False))
+        parts = self._split_clauses(Sentence(start, end, False))
         starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
         facts = [match_fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
         spans = [(at, part.end) for at, part in zip(starts, parts, strict=True)] if all(facts) else [(start, end)]
         kept: list[Found] = []
         for span, found in zip(spans, facts, strict=False):
             kind = "explicit" if explicit else found.kind if found else ""
-            kept.append(self._worth(*span, kind, found.slot if found else None))
+            kept.append(self._build_statement(*span, kind, found.slot if found else None))
         return kept
 
-    def _told(self, words: frozenset[str], sentence: Sentence) -> list[Found]:
-        """What the clauses of a sentence state, and what it says by the way."""
-        refusal = self._refusal(sentence)
+    def _find_stated(self, words: frozenset[str], sentence: Sentence) -> list[Found]:
+        """Return the facts that a sentence states in its clauses or in passing."""
+        refusal = self._find_refusal(sentence)
         facts: list[Found] = []
-        asked: list[Found] = []
-        parts = self._parts(sentence)
-        for clause in self._statements(sentence, parts):
-            asked = self._asked_for(words, clause, sentence)
-            if asked:
+        requested: list[Found] = []
+        parts = self._split_clauses(sentence)
+        for clause in self._iterate_stating_clauses(sentence, parts):
+            requested = self._find_requested(words, clause, sentence)
+            if requested:
                 break
             start = skip_lead(self.shown, clause.start, clause.end)
-            facts += self._fact(clause, start) or (self._correction(clause, refusal) if refusal else [])
-        facts += self._by_the_way(sentence, parts, [*facts, *asked])
-        return asked if facts and self._has("void_sentence", sentence.start, sentence.end) else [*facts, *asked]
+            facts += self._find_fact(clause, start) or (self._find_correction(clause, refusal) if refusal else [])
+        facts += self._find_inner_facts(sentence, parts, [*facts, *requested])
+        is_void = facts and self._has("void_sentence", sentence.start, sentence.end)
+        return requested if is_void else [*facts, *requested]
 
-    def _statements(self, sentence: Sentence, parts: Sequence[Clause]) -> Iterator[Clause]:
-        """The clauses that state something; of a question those before it, and its reasons."""
-        tagged = sentence.is_question and self.known.sign("tag").fullmatch(self.shown, parts[-1].start, parts[-1].end)
+    def _iterate_stating_clauses(self, sentence: Sentence, parts: Sequence[Clause]) -> Iterator[Clause]:
+        """Yield the clauses that state something; in a question, those before it and its reasons."""
+        tagged = sentence.is_question and self.rules.sign("tag").fullmatch(self.shown, parts[-1].start, parts[-1].end)
         asking = tagged or self._begins("question", sentence.start, sentence.end)
         supposing = self._begins("void_both", sentence.start, sentence.end)
         reported = False
         for place, part in enumerate(parts):
-            reported = self._reported(part, reported)
-            wish = self.known.sign("request").match(self.shown, part.start, part.end)
+            reported = self._is_reported(part, reported)
+            wish = self.rules.sign("request").match(self.shown, part.start, part.end)
             if wish:
                 yield Clause(wish.end(), part.end)
                 continue
             asked = asking or (sentence.is_question and place == len(parts) - 1)
-            reason = self.known.sign("because").fullmatch(part.connector) is not None
-            void = supposing or reported or self._begins("question", part.start, part.end) or self._orders(part)
+            reason = self.rules.sign("because").fullmatch(part.connector) is not None
+            void = supposing or reported or self._begins("question", part.start, part.end) or self._is_order(part)
             if (reason or not asked) and not void:
                 yield part
 
-    def _orders(self, part: Clause) -> bool:
+    def _is_order(self, part: Clause) -> bool:
         return self._begins("orders", skip_lead(self.shown, part.start, part.end), part.end)
 
-    def _reported(self, part: Clause, before: bool) -> bool:
-        """Another's word, or what goes on from it; "I told her that …" is the speaker's own."""
+    def _is_reported(self, part: Clause, before: bool) -> bool:
+        """Check for another person's words, or their continuation. "I told her that …" is the speaker's own."""
         if self._begins("own_word", skip_lead(self.shown, part.start, part.end), part.end):
             return False
-        goes_on = before and self.known.sign("goes_on").fullmatch(part.connector) is not None
+        goes_on = before and self.rules.sign("goes_on").fullmatch(part.connector) is not None
         return goes_on or self._has("reported", part.start, part.end)
 
-    def _fact(self, clause: Clause, start: int) -> list[Found]:
+    def _find_fact(self, clause: Clause, start: int) -> list[Found]:
         found = match_fact(self.shown, self.text, start, clause.end)
         if found is None:
             return []
-        # "If you are unsure, ask me" is an order, and supposes nothing.
+        # "If you are unsure, ask me" is an instruction, not a supposition.
         void = found.kind != "instruction" and self._has("void_clause", clause.start, clause.end)
         if void or (not found.holds and self._has("passing", clause.start, clause.end)):
             return []
-        return [self._worth(start, clause.end, found.kind, found.slot)]
+        return [self._build_statement(start, clause.end, found.kind, found.slot)]
 
-    def _refusal(self, sentence: Sentence) -> re.Match[str] | None:
-        """What turns down something said before; a sentence that does nothing else speaks for the next one."""
+    def _find_refusal(self, sentence: Sentence) -> re.Match[str] | None:
+        """Return the words that reject an earlier statement. A sentence of nothing else counts for the next one."""
         before, self.refused = self.refused, None
         for sign in ("corrects", "rejects"):
-            match = self.known.sign(sign).match(self.shown, sentence.start, sentence.end)
+            match = self.rules.sign(sign).match(self.shown, sentence.start, sentence.end)
             if match:
                 self.refused = match if match.end() == sentence.end else None
                 return match
         return before
 
-    def _correction(self, clause: Clause, refusal: re.Match[str]) -> list[Found]:
-        """Of what was said last: in this message, or else in the one before. One that says nothing by itself, such as
-        "it's Ana", is kept only if it fills a slot."""
+    def _find_correction(self, clause: Clause, refusal: re.Match[str]) -> list[Found]:
+        """Return the corrected statement. It corrects this message's last statement, or else the previous message.
+
+        A value without meaning of its own, such as "it's Ana", is kept only if it fills a slot.
+        """
         earlier = self.shown[: refusal.start()]
         slot = find_topic_slot([("user", earlier)] if earlier.strip() else self.before)
-        clear = refusal.re is self.known.sign("corrects")
-        behind = refusal.end() if clause.start < refusal.end() < clause.end else clause.start
-        for start in (skip_lead(self.shown, clause.start, clause.end), behind):
-            match = match_right_value(self.shown, start, clause.end, sure=clear or slot is not None)
+        sure = refusal.re is self.rules.sign("corrects")
+        after_refusal = refusal.end() if clause.start < refusal.end() < clause.end else clause.start
+        for start in (skip_lead(self.shown, clause.start, clause.end), after_refusal):
+            match = match_right_value(self.shown, start, clause.end, sure=sure or slot is not None)
             if match is None:
                 continue
-            filled = slot if slot and fits_slot(slot, self.text[slice(*match.span("value"))], sure=clear) else None
-            if filled or self.known.sign("whole").match(self.shown, start, clause.end):
-                return [self._worth(start, clause.end, "correction", filled)]
+            filled = slot if slot and fits_slot(slot, self.text[slice(*match.span("value"))], sure=sure) else None
+            if filled or self.rules.sign("whole").match(self.shown, start, clause.end):
+                return [self._build_statement(start, clause.end, "correction", filled)]
         return []
 
-    def _by_the_way(self, sentence: Sentence, parts: Sequence[Clause], kept: Sequence[Found]) -> list[Found]:
-        """Such as "as a nurse, how do I …"."""
+    def _find_inner_facts(self, sentence: Sentence, parts: Sequence[Clause], kept: Sequence[Found]) -> list[Found]:
+        """Return facts stated in passing, such as "as a nurse, how do I …"."""
         found: list[Found] = []
-        for rule in self.known.inner_rules:
+        for rule in self.rules.inner_rules:
             for match in rule.pattern.finditer(self.shown, sentence.start, sentence.end):
                 start, end = match.span("said")
                 around = next(part for part in reversed(parts) if part.start <= start or part is parts[0])
-                taken = any(start < one.end and one.start < end for one in (*kept, *found))
-                void = self._has("void_clause", around.start, around.end) or self._reported(around, before=False)
-                # "Guess where I live": an order, not a place.
-                if not taken and not void and not self._begins("orders", start, around.end):
-                    found.append(self._worth(start, end, rule.kind, fill_slot(rule, match, self.text)))
+                overlaps = any(start < one.end and one.start < end for one in (*kept, *found))
+                void = self._has("void_clause", around.start, around.end) or self._is_reported(around, before=False)
+                # "Guess where I live" is an order, not a place.
+                if not overlaps and not void and not self._begins("orders", start, around.end):
+                    found.append(self._build_statement(start, end, rule.kind, fill_slot(rule, match, self.text)))
         return found
 
-    def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
+    def _build_statement(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
         start, end = trim_span(self.shown, start, end)
         importance = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE)
-        return Statement(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
+        return Statement(start, end, slot, importance, kind == "explicit", self._find_replaced(start, end))
 
-    def _replaced(self, start: int, end: int) -> str | None:
-        for pattern in self.known.asks["replaces"]:
+    def _find_replaced(self, start: int, end: int) -> str | None:
+        for pattern in self.rules.asks["replaces"]:
             match = compile_pattern(pattern).search(self.shown, start, end)
             if match:
                 return self.text[slice(*trim_span(self.shown, *match.span("old")))] or None
         return None
 
-    def _parts(self, sentence: Sentence) -> list[Clause]:
-        return split_clauses(self.shown, sentence, self.known.sign("breaks"), self.known.sign("opens"))
+    def _split_clauses(self, sentence: Sentence) -> list[Clause]:
+        return split_clauses(self.shown, sentence, self.rules.sign("breaks"), self.rules.sign("opens"))
 
     def _has(self, sign: str, start: int, end: int) -> bool:
-        # A slice, since "^" means the start of the string even where the search begins later.
-        return self.known.sign(sign).search(self.shown[start:end]) is not None
+        # A slice, because "^" matches only at the start of the string, wherever the search begins.
+        return self.rules.sign(sign).search(self.shown[start:end]) is not None
 
     def _begins(self, sign: str, start: int, end: int) -> bool:
-        return self.known.sign(sign).match(self.shown, start, end) is not None
+        return self.rules.sign(sign).match(self.shown, start, end) is not None
 
-    def _asked(self, what: str, words: frozenset[str], start: int, end: int) -> re.Match[str] | None:
-        if words.isdisjoint(self.known.hints[what]):
+    def _match_request(self, what: str, words: frozenset[str], start: int, end: int) -> re.Match[str] | None:
+        if words.isdisjoint(self.rules.hints[what]):
             return None
-        tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.known.asks[what])
+        tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.rules.asks[what])
         return next(filter(None, tried), None)
 
 
 def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
-    """In order, and of two values for one slot only the last fills it."""
+    """Sort the statements. Of two values for one slot, only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
     last = {one.slot: one for one in ordered if isinstance(one, Statement)}
     return [

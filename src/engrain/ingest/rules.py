@@ -1,4 +1,4 @@
-"""Read a correction such as "no, it is …", and find out what it corrects."""
+"""Match the words of a clause against the rules for facts and corrections."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _FIRST_WORD = re.compile(r"[\w']+")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What kind of statement it is, and the slot it fills. `holds`: whatever time is named beside it."""
-
     kind: str
     slot: str | None
-    holds: bool
+    holds: bool  # even if a passing time is named beside it
 
 
 def skip_lead(shown: str, start: int, end: int) -> int:
-    """Where a clause begins to say something, behind "oh, by the way," and the like."""
+    """Return the start of a clause's content, behind "oh, by the way," and the like."""
     lead = load_statement_rules().sign("lead")
     for _ in range(_MAX_LEADS):
         match = lead.match(shown, start, end)
@@ -38,7 +36,7 @@ def skip_lead(shown: str, start: int, end: int) -> int:
 
 
 def match_fact(shown: str, text: str, start: int, end: int) -> Fact | None:
-    """What the words from `start` to `end` state; `text` is the same as `shown` with nothing hidden."""
+    """Return the fact that the words from `start` to `end` state. `text` is `shown` with nothing blanked."""
     first = _read_first_word(shown, start, end)
     found = _match_rules(first, shown, text, start, end)
     if found:
@@ -59,10 +57,10 @@ def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = s
 
 
 def _find_rule_word(first: str) -> str:
-    """The word under which the rules for a first word are: "j'habite" is found by "j'"."""
-    known = load_statement_rules().by_word
+    """Return the word under which the rules for a first word are listed: "j'" for "j'habite"."""
+    rules = load_statement_rules().by_word
     elided = first.partition("'")[0] + "'"
-    return first if first in known else elided if elided in known else ANY_WORD
+    return first if first in rules else elided if elided in rules else ANY_WORD
 
 
 @cache
@@ -90,29 +88,29 @@ _SHAPES = {
 
 
 def match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
-    """These words give a value in place of another. Where that is not sure, it must look like one."""
-    known = load_statement_rules()
-    for pattern in known.asks["right"]:
+    """Match words that give a right value for a wrong one. Unless that is `sure`, they must look like a value."""
+    rules = load_statement_rules()
+    for pattern in rules.asks["right"]:
         match = compile_pattern(pattern).match(shown, start, end)
         if match is None:
             continue
-        at = match.start("value")
-        if known.sign("likely").match(shown, at, end):
+        value = match.start("value")
+        if rules.sign("likely").match(shown, value, end):
             return match
-        short = len(_WORD.findall(shown, at, end)) <= _MAX_VALUE_WORDS
-        if sure and short and not known.sign("no_value").match(shown, at, end):
+        short = len(_WORD.findall(shown, value, end)) <= _MAX_VALUE_WORDS
+        if sure and short and not rules.sign("no_value").match(shown, value, end):
             return match
     return None
 
 
 def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
-    """The value looks like what the slot wants. Where it is `sure` that one is corrected, a name needs no capital."""
-    known = load_statement_rules()
-    value = known.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
+    """Check that a value has the form that a slot needs. In a `sure` correction a name needs no capital letter."""
+    rules = load_statement_rules()
+    value = rules.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
     leaf = slot.rpartition(".")[2]
-    if leaf in known.classes.values() or slot.startswith("user.prefers."):
+    if leaf in rules.classes.values() or slot.startswith("user.prefers."):
         return classify_thing(value, by_head=True) == leaf
-    shape = known.shapes.get(leaf)
+    shape = rules.shapes.get(leaf)
     if shape == "state":
         return any(
             (found := match_fact(one, one, 0, len(one))) and found.slot == slot
@@ -121,7 +119,7 @@ def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
     if shape in ("number", "date", "mail", "pair"):
         return _SHAPES[shape].fullmatch(value) is not None
     words = value.lower().split()
-    if not words or not known.words["no_name"].isdisjoint(words):
+    if not words or not rules.words["no_name"].isdisjoint(words):
         return False
     plain = sure and len(words) <= _MAX_UNCAPITALIZED_WORDS and all(word.isalpha() for word in words)
     number = shape is None and _SHAPES["number"].fullmatch(value) is not None
@@ -129,8 +127,10 @@ def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
 
 
 def find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
-    """The slot that the last message speaks of: what the user said, or what the assistant said of the user or asked
-    for. What came earlier is not what a "no" turns down."""
+    """Return the slot that the last message is about: stated by the user, or stated or asked by the assistant.
+
+    Earlier messages do not count: a "no" answers the last one.
+    """
     if not before:
         return None
     role, text = before[-1]
@@ -139,14 +139,14 @@ def find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _find_last_slot(shown: str) -> str | None:
-    """Of the last sentence that is no mere courtesy."""
-    known = load_statement_rules()
-    courtesy = known.sign("courtesy")
-    told = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
-    if not told:
+    """Return the slot of the last sentence that is not a mere courtesy."""
+    rules = load_statement_rules()
+    courtesy = rules.sign("courtesy")
+    sentences = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
+    if not sentences:
         return None
-    sentence = told[-1]
-    for clause in reversed(split_clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
+    sentence = sentences[-1]
+    for clause in reversed(split_clauses(shown, sentence, rules.sign("breaks"), rules.sign("opens"))):
         found = match_fact(shown, shown, skip_lead(shown, clause.start, clause.end), clause.end)
         if found and found.slot:
             return found.slot
@@ -154,8 +154,10 @@ def _find_last_slot(shown: str) -> str | None:
 
 
 def _swap_persons(shown: str) -> str:
-    """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima". What the assistant
-    says of itself is nobody's."""
+    """Rewrite the assistant's words as the user's: "you live in Lima" becomes "I live in Lima".
+
+    The assistant's statements about itself become those of a third person.
+    """
     turned = dict(load_statement_rules().turned)
     own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
     words = own | turned

@@ -1,4 +1,4 @@
-"""Keep a session's rolling summary: what was said before its cut-off, each message summed up once."""
+"""Summarize sessions: a rolling summary in front of the window, and a recap of an ended session."""
 
 from __future__ import annotations
 
@@ -31,18 +31,24 @@ from engrain.core.text.summarize import (
 )
 from engrain.ports import Services, Summary
 
-BY_DIGEST = "digest"  # who made a summary without a model
-CLEARED_PROGRESS = "window"  # the work under which the log keeps where the window was last cleared
-ROLL_BATCH_SIZE = 200  # messages that are summed up at a time
+BY_DIGEST = "digest"  # value of "by" for a summary made without a model
+CLEARED_PROGRESS = "window"  # name of the log's progress mark: where the window was last cleared
+ROLL_BATCH_SIZE = 200  # messages
 MAX_ATTEMPTS = 5
+MAX_RECAP_TOKENS = 400
+RECAP_BATCH_SIZE = 1_000  # messages
+
+Origins = dict[str, tuple[str, ...]]  # line of a recap -> ids of the items that it comes from
 
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSummary:
-    """What stands in front of the window: the summary of the messages before number `start`. `stored` is what the log
-    has, which may be of messages that were cleared since."""
+    """The summary of the messages before number `start`, which is where the window begins.
+
+    `stored` is the log's summary; it may cover messages that were cleared since.
+    """
 
     text: str
     start: int
@@ -55,7 +61,7 @@ class WindowSummary:
 
 def load_summary(services: Services, scope: Scope, session: str) -> WindowSummary:
     stored = services.log.summary(scope, session)
-    # Kept apart from the summary, which goes when something in it is forgotten: what was cleared must not come back.
+    # The mark is separate from the summary, which a forget deletes: cleared messages must not come back then.
     cleared = services.log.progress(scope, session, CLEARED_PROGRESS)
     if stored is None or stored.upto < cleared:
         return WindowSummary("", cleared, stored)
@@ -63,56 +69,57 @@ def load_summary(services: Services, scope: Scope, session: str) -> WindowSummar
 
 
 def load_version(services: Services, scope: Scope, session: str) -> int:
-    """Whatever is forgotten in a session raises it: who reads it before the messages, and writes only while it is the
-    same, keeps nothing that was forgotten meanwhile."""
+    """Return the version of the session's summary, which every forget in the session raises.
+
+    Read it before the messages and write only while it is unchanged: then no forgotten text is stored again.
+    """
     stored = services.log.summary(scope, session)
     return stored.version if stored else 0
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWindow:
-    """The messages from a session's cut-off on: how many, their tokens, and the number that comes next."""
+    """The size of the window: the messages that no summary covers."""
 
     messages: int
     tokens: int
-    following: int
+    following: int  # number of the next message
 
 
 def roll_summary(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> OpenWindow:
-    """Sum up the older messages if it is time, or `always`; what is left word for word."""
+    """Summarize the older messages if the window is too large, or `always`; return the window that is left."""
     for _ in range(MAX_ATTEMPTS):
         before = load_summary(services, scope, session)
         rows = services.log.read(scope, session, before.start, ROLL_BATCH_SIZE)
         messages = [item_to_message(row) for row in rows]
         weights = [count_message_tokens(message, services.count_tokens) for message in messages]
-        at = _choose_cut(messages, limits, services, always or needs_summary(len(messages), sum(weights), limits))
-        if at == 0:
+        cut = _choose_cut(messages, limits, services, always or needs_summary(len(messages), sum(weights), limits))
+        if cut == 0:
             break
         parts = [
             DigestPart(before.text, kind=SUMMARY_KIND),
-            *(build_part(one) for one in messages[:at] if not is_opening_message(one)),
+            *(build_part(one) for one in messages[:cut] if not is_opening_message(one)),
         ]
         text = write_digest(parts, int(limits.max_tokens * SUMMARY_SHARE), services.count_tokens)
-        summary = Summary(text, messages[at].number or 0, before.next_version, BY_DIGEST)
+        summary = Summary(text, messages[cut].number or 0, before.next_version, BY_DIGEST)
         if store_summary(services, scope, session, summary) and len(rows) < ROLL_BATCH_SIZE:
             break
     following = (messages[-1].number or 0) + 1 if messages else before.start
-    return OpenWindow(len(messages) - at, sum(weights[at:]), following)
+    return OpenWindow(len(messages) - cut, sum(weights[cut:]), following)
 
 
 def store_summary(services: Services, scope: Scope, session: str, summary: Summary) -> bool:
-    """Store a summary of what was read after its version. False if another one came first, or if something was
-    forgotten in the session meanwhile: it might tell of that."""
+    """Store a summary. False if another came first, or something in the session was forgotten since its version."""
     try:
         services.log.summarize(scope, session, summary)
     except Conflict:
-        _log.debug("the summary of session %r came too late", session)
+        _log.debug("the summary of session %r is outdated and was not stored", session)
         return False
     return True
 
 
 def clear_window(services: Services, scope: Scope, session: str) -> None:
-    """The window begins after the last message; the log stays."""
+    """Start the window after the last message. The log stays."""
     length = services.log.length(scope, session)
     services.log.advance(scope, session, CLEARED_PROGRESS, length)
     for _ in range(MAX_ATTEMPTS):
@@ -125,19 +132,19 @@ def clear_window(services: Services, scope: Scope, session: str) -> None:
 
 
 def is_opening_message(message: Message) -> bool:
-    """The system message with which a session begins is always shown, and never summed up."""
+    """Check for the system message that opens a session: it is always shown and never summarized."""
     return message.number == 0 and message.role == "system"
 
 
 def _choose_cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
     if len(messages) == ROLL_BATCH_SIZE:
-        # Far behind, as after the summary was dropped: in parts.
+        # Far behind, for example after the summary was deleted: catch up in batches.
         return find_cut_points(messages)[-1] or ROLL_BATCH_SIZE - 1
     return count_to_summarize(messages, limits, services.count_tokens) if now else 0
 
 
 def build_part(message: Message, day: str = "") -> DigestPart:
-    """A decision with its reasons, or an error with what helped, says itself what it is, and is one line."""
+    """Build the digest's input of a message. A decision or a resolved error is one line that names its kind itself."""
     kind = "error" if message.failed and not message.event else ""
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
@@ -146,77 +153,72 @@ def build_part(message: Message, day: str = "") -> DigestPart:
     return DigestPart(message.text, speaker, kind, day, event, message.role == "tool" and not event)
 
 
-MAX_RECAP_TOKENS = 400  # tokens
-RECAP_BATCH_SIZE = 1_000  # messages of one stage
-
-Origins = dict[str, tuple[str, ...]]  # the items that a line rests on
-
-
 @dataclass(frozen=True, slots=True)
 class Recap:
-    """What is told of a session up to message number `upto`, what was new in it from number `start` on, the items that
-    it rests on, the day of the first message and the time of the last."""
+    """The summary of a whole session."""
 
     text: str
-    sources: tuple[str, ...]
-    start: int
-    upto: int
-    since: str
-    at: datetime
+    sources: tuple[str, ...]  # ids of the items that it comes from
+    start: int  # number of the first message that the previous recap does not cover
+    upto: int  # number after the last covered message
+    since: str  # day of the first message
+    at: datetime  # time of the last message
 
 
-def build_recap(services: Services, scope: Scope, session: str, held: Item | None, length: int) -> Recap | None:
-    """The summary that is held with what was said since, a thousand messages at a time: the beginning of a long session
-    is told of too, and to end a session again costs no more than what is new in it. None if nobody said anything."""
-    start = count_covered(held)
-    text, since, at = held.text if held else "", _first_day(held), held.valid_from if held else None
-    origins = _find_origins(services, scope, held) if held else {}
+def build_recap(services: Services, scope: Scope, session: str, previous: Item | None, length: int) -> Recap | None:
+    """Extend the previous recap by the messages since, a thousand at a time. None if there are no messages.
+
+    So the beginning of a long session is covered too, and ending a session again costs only its new messages.
+    """
+    start = count_covered(previous)
+    text, since, at = previous.text if previous else "", _first_day(previous), previous.valid_from if previous else None
+    origins = _find_origins(services, scope, previous) if previous else {}
     place = start
     while rows := [
         row for row in services.log.read(scope, session, place, RECAP_BATCH_SIZE) if (row.place or 0) < length
     ]:
         since = since or _day_of(rows[0])
         parts = [DigestPart(text, kind=SUMMARY_KIND), *_build_parts(rows, since)]
-        found = [
-            one for one in select_lines(parts, MAX_RECAP_TOKENS, services.count_tokens) if not contains_secret(one.text)
-        ]
-        origins = {one.text: _find_line_sources(one, origins, rows, held) for one in found}
-        text, place = join_lines(found), (rows[-1].place or 0) + 1
+        selected = select_lines(parts, MAX_RECAP_TOKENS, services.count_tokens)
+        selected = [one for one in selected if not contains_secret(one.text)]
+        origins = {one.text: _find_line_sources(one, origins, rows, previous) for one in selected}
+        text, place = join_lines(selected), (rows[-1].place or 0) + 1
         at = max(_time_of(rows[-1]), at or _time_of(rows[-1]))
     if at is None:
         return None
-    sources = dict.fromkeys(source for some in origins.values() for source in some)
-    return Recap(
-        text, tuple(sources), start, length, since, min(at, max(services.clock(), held.valid_from if held else at))
-    )
+    sources = dict.fromkeys(source for ids in origins.values() for source in ids)
+    latest = max(services.clock(), previous.valid_from if previous else at)
+    return Recap(text, tuple(sources), start, length, since, min(at, latest))
 
 
-def count_covered(held: Item | None) -> int:
-    """The number of the first message that a session's summary does not tell of."""
-    upto = held.metadata.get("upto") if held else 0
+def count_covered(recap: Item | None) -> int:
+    """Return the number of the first message that a stored recap does not cover."""
+    upto = recap.metadata.get("upto") if recap else 0
     return upto if isinstance(upto, int) else 0
 
 
-def _find_origins(services: Services, scope: Scope, held: Item) -> Origins:
-    """Where the lines come from that are word for word in what the summary cites."""
-    cited = [cite.item for source in held.sources for cite in source.cites]
+def _find_origins(services: Services, scope: Scope, recap: Item) -> Origins:
+    """Find the origins of a recap's lines, as far as the cited messages have them word for word."""
+    cited = [cite.item for source in recap.sources for cite in source.cites]
     found: Origins = {}
     for row in services.items.get_many(scope, cited):
-        for part in _build_parts([row], _first_day(held)) if row.kind == "message" else ():
+        for part in _build_parts([row], _first_day(recap)) if row.kind == "message" else ():
             found |= {one.text: (row.id,) for one in split_lines(part, len)}
     return found
 
 
-def _find_line_sources(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
-    """The message that a line was taken from. Of words that no line before had, such as a model's, or half of a long
-    line: all that they may be of."""
-    if one.part > 0:
-        return (rows[one.part - 1].id,)
-    if one.text in known:
-        return known[one.text]
-    before = [source for some in known.values() for source in some]
-    new = [] if one.part == 0 else [row.id for row in rows]
-    return tuple(dict.fromkeys([*([held.id] if held else []), *before, *new]))
+def _find_line_sources(line: DigestLine, known: Origins, rows: Sequence[Item], recap: Item | None) -> tuple[str, ...]:
+    """Return the message that a line was taken from.
+
+    A line that no message has, such as a model's or half of a long one, may come from any of them: return all.
+    """
+    if line.part > 0:
+        return (rows[line.part - 1].id,)
+    if line.text in known:
+        return known[line.text]
+    before = [source for ids in known.values() for source in ids]
+    new = [] if line.part == 0 else [row.id for row in rows]
+    return tuple(dict.fromkeys([*([recap.id] if recap else []), *before, *new]))
 
 
 def _build_parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
@@ -227,8 +229,8 @@ def _build_parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
     ]
 
 
-def _first_day(held: Item | None) -> str:
-    since = held.metadata.get("since", "") if held else ""
+def _first_day(recap: Item | None) -> str:
+    since = recap.metadata.get("since", "") if recap else ""
     return since if isinstance(since, str) else ""
 
 

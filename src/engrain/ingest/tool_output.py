@@ -1,4 +1,4 @@
-"""Show a long tool output as what it tells, and set the output itself aside for a while."""
+"""Shorten a long tool output to an excerpt that fits its form: JSON, table, log, prose or lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Any
 from engrain.core.text.passages import find_sentence_spans
 from engrain.core.text.summarize import DigestPart, write_digest
 
-# A megabyte must not be read word by word: what needs more than a search is done on so many characters.
+MAX_SHOWN_CHARACTERS = 2_000  # a shorter output is shown whole; an excerpt is never longer
+MAX_RAW_BYTES = 1_000_000  # of UTF-8
+RAW_LIFETIME = timedelta(hours=24)
+_MAX_NAME = 80
+
+# A megabyte must not be read word by word: everything but a search works on this many characters.
 _MAX_PARSED_JSON = 200_000
 _HEAD_CHARACTERS = 8_192
 _MAX_SEARCHED_BYTES = 1_000_000
@@ -33,18 +38,54 @@ _DIGITS = re.compile(r"\d+")
 _SENTENCE_ENDS = frozenset(".!?…。！？")
 _MIN_TYPICAL_SENTENCE = 15
 
-# What the text is, and lines of it.
+# The name of the text's form, and the lines to show.
 Excerpt = tuple[str, list[str]]
 
 
+def shorten_output(text: str, tool: str | None = None, failed: bool = False) -> tuple[str, str | None]:
+    """Return the text to show, and the whole output if that is longer.
+
+    The excerpt keeps the output's own words: the shape and leading values of JSON, the head and first rows of a table,
+    the errors and last lines of a log, the main sentences of prose. It always names the length of the whole.
+    The whole output is cut at MAX_RAW_BYTES, with a mark. Characters that no store can keep are replaced: a NUL by
+    U+FFFD, half a surrogate pair by a question mark.
+    """
+    text = _make_storable(text)
+    if len(text) <= MAX_SHOWN_CHARACTERS:
+        return text, None
+    name = " ".join((tool or "").split())[:_MAX_NAME]
+    front = f"{name}: " if name else ""
+    # Again, because the tool's name and unescaped JSON may bring in such characters.
+    return _make_storable(front + build_excerpt(text, MAX_SHOWN_CHARACTERS - len(front), failed)), _cap_raw(text)
+
+
 def build_excerpt(text: str, budget: int, failed: bool = False) -> str:
-    """Within the budget of characters; the first line names the form and the length of the whole."""
+    """Build an excerpt of at most `budget` characters. Its first line names the form and the length of the whole."""
     left = budget - _MAX_LINE
     found = _excerpt_json(text, left, failed)
     if not found and not failed:
         found = _excerpt_table(text) or _excerpt_prose(text, left)
     form, body = found or _excerpt_lines(text, left, failed or _is_log(text))
     return "\n".join(_take_lines([f"{_shorten(form)} ({len(text):,} characters in all)", *body], budget))
+
+
+def _make_storable(text: str) -> str:
+    text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+def _cap_raw(text: str) -> str:
+    if len(text) * 4 <= MAX_RAW_BYTES or (text.isascii() and len(text) <= MAX_RAW_BYTES):
+        return text
+    whole = text[:MAX_RAW_BYTES].encode()
+    if len(text) <= MAX_RAW_BYTES and len(whole) <= MAX_RAW_BYTES:
+        return text
+    mark = f"\n[cut here: {len(text):,} characters in all]"
+    return whole[: MAX_RAW_BYTES - len(mark)].decode(errors="ignore") + mark
 
 
 def _excerpt_json(text: str, budget: int, failed: bool) -> Excerpt | None:
@@ -67,7 +108,7 @@ def _excerpt_json(text: str, budget: int, failed: bool) -> Excerpt | None:
 
 
 def _excerpt_main_text(value: Any, most: int, budget: int, failed: bool) -> list[str]:
-    """Of {"stdout": "…", "exit_code": 0} the one text that is nearly all of it, by its own form."""
+    """Excerpt the one string that makes up most of an object, as in {"stdout": "…", "exit_code": 0}."""
     inner = value if isinstance(value, dict) else {}
     text = next((one for one in islice(inner.values(), 1_000) if isinstance(one, str) and len(one) > most), None)
     return [] if text is None or budget < 2 * _MAX_LINE else build_excerpt(text, budget, failed).split("\n")
@@ -83,12 +124,12 @@ def _parse_json(text: str) -> Any:
 
 
 def _close_json(head: str) -> str:
-    """The beginning of a JSON text as a whole one: up to its last comma, with every open bracket closed."""
+    """Complete the beginning of a JSON text: cut it at its last comma and close every open bracket."""
     open_now: list[str] = []
     cut, closers = 0, ""
     for token in _TOKEN.finditer(head):
         sign = token[0]
-        if sign == '"':  # a text that does not end
+        if sign == '"':  # an unterminated string
             break
         if sign in "{[":
             open_now.append("}" if sign == "{" else "]")
@@ -128,14 +169,14 @@ def _list_leading_values(value: Any) -> Iterator[str]:
         inner = value[key]
         large = isinstance(inner, (dict, list)) and len(inner) > 1
         yield f"{_shorten(key, 40)}: {_describe_shape(inner) if large else _dump_short(inner)}"
-    # Such as the results of a search: what the answer is about.
+    # A single list, such as search results, is the content of the answer.
     lists = [inner for inner in value.values() if isinstance(inner, list) and len(inner) > 1]
     if len(lists) == 1:
         yield from _list_leading_values(lists[0])
 
 
 def _dump_short(value: Any) -> str:
-    """As JSON on one line; of a large value no more is written than is shown."""
+    """Dump a value as JSON on one line. A large value is shrunk first, so that no more is written than shown."""
     import orjson
 
     return _shorten(orjson.dumps(_shrink(value)).decode())
@@ -171,12 +212,12 @@ def _excerpt_prose(text: str, budget: int) -> Excerpt | None:
     ended = sum(text[end - 1] in _SENTENCE_ENDS for _, end in spans)
     if typical < _MIN_TYPICAL_SENTENCE or ended * 4 < len(spans):  # lines may be broken inside sentences
         return None
-    said = "\n".join(text[start:end] for start, end in spans)
-    return "Text, its telling sentences", write_digest([DigestPart(said)], budget, len).split("\n")
+    sample = "\n".join(text[start:end] for start, end in spans)
+    return "Text, its telling sentences", write_digest([DigestPart(sample)], budget, len).split("\n")
 
 
 def _sample_sentences(text: str) -> list[tuple[int, int]]:
-    """Sentences of the beginning, the middle and the end, the cut ones at the edges left out."""
+    """Return sentences of the beginning, the middle and the end, without the ones cut at the edges."""
     half, size = len(text) // 2, len(text)
     if size <= _PROSE_HEAD + 2 * _PROSE_PART:
         return find_sentence_spans(text, 0, size)
@@ -193,10 +234,10 @@ def _is_log(text: str) -> bool:
 
 
 def _excerpt_lines(text: str, budget: int, log: bool) -> Excerpt:
-    """The beginning and the end; in between, and of a log instead of the beginning, what speaks of a failure."""
+    """Show the beginning, lines about failures, and the end. A log with failures is shown without its beginning."""
     last = [_shorten(line) for line in text[-_HEAD_CHARACTERS:].splitlines() if line.strip()][-2 * _ROWS :]
     first = _take_lines(_iterate_first_lines(text, 2 if log else 2 * _ROWS), budget // 3)
-    # "error" alone is a word of every text on programming; with a colon it is one.
+    # Every text on programming has the word "error". Followed by a colon it reports one.
     found = _find_failures(text, _FAILURE_WORDS if log else [sign + b":" for sign in _FAILURE_WORDS])
     found = _take_lines([line for line in found if line not in first and line not in last], budget // 3)
     front = [*([] if log and found else first), *(["…"] if found and not log else []), *found, "…"]
@@ -206,8 +247,8 @@ def _excerpt_lines(text: str, budget: int, log: bool) -> Excerpt:
 
 
 def _find_failures(text: str, signs: Sequence[bytes]) -> list[str]:
-    """The first and the last lines that speak of a failure, each once, whatever numbers it has."""
-    # In bytes: to lower the case of a megabyte of characters that are not ASCII takes longer than all the rest.
+    """Return the first and last lines about a failure. Lines that differ only in numbers count as one."""
+    # In bytes: lowering the case of a megabyte of non-ASCII characters takes longer than everything else.
     plain = text[-_MAX_SEARCHED_BYTES:].encode(errors="replace")[-_MAX_SEARCHED_BYTES:]
     lower = plain.lower()
     lines: dict[str, str] = {}
@@ -219,7 +260,7 @@ def _find_failures(text: str, signs: Sequence[bytes]) -> list[str]:
 
 
 def _find_places(text: bytes, sign: bytes) -> Iterator[int]:
-    """Where a sign first stands in each of the first lines that have it, and where it stands last."""
+    """Yield the first place of a sign in each of the first lines that have it, then its last place."""
     place = text.find(sign)
     for _ in range(_MAX_SAMPLES):
         if place < 0:
@@ -257,46 +298,3 @@ def _take_lines(lines: Iterable[str], budget: int) -> list[str]:
         kept.append(short)
         budget -= len(short) + 1
     return kept
-
-
-MAX_SHOWN_CHARACTERS = 2_000  # characters: what an output may have and stay as it is, and what an insight has at most
-MAX_RAW_BYTES = 1_000_000  # bytes of UTF-8
-RAW_LIFETIME = timedelta(hours=24)
-
-_MAX_NAME = 80
-
-
-def shorten_output(text: str, tool: str | None = None, failed: bool = False) -> tuple[str, str | None]:
-    """What to show of an output, and the output itself if that is not all of it.
-
-    A long one is shown by its form, in its own words: the shape and leading values of JSON, the head and first rows of
-    a table, the errors and last lines of a log, the telling sentences of prose; always with how long the whole was.
-    The output is cut at RAW_LIMIT, with a mark. What no store can keep, a NUL or half a character, becomes U+FFFD or a
-    question mark.
-    """
-    text = _make_storable(text)
-    if len(text) <= MAX_SHOWN_CHARACTERS:
-        return text, None
-    name = " ".join((tool or "").split())[:_MAX_NAME]
-    front = f"{name}: " if name else ""
-    # Once more: the name, and what JSON spells as an escape.
-    return _make_storable(front + build_excerpt(text, MAX_SHOWN_CHARACTERS - len(front), failed)), _cap_raw(text)
-
-
-def _make_storable(text: str) -> str:
-    mended = text.replace("\x00", "\ufffd")
-    try:
-        mended.encode()
-    except UnicodeEncodeError:
-        return mended.encode(errors="replace").decode()
-    return mended
-
-
-def _cap_raw(text: str) -> str:
-    if len(text) * 4 <= MAX_RAW_BYTES or (text.isascii() and len(text) <= MAX_RAW_BYTES):
-        return text
-    whole = text[:MAX_RAW_BYTES].encode()
-    if len(text) <= MAX_RAW_BYTES and len(whole) <= MAX_RAW_BYTES:
-        return text
-    mark = f"\n[cut here: {len(text):,} characters in all]"
-    return whole[: MAX_RAW_BYTES - len(mark)].decode(errors="ignore") + mark

@@ -1,4 +1,4 @@
-"""Turn notes into drafts with their words and vectors, and hand them to the store in one transaction."""
+"""Turn notes into drafts with words and vectors, and write them in one transaction."""
 
 from __future__ import annotations
 
@@ -24,39 +24,7 @@ if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
 
 
-def redact_note(note: Note, redact: RedactFunction | None) -> Note:
-    """Its text, metadata and relation. The names that somebody chose (slot, source, session, speaker) are keys, and
-    stay."""
-    if redact is None:
-        return note
-    relation = note.relation
-    if relation is not None:
-        relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
-    text = check_text(redact(note.text))
-    return replace(note, text=text, metadata=redact_json(note.metadata, redact), relation=relation)
-
-
-def redact_json(value: Any, redact: RedactFunction | None) -> Any:
-    """Every text in plain JSON."""
-    if redact is None:
-        return value
-    from engrain.core.secrets.redact import redact_json
-
-    return redact_json(value, redact)
-
-
-def redact_message(message: Message, redact: RedactFunction | None) -> Message:
-    """Before anything is made of it, so that what cites its words cites those that are kept."""
-    if redact is None:
-        return message
-    calls = tuple(
-        replace(call, arguments=redact_json(call.arguments, redact), malformed=redact_json(call.malformed, redact))
-        for call in message.calls
-    )
-    return replace(message, text=redact(message.text), calls=calls, metadata=redact_json(message.metadata, redact))
-
-
-# A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
+# A text of a megabyte has a thousand windows, half a minute of embedding. Beyond this limit only words find the rest.
 MAX_WINDOWS = 128
 BATCH_SIZE = 256
 
@@ -66,7 +34,7 @@ _log = logging.getLogger("engrain")
 def commit_notes(
     notes: Sequence[Note], scope: Scope, services: Services, request_id: str | None = None, began: int | None = None
 ) -> Applied:
-    """One transaction. Nothing is locked while the texts are embedded."""
+    """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
     began = services.items.moment() if began is None else began
     return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
 
@@ -79,14 +47,14 @@ def commit_batches(
     done: Callable[[int], None],
     began: int | None = None,
 ) -> list[Outcome]:
-    """In batches, each one transaction; one batch is written while the next is embedded."""
+    """Write notes in batches of one transaction each. A batch is written while the next one is embedded."""
     began = services.items.moment() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH_SIZE)):
             steps = _build_steps(notes[start : start + BATCH_SIZE], services)
-            # The one before must have succeeded: else the turns of a session would stand in another order.
+            # The previous batch must have succeeded, or a session's messages would change their order.
             outcomes += _collect_outcomes(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
             waiting = pool.submit(services.items.apply, Plan(scope, steps, part, began=began))
@@ -102,21 +70,21 @@ def build_drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
     return add_vectors([build_draft(note, services.redact) for note in notes], services.embedder)
 
 
-def add_vectors(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
-    """The same drafts with their vectors, embedded in one call."""
-    if not made:
+def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
+    """Return the drafts with their vectors, embedded in one call."""
+    if not drafts:
         return []
     try:
-        vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in made], embedder)
+        vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in drafts], embedder)
     except EmbedderFailed as exc:
-        # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
-        _log.warning("kept %d texts without vectors for now: %s", len(made), exc)
-        return list(made)
-    return [replace(one, vectors=rows) for one, rows in zip(made, vectors, strict=True)]
+        # Words find the texts until maintenance embeds them.
+        _log.warning("the embedder failed, so %d texts have no vectors yet: %s", len(drafts), exc)
+        return list(drafts)
+    return [replace(one, vectors=rows) for one, rows in zip(drafts, vectors, strict=True)]
 
 
 def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
-    """The vectors of each (text, kind), all of one model."""
+    """Return the vectors of each (text, kind), all from one model."""
     embedder = settled(embedder)
     pieces = [split_windows(text, kind, embedder) for text, kind in texts]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
@@ -125,17 +93,17 @@ def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Ve
 
 
 def prefix_slot(text: str, slot: str | None) -> str:
-    """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
+    """Put the slot's name in front of a text to embed: "user city: Quito", since "Quito" alone answers nothing."""
     return f"{split_identifier(slot)}: {text}" if slot else text
 
 
 def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
-    """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
+    """Return the head of a message, but all windows of a document (docs/ranking.md has the figures)."""
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
 
 def embed_missing(services: Services, limit: int) -> int:
-    """Give vectors to items that have none of the present model; how many got some."""
+    """Embed items without vectors of the current model. Return how many."""
     began = services.items.moment()
     missing = services.items.unembedded(services.embedder.model.key, limit)
     embed_items(services, missing, began)
@@ -143,7 +111,7 @@ def embed_missing(services: Services, limit: int) -> int:
 
 
 def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: int) -> None:
-    """All of them or, if the embedder fails, none; `began` is from before they were read."""
+    """Embed all items, or none if the embedder fails. `began` is the store's moment before they were read."""
     vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], services.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
@@ -152,11 +120,11 @@ def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: in
         try:
             services.items.apply(Plan(scope, tuple(some), began=began))
         except BeingErased:
-            _log.debug("vectors came too late: their texts were erased meanwhile")
+            _log.debug("vectors were dropped: their texts were erased meanwhile")
 
 
 def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
-    """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
+    """Build a draft from a checked note, redacted and indexed by words, but without vectors."""
     note = redact_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
     return Draft(
@@ -182,3 +150,34 @@ def _collect_outcomes(waiting: Future[Applied] | None, done: Callable[[int], Non
     outcomes = waiting.result().outcomes
     done(len(outcomes))
     return outcomes
+
+
+def redact_note(note: Note, redact: RedactFunction | None) -> Note:
+    """Redact a note's text, metadata and relation. Slot, source, session and speaker are keys and stay."""
+    if redact is None:
+        return note
+    relation = note.relation
+    if relation is not None:
+        relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
+    text = check_text(redact(note.text))
+    return replace(note, text=text, metadata=redact_json(note.metadata, redact), relation=relation)
+
+
+def redact_json(value: Any, redact: RedactFunction | None) -> Any:
+    """Redact every string in a JSON value."""
+    if redact is None:
+        return value
+    from engrain.core.secrets.redact import redact_json
+
+    return redact_json(value, redact)
+
+
+def redact_message(message: Message, redact: RedactFunction | None) -> Message:
+    """Redact a message before anything is derived from it, so that citations point into the stored words."""
+    if redact is None:
+        return message
+    calls = tuple(
+        replace(call, arguments=redact_json(call.arguments, redact), malformed=redact_json(call.malformed, redact))
+        for call in message.calls
+    )
+    return replace(message, text=redact(message.text), calls=calls, metadata=redact_json(message.metadata, redact))

@@ -1,1 +1,1 @@
-"""A folder of Markdown files kept in step with a memory."""
+"""A folder of Markdown files that is synchronized with a memory."""

@@ -1,4 +1,4 @@
-"""Take into the memory what people changed in its files: one transaction for all of it."""
+"""Apply the files' changes to the memory in one transaction."""
 
 from __future__ import annotations
 
@@ -21,30 +21,28 @@ from engrain.ports import Services
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
 
-LEAST_TRUSTED: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted
-HANDWRITTEN_IMPORTANCE = 0.7  # of what somebody took the trouble to write down by hand
+LEAST_TRUSTED: SourceKind = "web"  # a file does not tell tools from the web, so the less trusted of both counts
+HANDWRITTEN_IMPORTANCE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """Whose hand writes in the files, and what the last sync knew. `first`: the memory and the folder have not met."""
+    """The one who edits the files, and the state of the last sync."""
 
     by: SourceKind
     base: SyncBase
-    first: bool = False
+    first: bool = False  # the memory and the folder were never synchronized
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What was done, and which item each entry of a file is now; None for one that was kept out."""
-
-    told: tuple[AppliedLine, ...] = ()
-    ids: Mapping[FileEntry, str | None] = field(default_factory=dict)
+    taken: tuple[AppliedLine, ...] = ()
+    ids: Mapping[FileEntry, str | None] = field(default_factory=dict)  # entry of a file -> its item, None if kept out
 
 
 @dataclass(frozen=True, slots=True)
 class LineChange:
-    """What one line asks for: a note, in place of `old` if there is one; with no note, that `old` be forgotten."""
+    """The change of one line: `note` replaces `old`. Without `old` it is added; without `note`, `old` is forgotten."""
 
     file: str
     text: str
@@ -68,40 +66,41 @@ class LineChange:
 
 
 def plan_changes(
-    verdicts: Sequence[MergeDecision], before: Mapping[str, Item], hand: Editor, redact: RedactFunction | None
+    verdicts: Sequence[MergeDecision], before: Mapping[str, Item], editor: Editor, redact: RedactFunction | None
 ) -> list[LineChange]:
-    """Every note proved: a line that cannot be kept is an error that names it, before anything is written."""
+    """Plan the changes. A line that cannot be kept raises an error that names it, before anything is written."""
     found: list[LineChange] = []
+    old: Item | None
     for one in verdicts:
         if one.do == "forget" and one.line:
             old = before[one.line.id]
             found.append(LineChange(one.line.file, old.text, None, None, old))
         elif one.do in ("add", "edit") and one.seen:
-            was = before[one.line.id] if one.do == "edit" and one.line else None
-            # As it is taken in: what is private stands in no report either.
+            old = before[one.line.id] if one.do == "edit" and one.line else None
+            # Redacted here too: the report must not show private words either.
             text = redact_json(one.seen.entry.text, redact)
-            found.append(LineChange(one.seen.file, text, one.seen, _build_note(one.seen, was, hand), was))
-    # What goes takes along what rests on it: what is still to be corrected must not be among that.
+            found.append(LineChange(one.seen.file, text, one.seen, _build_note(one.seen, old, editor), old))
+    # Forgetting an item also forgets what cites it, so corrections of such items come first.
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
 
-def describe_changes(wanted: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
+def describe_changes(changes: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
     return tuple(
-        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted
+        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in changes
     )
 
 
 def apply_changes(
-    wanted: Sequence[LineChange], services: Services, scope: Scope, hand: Editor, began: int
+    changes: Sequence[LineChange], services: Services, scope: Scope, editor: Editor, began: int
 ) -> ApplyResult:
-    if not wanted:
+    if not changes:
         return ApplyResult()
-    notes = [one.note for one in wanted if one.note]
+    notes = [one.note for one in changes if one.note]
     drafts = iter(write.build_drafts(notes, services))
     steps: list[Step] = []
-    ends: list[int] = []  # the step whose outcome is the wish's
-    asked: dict[str, int] = {}
-    for one in wanted:
+    last_steps: list[int] = []  # per change, the step whose outcome counts
+    counts: dict[str, int] = {}
+    for one in changes:
         if one.note is None:
             assert one.old is not None
             steps.append(Forget(one.old.id, keep_source=True))
@@ -110,38 +109,38 @@ def apply_changes(
             if one.seen and parse_log_day(one.file):
                 draft = replace(draft, kind="episode")
             if one.old is None or one.note.slot is not None:
-                steps.append(Add(draft, _build_request_id(one, hand, asked)))
+                steps.append(Add(draft, _build_request_id(one, editor, counts)))
             elif one.old.relation is not None:
-                # The words of a relation are its parts: another text is another thing.
+                # A relation's text is made of its parts: another text is another relation.
                 steps += [Forget(one.old.id, keep_source=True), Add(draft)]
             else:
                 steps.append(Correct(one.old.id, draft))
-        ends.append(len(steps) - 1)
+        last_steps.append(len(steps) - 1)
     outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
-    done = [outcomes[n] for n in ends]
-    _keep_pinned(wanted, done, services, scope)
+    done = [outcomes[n] for n in last_steps]
+    _keep_pinned(changes, done, services, scope)
     return ApplyResult(
-        tuple(_describe_result(one, outcome) for one, outcome in zip(wanted, done, strict=True)),
-        {one.seen: outcome.id for one, outcome in zip(wanted, done, strict=True) if one.seen},
+        tuple(_describe_result(one, outcome) for one, outcome in zip(changes, done, strict=True)),
+        {one.seen: outcome.id for one, outcome in zip(changes, done, strict=True) if one.seen},
     )
 
 
-def _build_note(seen: FileEntry, was: Item | None, hand: Editor) -> Note:
+def _build_note(seen: FileEntry, old: Item | None, editor: Editor) -> Note:
     day, happened = parse_log_day(seen.file), None
-    if day is not None and (was is None or build_log_entry(was).at != seen.entry.at):
+    if day is not None and (old is None or build_log_entry(old).at != seen.entry.at):
         happened = datetime.combine(day, time.fromisoformat(seen.entry.at or "00:00"), UTC)
-    # What happened is still told by what was said: to forget that takes the corrected words as well.
-    cites = was.sources[0].cites if was and was.kind == "episode" and was.sources else ()
-    same = was is not None and _has_same_words(seen, was)
+    # A corrected event still cites its messages: forgetting those forgets the corrected words too.
+    cites = old.sources[0].cites if old and old.kind == "episode" and old.sources else ()
+    same = old is not None and _has_same_words(seen, old)
     note = Note(
         seen.entry.text,
-        was.importance if was else HANDWRITTEN_IMPORTANCE,
+        old.importance if old else HANDWRITTEN_IMPORTANCE,
         seen.entry.slot,
-        was.metadata if was and was.slot is None else None,
-        Source(seen.file, _choose_source_kind(seen, was, hand), cites),
+        old.metadata if old and old.slot is None else None,
+        Source(seen.file, _choose_source_kind(seen, old, editor), cites),
         happened,
-        relation=was.relation if same and was else None,
-        derived=not same and (hand.first or seen.key in hand.base.ours),
+        relation=old.relation if same and old else None,
+        derived=not same and (editor.first or seen.key in editor.base.ours),
     )
     try:
         return check_note(note)
@@ -149,27 +148,30 @@ def _build_note(seen: FileEntry, was: Item | None, hand: Editor) -> Note:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
 
 
-def _has_same_words(seen: FileEntry, was: Item) -> bool:
-    """The very words of the item: the line was moved to where it is trusted."""
-    return parse_log_day(seen.file) is None and seen.entry == build_entry(was)
+def _has_same_words(seen: FileEntry, old: Item) -> bool:
+    """Check for an unchanged line: it was only moved to a trusted heading."""
+    return parse_log_day(seen.file) is None and seen.entry == build_entry(old)
 
 
-def _choose_source_kind(seen: FileEntry, was: Item | None, hand: Editor) -> SourceKind:
-    """Whose word a line is: of what stands among the unsure not the hand's, in whatever store; and in a log, where
-    there is no heading to move it to, what was not trusted is not by an edit."""
-    low = was is not None and was.trust < MIN_TRUST
+def _choose_source_kind(seen: FileEntry, old: Item | None, editor: Editor) -> SourceKind:
+    """Return the source of a line: the editor, unless the line is not trusted.
+
+    Lines under the unsure heading are not. Editing an untrusted line of a log does not make it trusted: a log has no
+    heading to move it to.
+    """
+    low = old is not None and old.trust < MIN_TRUST
     if not seen.unsure and not (low and parse_log_day(seen.file)):
-        return hand.by
-    return was.sources[0].kind if was and low and was.sources else LEAST_TRUSTED
+        return editor.by
+    return old.sources[0].kind if old and low and old.sources else LEAST_TRUSTED
 
 
-def _build_request_id(one: LineChange, hand: Editor, asked: dict[str, int]) -> str | None:
-    """The same for the same line of the same file since the last sync: one that was cut off adds nothing twice."""
+def _build_request_id(one: LineChange, editor: Editor, counts: dict[str, int]) -> str | None:
+    """Build the same id for the same line since the last sync, so that an interrupted sync adds nothing twice."""
     if one.seen is None:
         return None
-    name = f"files:{hand.base.folder}:{hand.base.round}:{one.file}:{one.seen.key}"
-    asked[name] = asked.get(name, -1) + 1
-    return f"{name}:{asked[name]}"
+    name = f"files:{editor.base.folder}:{editor.base.round}:{one.file}:{one.seen.key}"
+    counts[name] = counts.get(name, -1) + 1
+    return f"{name}:{counts[name]}"
 
 
 def _describe_result(one: LineChange, outcome: Outcome) -> AppliedLine:
@@ -178,9 +180,9 @@ def _describe_result(one: LineChange, outcome: Outcome) -> AppliedLine:
     return AppliedLine(one.action, one.file, one.text, outcome.id, one.slot)
 
 
-def _keep_pinned(wanted: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
-    """A pinned slot stays pinned when its value changes."""
-    both = zip(wanted, done, strict=True)
+def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
+    """Pin the new value of a pinned slot."""
+    both = zip(changes, done, strict=True)
     ids = [end.id for one, end in both if one.old and one.old.pinned and one.note and one.note.slot and end.id]
     if ids:
         services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

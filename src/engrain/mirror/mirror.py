@@ -1,4 +1,4 @@
-"""Keep a folder of Markdown files and a memory in step, both ways."""
+"""Synchronize a folder of Markdown files with a memory, in both directions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from engrain.mirror.sync import SyncOptions, SyncRound, decode_page
 from engrain.ports import ListQuery, Services
 from engrain.ports.storage import Folder
 
-LOCK_TIMEOUT_SECONDS = 30.0  # seconds for another sync of the same folder
+LOCK_TIMEOUT_SECONDS = 30.0  # for another sync of the same folder to end
 MAX_ATTEMPTS = 5
 WRITE_PAUSE_SECONDS = 0.2
-# Seconds after which a file that is written has another stamp than before, on any file system, and also if it is mapped
-# into memory and its pages wait to be written.
+# After this time a written file has another stamp on every file system, even if it is mapped into memory and its pages
+# wait to be written.
 STAMP_CHANGE_SECONDS = 60.0
 EDITORS = ("user", "agent", "document")
-CHANGES_PER_READ = 1_000  # changes of the memory that are looked at together
+CHANGES_PER_READ = 1_000
 
 _log = logging.getLogger("engrain")
 
@@ -39,8 +39,10 @@ Report = Callable[[SyncResult | EngrainError], None]
 
 
 class Mirror:
-    """A folder beside one scope's memory. Nothing is held open between two syncs; one syncs at a time, whatever
-    thread or process it is in."""
+    """A folder that mirrors one scope's memory.
+
+    Nothing is held open between two syncs. One sync runs at a time, across threads and processes.
+    """
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Mirror:
         check_count(self._budget.lines, "max_lines", 20, 100_000)
         check_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
         if by not in EDITORS:
-            raise InvalidInput(f"by says whose word the files are: one of {', '.join(EDITORS)}.")
+            raise InvalidInput(f"by={by!r} is not known. It names who edits the files: one of {', '.join(EDITORS)}.")
         self._by: SourceKind = by
         self._stop = threading.Event()
 
@@ -66,26 +68,28 @@ class Mirror:
     def sync(
         self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False
     ) -> SyncResult:
-        """Take in what was changed in the files, then write what changed in the memory.
+        """Apply the files' changes to the memory, then write the memory's changes to the files.
 
-        Where both changed the same line, the memory's version stands and the other goes to memory/conflicts.md. Too
-        many deletions at once are held back until they are accepted or restored. A dry run changes nothing.
+        If both changed the same line, the memory's version stays and the other goes to memory/conflicts.md. Too many
+        deletions at once are held back until they are accepted or restored. A dry run changes nothing.
         """
         if accept_deletions and restore_deletions:
-            raise InvalidInput("deletions are either accepted or restored, not both.")
-        terms = SyncOptions(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
+            raise InvalidInput("accept_deletions and restore_deletions exclude each other. Give one of them.")
+        options = SyncOptions(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
         for attempt in range(MAX_ATTEMPTS):
             try:
-                return self._round(terms)
+                return self._sync_once(options)
             except (Conflict, NotFound):
-                # A file or an item was changed under our hands: all is looked at anew.
+                # A file or an item changed during the sync: start again.
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
     def pending(self) -> SyncResult:
-        """What a sync would do. Where the last look of this opening found nothing, and by their stamps neither the
-        files nor the memory have changed since, nothing is read again."""
+        """Return what a sync would do.
+
+        Nothing is read if the last call found nothing and, by their stamps, neither files nor memory changed since.
+        """
         began, now, seq = time.monotonic(), self._services.clock(), self._services.items.newest(self._scope)
         files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
         place = (self.path, self._scope.id)
@@ -96,17 +100,17 @@ class Mirror:
             and not self._services.items.changes(self._scope, known.seq, 1).changes
         ):
             return SyncResult(dry_run=True)
-        one = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
-        found = one.run()
-        if not (found.written or found.taken or self._coming(now)):
+        sync = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
+        found = sync.run()
+        if not (found.written or found.taken or self._has_future_items(now)):
             since = known.since if known and known.files == files else began
             self._services.rests[place] = IdleState(
-                files, since, seq, now, one.until, began - since >= STAMP_CHANGE_SECONDS
+                files, since, seq, now, sync.valid_until, began - since >= STAMP_CHANGE_SECONDS
             )
         return found
 
     def status(self) -> MirrorStatus:
-        """How the folder stands, and what a sync would do."""
+        """Describe the folder, and what a sync would do."""
         texts = {name: decode_page(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
         return MirrorStatus(
             folder=self.path,
@@ -122,10 +126,10 @@ class Mirror:
         )
 
     def watch(self, seconds: float = 1.0, report: Report | None = None) -> None:
-        """Sync whenever a file or the memory has changed, until `stop` or Ctrl-C. `report` hears of every sync that did
-        something, and of every error, after which the watch goes on.
+        """Sync whenever a file or the memory has changed, until `stop` or Ctrl-C.
 
-        It looks every so many seconds; with watchfiles (pip install "engrain[watch]") it hears of files at once.
+        `report` is called with every sync that did something and with every error; the watch continues after an error.
+        It polls every `seconds`. With watchfiles (pip install "engrain[watch]") it sees changed files at once.
         """
         if not isinstance(seconds, (int, float)) or not 0.01 <= seconds <= 86_400:
             raise InvalidInput(f"seconds must be a number from 0.01 to 86,400, not {seconds!r}.")
@@ -133,8 +137,8 @@ class Mirror:
         since = 0
         for _ in self._folder.ticks(seconds, self._stop):
             try:
-                files, since = self._folder.signature(), self._seq(since)
-                # A file that is still being written is left alone until it rests.
+                files, since = self._folder.signature(), self._read_last_change(since)
+                # A file that is still being written waits for the next round.
                 if (files, since) == seen or self._stop.wait(WRITE_PAUSE_SECONDS) or files != self._folder.signature():
                     continue
                 seen = (files, since)
@@ -148,7 +152,7 @@ class Mirror:
                 report(outcome)
 
     def stop(self) -> None:
-        """End `watch`, in whatever thread it runs."""
+        """End `watch`, whichever thread it runs in."""
         self._stop.set()
 
     def __enter__(self) -> Self:
@@ -159,20 +163,19 @@ class Mirror:
     ) -> None:
         self.stop()
 
-    def _round(self, terms: SyncOptions) -> SyncResult:
-        one = SyncRound(self._services, self._scope, self._folder, terms)
-        if terms.dry_run:
-            return one.run()
+    def _sync_once(self, options: SyncOptions) -> SyncResult:
+        sync = SyncRound(self._services, self._scope, self._folder, options)
+        if options.dry_run:
+            return sync.run()
         with self._folder.lock(LOCK_TIMEOUT_SECONDS):
-            return one.run()
+            return sync.run()
 
-    def _coming(self, now: datetime) -> bool:
-        """Whether something in the memory begins to hold by itself."""
+    def _has_future_items(self, now: datetime) -> bool:
+        """Check for items that become valid later, without any change."""
         later = parse_filter({"valid_from": {">": now}})
         return bool(self._services.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
-    def _seq(self, since: int) -> int:
-        """The number of the memory's last change."""
+    def _read_last_change(self, since: int) -> int:
         while True:
             changes = self._services.items.changes(self._scope, since, CHANGES_PER_READ)
             since = changes.changes[-1].seq if changes.changes else since

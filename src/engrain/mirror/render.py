@@ -1,4 +1,4 @@
-"""Write a memory's items into the pages of its folder, each page as little changed as can be."""
+"""Render the memory's items into the pages of the folder, changing each page as little as possible."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from engrain.mirror.selection import Selection, build_entry, build_log_entry, ch
 MAX_OVERFLOW_ITEMS = 2_000
 OVERFLOW_HEADER = "# Memory, the rest\n\n<!-- What MEMORY.md has no room for; kept in step in the same way. -->\n"
 MEMORY_ONLY_NOTE = "the memory alone: `engrain list` shows them."
-MAX_PAGE_BYTES = 1_000_000  # bytes that we let a page of ours grow to
+MAX_PAGE_BYTES = 1_000_000
 
 BlockPosition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A file as it was read."""
+    """A file that was read."""
 
     name: str
     text: str = ""
@@ -50,64 +50,65 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LineMap:
-    """Where the items stand in the files: by block, the item that the block is about, or None if it is to go. In a log
-    only the blocks in `fresh` are written anew. Items that are `away` are not shown."""
+    """The positions of items in the files."""
 
-    ids: Mapping[BlockPosition, str | None]
-    fresh: frozenset[BlockPosition] = frozenset()
-    away: frozenset[str] = frozenset()
+    ids: Mapping[BlockPosition, str | None]  # None: the block is to be removed
+    fresh: frozenset[BlockPosition] = frozenset()  # in a log, only these blocks are written again
+    away: frozenset[str] = frozenset()  # ids of items that are not shown
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedPages:
-    """Pages as they are to be, by name, and the lines that stand in them."""
-
-    texts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)  # by file name
     lines: tuple[SyncedLine, ...] = ()
 
 
-def render_memory(pages: Mapping[str, Page], shelf: Selection, placed: LineMap, budget: PageBudget) -> RenderedPages:
-    """MEMORY.md within its budget, and the rest of it in the other file."""
-    entries = _list_entries(shelf, placed)
+def render_memory(
+    pages: Mapping[str, Page], selection: Selection, line_map: LineMap, budget: PageBudget
+) -> RenderedPages:
+    """Render MEMORY.md within its budget, and what does not fit into the overflow file."""
+    entries = _list_entries(selection, line_map)
     memory, overflow = pages[MEMORY], pages[OVERFLOW]
-    raws = _render_entries((memory, overflow), placed, entries)
-    pieces = [RenderedEntry(id, raws[id], choose_heading(shelf.facts[id]), shelf.facts[id].pinned) for id in entries]
+    raws = _render_entries((memory, overflow), line_map, entries)
+    pieces = [
+        RenderedEntry(id, raws[id], choose_heading(selection.facts[id]), selection.facts[id].pinned) for id in entries
+    ]
     if not memory.text.strip():
         memory = Page.of(MEMORY, HEADER)
-    fitting = choose_entries(pieces, _strip_items(memory, placed), budget)
+    fitting = choose_entries(pieces, _strip_items(memory, line_map), budget)
     rest = [one for one in pieces if one.id not in fitting]
-    # Under headings in the other file too: what is unsure must be told from the rest wherever it is read.
+    # The overflow file has headings too: a reader must see everywhere what is unsure.
     listed = _limit_pieces(rest, MAX_PAGE_BYTES)
-    first = _render_page(memory, _sort_pieces([one for one in pieces if one.id in fitting], shelf), placed)
+    first = _render_page(memory, _sort_pieces([one for one in pieces if one.id in fitting], selection), line_map)
     first = add_overflow_note(first, len(listed), describe_overflow(budget), memory.end) if first.strip() else HEADER
     if rest and not fits_budget(first, budget):
-        raise TooLarge(f"MEMORY.md cannot be kept to {budget.lines:,} lines and {budget.bytes:,} bytes. Shorten it.")
+        raise TooLarge(f"MEMORY.md has more than {budget.lines:,} lines or {budget.bytes:,} bytes. Shorten it.")
     if rest and not overflow.text.strip():
         overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
     second = add_overflow_note(
-        _render_page(overflow, listed, placed), len(rest) - len(listed), MEMORY_ONLY_NOTE, overflow.end
+        _render_page(overflow, listed, line_map), len(rest) - len(listed), MEMORY_ONLY_NOTE, overflow.end
     )
     texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
     keys = {hash_entry(entry): id for id, entry in entries.items()}
     return RenderedPages(texts, tuple(line for name, text in texts.items() for line in _list_lines(name, text, keys)))
 
 
-def render_day(page: Page, shelf: Selection, placed: LineMap, known: Container[str]) -> RenderedPages:
-    """The log of a day: what is not in it yet is added at its end, what is gone goes, all else stays as it is."""
+def render_day(page: Page, selection: Selection, line_map: LineMap, known: Container[str]) -> RenderedPages:
+    """Render the log of a day: append new items, remove dropped ones, leave everything else unchanged."""
     put: dict[int, str | None] = {}
     keys: dict[str, str] = {}
     for n, block in enumerate(page.blocks):
-        if block.entry is None or (page.name, n) not in placed.ids:
+        if block.entry is None or (page.name, n) not in line_map.ids:
             continue
-        id, entry = placed.ids[page.name, n], block.entry
+        id, entry = line_map.ids[page.name, n], block.entry
         if id is None:
             put[n] = None
             continue
-        if (page.name, n) in placed.fresh:
-            entry = build_log_entry(shelf.day(page.name)[id])
+        if (page.name, n) in line_map.fresh:
+            entry = build_log_entry(selection.day(page.name)[id])
             put[n] = write_entry(entry, log=True, mark=block.mark, end=page.end)
         keys[hash_entry(entry)] = id
-    new = _list_new_entries(page.name, shelf, known, keys)
+    new = _list_new_entries(page.name, selection, known, keys)
     start = page if page.text.strip() or not new else Page.of(page.name, f"# {page.name[7:17]}\n\n")
     pieces = [RenderedEntry(id, write_entry(entry, log=True, end=page.end)) for id, entry in new.items()]
     pieces = _limit_pieces(pieces, MAX_PAGE_BYTES - len(page.text.encode()))
@@ -116,46 +117,46 @@ def render_day(page: Page, shelf: Selection, placed: LineMap, known: Container[s
     return RenderedPages({page.name: text}, tuple(_list_lines(page.name, text, keys)))
 
 
-def _list_entries(shelf: Selection, placed: LineMap) -> dict[str, Entry]:
-    """What is to be shown; of two items that say the same, as a relation and a fact may, the better one."""
+def _list_entries(selection: Selection, line_map: LineMap) -> dict[str, Entry]:
+    """List the entries to show. Of two items with the same words, such as a relation and a fact, the better one."""
     found: dict[Entry, str] = {}
-    for id, item in shelf.facts.items():
-        if id not in placed.away:
+    for id, item in selection.facts.items():
+        if id not in line_map.away:
             found.setdefault(build_entry(item), id)
     return {id: entry for entry, id in found.items()}
 
 
-def _list_new_entries(name: str, shelf: Selection, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
-    items = sorted(shelf.day(name).values(), key=lambda one: (event_time(one), one.id))
+def _list_new_entries(name: str, selection: Selection, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
+    items = sorted(selection.day(name).values(), key=lambda one: (event_time(one), one.id))
     new = {one.id: build_log_entry(one) for one in items if one.id not in known}
     return {id: entry for id, entry in new.items() if hash_entry(entry) not in keys}
 
 
-def _render_page(page: Page, pieces: Sequence[RenderedEntry], placed: LineMap) -> str:
-    """Each piece where its item stands already, or else added; what is unsure nowhere but under its heading."""
+def _render_page(page: Page, pieces: Sequence[RenderedEntry], line_map: LineMap) -> str:
+    """Put each piece where its item stands already, or add it. Unsure ones stand only under their heading."""
     raws = {one.id: one.raw for one in pieces}
     unsure = {one.id for one in pieces if one.heading == UNTRUSTED}
     below = find_untrusted_blocks(page.blocks) or frozenset()
     put: dict[int, str | None] = {}
     for n, block in enumerate(page.blocks):
-        if block.entry is not None and (page.name, n) in placed.ids:
-            id = placed.ids[page.name, n] or ""
+        if block.entry is not None and (page.name, n) in line_map.ids:
+            id = line_map.ids[page.name, n] or ""
             put[n] = None if id in unsure and n not in below else raws.pop(id, None)
     return compose_page(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
 
 
-def _strip_items(page: Page, placed: LineMap) -> str:
-    """The page without any item's line and without the note of ours."""
-    spots = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in placed.ids]
-    return compose_page(page.blocks, dict.fromkeys(spots), [], page.end)
+def _strip_items(page: Page, line_map: LineMap) -> str:
+    """Return the page without any item's line and without our note."""
+    positions = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in line_map.ids]
+    return compose_page(page.blocks, dict.fromkeys(positions), [], page.end)
 
 
-def _render_entries(pages: Sequence[Page], placed: LineMap, entries: Mapping[str, Entry]) -> dict[str, str]:
-    """How each item is written: as it stands in a page, if it says the same there."""
+def _render_entries(pages: Sequence[Page], line_map: LineMap, entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Return each item's raw text: unchanged from a page that has the same entry, or newly written."""
     found: dict[str, str] = {}
     for page in pages:
         for n, block in enumerate(page.blocks):
-            id = placed.ids.get((page.name, n))
+            id = line_map.ids.get((page.name, n))
             if id is None or id not in entries or id in found or block.entry is None:
                 continue
             same = block.entry == entries[id]
@@ -165,9 +166,9 @@ def _render_entries(pages: Sequence[Page], placed: LineMap, entries: Mapping[str
     return {id: found.get(id) or write_entry(entry, end=end) for id, entry in entries.items()}
 
 
-def _sort_pieces(pieces: Sequence[RenderedEntry], shelf: Selection) -> list[RenderedEntry]:
-    """Named values by name, the rest best first, as they come."""
-    return sorted(pieces, key=lambda one: (shelf.facts[one.id].slot or "") if one.heading == FACTS else "")
+def _sort_pieces(pieces: Sequence[RenderedEntry], selection: Selection) -> list[RenderedEntry]:
+    """Sort named values by name. The rest keeps its order, best first."""
+    return sorted(pieces, key=lambda one: (selection.facts[one.id].slot or "") if one.heading == FACTS else "")
 
 
 def _limit_pieces(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:

@@ -1,4 +1,4 @@
-"""Which items of a memory stand in the files, in which file, and in what words."""
+"""Select the items that the files show, and choose each item's file, heading and words."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import ListQuery, Services
 
-MAX_FACTS_PER_QUERY = 5_000  # of the pinned ones, of the important ones and of the newest ones
-MAX_LOGGED_ITEMS = 2_000  # of what happened, the newest
+MAX_FACTS_PER_QUERY = 5_000  # each for pinned, important and newest ones
+MAX_LOGGED_ITEMS = 2_000  # the newest events
 MIN_IMPORTANCE = 0.6
-# Below this trust, which is that of tools and web pages, a text is shown apart, and never as who the agent is.
+# A text below this trust, such as a tool's or a web page's, has a heading of its own and never becomes the soul.
 MIN_TRUST = 0.6
 MAX_REPLACEMENTS = 100
 
@@ -30,11 +30,9 @@ _EVENTS = {"kind": {"in": ["episode", "summary"]}}
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Facts and relations, best first; what happened, by the name of its day's log; and who the agent is."""
-
-    facts: Mapping[str, Item] = field(default_factory=dict)
-    days: Mapping[str, Mapping[str, Item]] = field(default_factory=dict)
-    soul: Item | None = None
+    facts: Mapping[str, Item] = field(default_factory=dict)  # and relations, best first
+    days: Mapping[str, Mapping[str, Item]] = field(default_factory=dict)  # file name of a day's log -> its events
+    soul: Item | None = None  # the agent's identity
 
     def day(self, name: str) -> Mapping[str, Item]:
         return self.days.get(name, {})
@@ -53,7 +51,7 @@ def select_items(services: Services, scope: Scope) -> Selection:
 def find_current(
     services: Services, scope: Scope, ids: Iterable[str]
 ) -> tuple[dict[str, Item], dict[str, Item | None]]:
-    """Each of these items as it was, as far as it is still there; and which visible item stands for it now."""
+    """Return the items with these ids that still exist, and for each id the visible item that replaces it now."""
     asked = list(dict.fromkeys(ids))
     known = {item.id: item for item in services.items.get_many(scope, asked)} if asked else {}
     now, waiting = services.clock(), {id: id for id in asked if id in known}
@@ -72,27 +70,28 @@ def find_current(
             break
     for id, item in ((id, known.get(id)) for id in asked if found[id] is None):
         if item is not None and item.slot is not None:
-            # The next version of the slot was forgotten: a later one may stand.
+            # The slot's next version was forgotten: a later one may be visible.
             found[id] = services.items.slot(scope, item.slot, None)
     return {id: known[id] for id in asked if id in known}, found
 
 
 def build_entry(item: Item) -> Entry:
-    """As it stands in MEMORY.md."""
+    """Build an item's line in MEMORY.md."""
     return Entry(item.text, item.slot if item.kind == "fact" else None)
 
 
 def build_soul_entry(item: Item) -> Entry:
-    """As SOUL.md gives it back: that a file's lines end so or so, and with how many empty ones, says nothing."""
+    """Build the content of SOUL.md, normalized like a file that is read."""
     return Entry(normalize_soul(item.text), SOUL_SLOT)
 
 
 def normalize_soul(text: str) -> str:
+    """Ignore a byte order mark, the kind of line ends, and empty lines at the edges."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").strip("\n")
 
 
 def build_log_entry(item: Item) -> Entry:
-    """As it stands in the log of its day."""
+    """Build an item's line in the log of its day."""
     happened = event_time(item)
     at = f"{happened:%H:%M}" if happened.hour or happened.minute else None
     if item.kind == "summary" and item.slot:
@@ -122,5 +121,5 @@ def _list_newest(services: Services, scope: Scope, where: Mapping[str, Any], lim
 
 
 def _sort_key(item: Item) -> tuple[bool, float, bool, float]:
-    """Pinned ones first, then by importance, then named values, then the newest."""
+    """Sort pinned items first, then by importance, then named values, then the newest."""
     return (not item.pinned, -item.importance, item.slot is None, -item.recorded_at.timestamp())

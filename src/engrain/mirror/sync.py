@@ -1,4 +1,4 @@
-"""One round between a folder and a memory: compare, take in, write."""
+"""Run one synchronization of a folder and a memory: compare, apply the files' changes, write the files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from engrain.mirror.selection import MIN_TRUST, Selection, build_soul_entry, fin
 from engrain.ports import Services
 from engrain.ports.storage import Folder
 
-ROUNDS_PROGRESS = "files"  # under which the log keeps how many rounds a folder has had with this store
+ROUNDS_PROGRESS = "files"  # name of the log's progress mark that counts a folder's rounds with this store
 
 _log = logging.getLogger("engrain")
 
@@ -49,126 +49,131 @@ RawFiles = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class SyncOptions:
-    """What a round is asked to do: the budget, whose hand writes in the files, and what to do with deletions that are
-    held back."""
-
     budget: PageBudget
-    by: SourceKind = "user"
-    accept: bool = False
-    restore: bool = False
+    by: SourceKind = "user"  # who edits the files
+    accept: bool = False  # the deletions that are held back
+    restore: bool = False  # the deletions that are held back
     dry_run: bool = False
 
 
 class SyncRound:
-    """The folder must be locked, unless nothing is to be written."""
+    """One synchronization. The folder must be locked, except in a dry run."""
 
-    def __init__(self, services: Services, scope: Scope, folder: Folder, terms: SyncOptions) -> None:
-        self._services, self._scope, self._folder, self._terms = services, scope, folder, terms
-        # When the first of the items that were looked at ends by itself.
-        self.until: datetime | None = None
+    def __init__(self, services: Services, scope: Scope, folder: Folder, options: SyncOptions) -> None:
+        self._services, self._scope, self._folder, self._options = services, scope, folder, options
+        # Time at which the first of the compared items expires by itself.
+        self.valid_until: datetime | None = None
 
     def run(self) -> SyncResult:
         began = self._services.items.moment()
-        hand, was = self._meeting()
-        desk, raws = self._desk(hand.base)
-        self.until = min((at for item in desk.items for at in (item.valid_to, item.expires_at) if at), default=None)
-        found = settle_deletions(compare_files(desk), accept=self._terms.accept, restore=self._terms.restore)
-        if TRUST[hand.by] >= MIN_TRUST:
-            found = confirm_moved(found, desk)
-        wanted = plan_changes(found, desk.before, hand, self._services.redact)
-        clashes = list(_find_clashes(found, desk))
-        conflicts = self._conflicts(desk.pages[CONFLICTS].text, clashes)
+        editor, previous_base = self._load_base()
+        comparison, raws = self._compare(editor.base)
+        self.valid_until = min(
+            (at for item in comparison.items for at in (item.valid_to, item.expires_at) if at), default=None
+        )
+        found = settle_deletions(compare_files(comparison), accept=self._options.accept, restore=self._options.restore)
+        if TRUST[editor.by] >= MIN_TRUST:
+            found = confirm_moved(found, comparison)
+        changes = plan_changes(found, comparison.before, editor, self._services.redact)
+        clashes = list(_find_clashes(found, comparison))
+        conflicts = self._render_conflicts(comparison.pages[CONFLICTS].text, clashes)
         safe = dict(raws)
-        if self._terms.dry_run:
-            took, on_shelf = ApplyResult(describe_changes(wanted)), _drop_changed(desk.shelf, found)
+        if self._options.dry_run:
+            result, selection = ApplyResult(describe_changes(changes)), _drop_changed(comparison.selection, found)
         else:
-            # What was written by hand is safe before anything stands in its place.
+            # Handwritten text is saved before anything replaces it.
             self._write({CONFLICTS: conflicts}, raws)
             safe[CONFLICTS] = conflicts.encode() or None
-            took = apply_changes(wanted, self._services, self._scope, hand, began)
-            on_shelf = select_items(self._services, self._scope) if wanted else desk.shelf
-        given = self._given(replace(desk, shelf=on_shelf), found, took, conflicts)
-        if not self._terms.dry_run:
+            result = apply_changes(changes, self._services, self._scope, editor, began)
+            selection = select_items(self._services, self._scope) if changes else comparison.selection
+        rendered = self._render(replace(comparison, selection=selection), found, result, conflicts)
+        if not self._options.dry_run:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
-            self._save(
-                hand.base, hand.base.advance((*given.lines, *list_hidden_lines(found)), by_hand), given, safe, was
-            )
-            self._settle(found)
+            new_base = editor.base.advance((*rendered.lines, *list_hidden_lines(found)), by_hand)
+            self._save(editor.base, new_base, rendered, safe, previous_base)
+            self._finish(found)
         return SyncResult(
-            tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
-            took.told,
+            tuple(name for name, text in rendered.texts.items() if _differs(text, raws[name])),
+            result.taken,
             tuple(replace(one, text=redact_json(one.text, self._services.redact)) for one in clashes),
-            tuple(_list_held_back(found, desk)),
-            tuple(_list_notices(desk, hand.first and was is not None)),
-            self._terms.dry_run,
+            tuple(_list_held_back(found, comparison)),
+            tuple(_list_notices(comparison, editor.first and previous_base is not None)),
+            self._options.dry_run,
         )
 
     # Reading
 
-    def _meeting(self) -> tuple[Editor, bytes | None]:
-        """What the last round left. A folder that this store has not met, or not since it was restored, is met anew:
-        its lines are taken in, and none is removed for not being in the store."""
+    def _load_base(self) -> tuple[Editor, bytes | None]:
+        """Load the state of the last round.
+
+        A folder that is new to this store, or to the backup that it was restored from, starts without a state: its
+        lines are added to the memory, and none is removed because the store does not have it.
+        """
         raw = self._folder.read(SYNC_BASE)
         base = read_base(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
             each = widen_folder_pattern(self._services.policies.mirror, self._scope)
             raise ConfigError(
-                f"{self._folder.path} is kept in step with another memory than that of {self._scope}. Give this one a "
-                f'folder of its own; in the settings, mirror = "{each}" gives one to each.'
+                f"{self._folder.path} mirrors another memory, not that of {self._scope}. Use a folder of its own; "
+                f'in the settings, mirror = "{each}" gives one to each memory.'
             )
         if (
             base is not None
             and self._services.log.progress(self._scope, _session_name(base), ROUNDS_PROGRESS) >= base.round
         ):
-            return Editor(self._terms.by, base), raw
-        return Editor(self._terms.by, SyncBase(secrets.token_hex(8), self._scope.id), first=True), raw
+            return Editor(self._options.by, base), raw
+        return Editor(self._options.by, SyncBase(secrets.token_hex(8), self._scope.id), first=True), raw
 
-    def _desk(self, base: SyncBase) -> tuple[Comparison, RawFiles]:
-        on_shelf = select_items(self._services, self._scope)
+    def _compare(self, base: SyncBase) -> tuple[Comparison, RawFiles]:
+        selection = select_items(self._services, self._scope)
         logged = {line.file for line in base.lines if parse_log_day(line.file)}
-        days = {*self._folder.days(), *logged, *on_shelf.days}
+        days = {*self._folder.days(), *logged, *selection.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, decode_page(name, raw)) for name, raw in raws.items()}
         before, stands = find_current(self._services, self._scope, [line.id for line in base.lines])
-        return Comparison(pages, base.by_file(), on_shelf, before, stands), raws
+        return Comparison(pages, base.by_file(), selection, before, stands), raws
 
-    def _conflicts(self, page: str, clashes: Sequence[SyncConflict]) -> str:
+    def _render_conflicts(self, page: str, clashes: Sequence[SyncConflict]) -> str:
         ids = list_conflict_ids(page)
         there = {item.id for item in self._services.items.get_many(self._scope, ids)} if ids else set()
         return update_conflicts(page, clashes, {*ids} - there, f"{self._services.clock():%Y-%m-%d}")
 
     # Writing
 
-    def _given(
-        self, desk: Comparison, found: Sequence[MergeDecision], took: ApplyResult, conflicts: str
+    def _render(
+        self, comparison: Comparison, found: Sequence[MergeDecision], result: ApplyResult, conflicts: str
     ) -> RenderedPages:
-        where = map_lines(found, took.ids)
-        base = [line for lines in desk.lines.values() for line in lines]
+        line_map = map_lines(found, result.ids)
+        base = [line for lines in comparison.lines.values() for line in lines]
         logged = {line.id for line in base if line.state in ("stands", "away")}
-        known = logged | {id for id in where.ids.values() if id}
-        given = [
-            render_memory(desk.pages, desk.shelf, where, self._terms.budget),
-            _render_soul(desk, where),
-            *(render_day(page, desk.shelf, where, known) for page in desk.days),
+        known = logged | {id for id in line_map.ids.values() if id}
+        rendered = [
+            render_memory(comparison.pages, comparison.selection, line_map, self._options.budget),
+            _render_soul(comparison, line_map),
+            *(render_day(page, comparison.selection, line_map, known) for page in comparison.days),
         ]
-        # Once more: an item that was forgotten just now takes its conflict along.
-        texts = {CONFLICTS: self._conflicts(conflicts, ())}
-        texts |= {name: text for one in given for name, text in one.texts.items()}
-        return RenderedPages(texts, tuple(line for one in given for line in one.lines))
+        # Again, because an item forgotten in this round takes its conflict with it.
+        texts = {CONFLICTS: self._render_conflicts(conflicts, ())}
+        texts |= {name: text for one in rendered for name, text in one.texts.items()}
+        return RenderedPages(texts, tuple(line for one in rendered for line in one.lines))
 
-    def _save(self, base: SyncBase, after: SyncBase, given: RenderedPages, raws: RawFiles, was: bytes | None) -> None:
-        """First that lines are about to come and go, then the files, then that they did: a round that is cut off in
-        between does not look like one after which somebody deleted lines."""
-        moves = any(_differs(text, raws[name]) for name, text in given.texts.items())
-        if not moves and base.round and base.lines == after.lines:
+    def _save(
+        self, base: SyncBase, after: SyncBase, rendered: RenderedPages, raws: RawFiles, previous_base: bytes | None
+    ) -> None:
+        """Write the state as unsure, then the files, then the final state.
+
+        So a round that is cut off in between does not look as if somebody had deleted lines.
+        """
+        changes = any(_differs(text, raws[name]) for name, text in rendered.texts.items())
+        if not changes and base.round and base.lines == after.lines:
             return
         self._services.log.advance(self._scope, _session_name(after), ROUNDS_PROGRESS, after.round)
-        if moves:
+        if changes:
             unsure = write_base(base.while_writing(after)).encode()
-            self._folder.write(SYNC_BASE, unsure, was)
-            self._write(given.texts, raws)
-            was = unsure
-        self._folder.write(SYNC_BASE, write_base(after).encode(), was)
+            self._folder.write(SYNC_BASE, unsure, previous_base)
+            self._write(rendered.texts, raws)
+            previous_base = unsure
+        self._folder.write(SYNC_BASE, write_base(after).encode(), previous_base)
 
     def _write(self, texts: Mapping[str, str], raws: RawFiles) -> None:
         for name, text in texts.items():
@@ -178,8 +183,8 @@ class SyncRound:
                 else:
                     self._folder.remove(name, raws[name])
 
-    def _settle(self, found: Sequence[MergeDecision]) -> None:
-        """Who the agent is stays pinned, and the bytes of what was forgotten go."""
+    def _finish(self, found: Sequence[MergeDecision]) -> None:
+        """Keep the agent's identity pinned, and purge the bytes of forgotten items."""
         soul = self._services.items.slot(self._scope, SOUL_SLOT, None)
         if soul is not None and not soul.pinned and soul.trust >= MIN_TRUST:
             self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
@@ -187,8 +192,8 @@ class SyncRound:
             try:
                 self._services.items.purge()
             except StoreError as exc:
-                # What was asked for is done: the bytes are tried again by themselves.
-                _log.warning("the bytes of what was forgotten are still to be removed: %s", exc)
+                # The items are forgotten; the purge is tried again later.
+                _log.warning("the bytes of forgotten items are not purged yet: %s", exc)
 
 
 def decode_page(name: str, raw: bytes | None) -> str:
@@ -196,30 +201,32 @@ def decode_page(name: str, raw: bytes | None) -> str:
         return (raw or b"").decode("utf-8")
     except UnicodeDecodeError as exc:
         line = exc.object.count(b"\n", 0, exc.start) + 1
-        raise BadText(f"{name}, line {line}: byte 0x{exc.object[exc.start]:02x} is not UTF-8. Mend it.") from exc
+        raise BadText(
+            f"{name}, line {line}: byte 0x{exc.object[exc.start]:02x} is not UTF-8. Save the file as UTF-8."
+        ) from exc
 
 
-def _render_soul(desk: Comparison, where: LineMap) -> RenderedPages:
-    item, page = desk.shelf.soul, desk.pages[SOUL]
+def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:
+    item, page = comparison.selection.soul, comparison.pages[SOUL]
     if item is not None and item.trust < MIN_TRUST:
-        return RenderedPages({}, tuple(desk.lines.get(SOUL, ())))
-    if item is None or item.id in where.away:
-        gone = (SOUL, 0) in where.ids and where.ids[SOUL, 0] is None
+        return RenderedPages({}, tuple(comparison.lines.get(SOUL, ())))
+    if item is None or item.id in line_map.away:
+        gone = (SOUL, 0) in line_map.ids and line_map.ids[SOUL, 0] is None
         return RenderedPages({SOUL: "" if gone else page.text})
     entry = build_soul_entry(item)
-    text = page.text if desk.soul == entry.text else entry.text.replace("\n", page.end) + page.end
+    text = page.text if comparison.soul == entry.text else entry.text.replace("\n", page.end) + page.end
     return RenderedPages({SOUL: text}, (SyncedLine(item.id, hash_entry(entry), SOUL),))
 
 
-def _drop_changed(on_shelf: Selection, found: Sequence[MergeDecision]) -> Selection:
-    """For a dry run: without the items whose lines are about to be taken in."""
+def _drop_changed(selection: Selection, found: Sequence[MergeDecision]) -> Selection:
+    """Drop the items whose lines a real sync would change: for a dry run."""
     ids = {one.line.id for one in found if one.do in ("edit", "forget") and one.line}
-    soul = on_shelf.soul if on_shelf.soul and on_shelf.soul.id not in ids else None
-    return Selection({id: item for id, item in on_shelf.facts.items() if id not in ids}, on_shelf.days, soul)
+    soul = selection.soul if selection.soul and selection.soul.id not in ids else None
+    return Selection({id: item for id, item in selection.facts.items() if id not in ids}, selection.days, soul)
 
 
-def _find_clashes(found: Sequence[MergeDecision], desk: Comparison) -> Iterator[SyncConflict]:
-    texts = {item.id: item.text for item in desk.items}
+def _find_clashes(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[SyncConflict]:
+    texts = {item.id: item.text for item in comparison.items}
     for one in found:
         if one.do != "clash" or one.id is None:
             continue
@@ -231,22 +238,22 @@ def _find_clashes(found: Sequence[MergeDecision], desk: Comparison) -> Iterator[
             yield SyncConflict(one.line.file, one.id, None, texts[one.id])
 
 
-def _list_held_back(found: Sequence[MergeDecision], desk: Comparison) -> Iterator[HeldDeletion]:
+def _list_held_back(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[HeldDeletion]:
     for one in found:
         if one.do == "hold" and one.line and not parse_log_day(one.line.file):
-            yield HeldDeletion(one.line.file, one.line.id, desk.before[one.line.id].text)
+            yield HeldDeletion(one.line.file, one.line.id, comparison.before[one.line.id].text)
 
 
-def _list_notices(desk: Comparison, anew: bool) -> Iterator[str]:
-    if anew:
-        yield "this store has not met the folder before: its lines were taken in, and none was removed"
-    soul = desk.shelf.soul
+def _list_notices(comparison: Comparison, is_new: bool) -> Iterator[str]:
+    if is_new:
+        yield "this folder is new to the store: its lines were added to the memory, and none was removed"
+    soul = comparison.selection.soul
     if soul is not None and soul.trust < MIN_TRUST:
-        yield f"{SOUL} is left as it is: the slot {SOUL_SLOT} was set by a source that is not trusted with it"
-    prose = sum(block.prose for block in desk.pages[MEMORY].blocks)
+        yield f"{SOUL} was not changed: the slot {SOUL_SLOT} was set by a source that is not trusted with it"
+    prose = sum(block.prose for block in comparison.pages[MEMORY].blocks)
     if prose:
         many = "1 line of prose is" if prose == 1 else f"{prose:,} lines of prose are"
-        yield f'{MEMORY}: {many} not taken in; begin a line with "- " to have it kept'
+        yield f'{MEMORY}: {many} not in the memory; begin a line with "- " to add it'
 
 
 def _differs(text: str, raw: bytes | None) -> bool:

@@ -1,4 +1,4 @@
-"""Write what was done with a memory as a whole to the audit log, and read its end."""
+"""Write operations on a whole memory to the audit log, and read the log's end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_NUMBER = 1 << 61
 
 
 def list_newest(log: AuditLog, count: int) -> list[AuditEntry]:
-    """The last of them. Halving finds the end: a log of any length takes twice as many looks as its length has bits."""
+    """Return the last entries. A binary search finds the end, so a long log costs few reads."""
     low, high = 0, 1
     while high < _MAX_NUMBER and log.entries(high, 1):
         high *= 2
@@ -26,8 +26,10 @@ def list_newest(log: AuditLog, count: int) -> list[AuditEntry]:
 
 
 def record(services: Services, what: str, details: Mapping[str, Any], scope: Scope | None = None) -> AuditEntry | None:
-    """`scope` is whose memory it was; its user stands there as a keyed hash. A store that is opened to be read, or has
-    no log, records nothing."""
+    """Append an entry about the memory of `scope`, whose user is stored as a keyed hash.
+
+    A store without a log, or one opened read-only, records nothing.
+    """
     if services.audit is None:
         return None
     user = find_owner(scope) if scope else None

@@ -1,4 +1,4 @@
-"""Whether what is asked to be erased is known, is free to go, or is on its way already."""
+"""Check an erasure before it starts: the subject must exist, have no hold, and not be in progress already."""
 
 from __future__ import annotations
 
@@ -24,61 +24,62 @@ _HINTS = {
 def check_erasable(
     services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
 ) -> tuple[Scope, ...]:
-    """The scopes that it reaches. What is refused is refused in a dry run too."""
+    """Return the scopes that the erasure reaches. A dry run raises the same errors."""
     if dry_run:
         check_no_hold(services, subject)
     if subject.by == "user":
-        named = _list_server_scopes(services, subject)
-        own = _count_own_folders(services, subject, folders)
-        if not found and named == [] and not own:
+        server_scopes = _list_server_scopes(services, subject)
+        own_folders = _count_own_folders(services, subject, folders)
+        if not found and server_scopes == [] and not own_folders:
             _check_user_known(services, subject)
-        return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
+        return tuple(dict.fromkeys([*found.scopes, *(server_scopes or ())]))
     known = _list_running(services, subject) or require_erasing(services).erased(subject)
     if not found and not folders and not known:
-        raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
+        raise NotFound(f"this memory has no data of this {subject.by}. {_HINTS[subject.by]}")
     return found.scopes
 
 
 def find_running(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
-    """The erasure that takes all of this already, by its id.
+    """Return the id of a running erasure that covers all of this already.
 
-    Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
-    may be done with the files by now: a folder that it was not told of when it began is another erasure's."""
+    A part of a memory may have new rows once its old rows are deleted, a user once the names are. The running erasure
+    may be done with the files, so a folder that it did not start with needs another erasure.
+    """
     if _find_hold(services, subject):
         return None
     for one in _list_running(services, subject):
-        open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
-        told = set(folders) <= {*one.notes.get("folders", ())}
-        if told and (open_ or not found):
+        covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        covers_folders = set(folders) <= {*one.notes.get("folders", ())}
+        if covers_folders and (covers_rows or not found):
             return one.id
     return None
 
 
-def read_base(folder: Folder) -> SyncBase | None:
-    """What the last sync of a folder noted in it."""
+def read_folder_base(folder: Folder) -> SyncBase | None:
+    """Read the state that the last sync left in a folder."""
     return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
 
 
 def check_no_hold(services: Services, subject: Subject) -> None:
-    """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
+    """Raise OnHold like the erasure itself, but hide nothing and record nothing."""
     user = subject if subject.by == "user" else find_owner(subject.scope)
-    if user and (held := _find_hold(services, subject)):
-        raise make_hold_error(user, held.reasons)
+    if user and (hold := _find_hold(services, subject)):
+        raise make_hold_error(user, hold.reasons)
 
 
 def _check_user_known(services: Services, user: Subject) -> None:
-    """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
+    """Raise NotFound for a user who never had data here: a mistyped name gets no receipt."""
     if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
         return
     scopes = memories(services)
     meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
-        f"nothing is kept of the user {user.name!r} {_describe_tenant(user, scopes)}.{meant} engrain memories lists them."
+        f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."
     )
 
 
 def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None:
-    """The scopes of this user that a server beside has something of; None if one does not answer."""
+    """List the user's scopes on all servers; None if one does not answer."""
     try:
         return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
     except EngrainError:
@@ -86,12 +87,12 @@ def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None
 
 
 def _count_own_folders(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
-    """How many are kept in step with a memory of this user; InvalidInput of one that is with another's."""
+    """Count the folders that mirror a memory of this user; InvalidInput if one mirrors another user's."""
     scopes = services.items.scopes() if folders else []
     agents = {None, *(one.agent for one in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {one.id for one in scopes} - own
-    synced = {folder.path: noted.scope for folder in folders if (noted := read_base(folder))}
+    synced = {folder.path: noted.scope for folder in folders if (noted := read_folder_base(folder))}
     if wrong := [path for path, scope in synced.items() if scope in others]:
         raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
     return sum(scope in own for scope in synced.values())

@@ -1,4 +1,4 @@
-"""Erase a subject from every store and file, look that nothing is left, and give a receipt."""
+"""Erase a subject from every store and file, verify that nothing is left, and write a receipt."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ _new_id = SortableIds()
 
 @dataclass(frozen=True, slots=True)
 class ErasureResult:
-    """What `erase` did. Without a receipt it is `pending`: `why` says what it waits for, and it goes on by itself when
-    the store is next opened or cared for, or with `engrain erase --resume`. `over`: it ended without one, because a
-    legal hold came before anything went. `memories` are those that a dry run reaches."""
+    """The result of `erase`.
+
+    Without a receipt it is `pending`. It resumes when the store is opened or maintained next, or with
+    `engrain erase --resume`.
+    """
 
     id: str
     counts: Mapping[str, int] = field(default_factory=dict)
     receipt: Receipt | None = None
-    why: str = ""
+    why: str = ""  # the reason why it is pending or over
     dry_run: bool = False
-    memories: tuple[Scope, ...] = ()
-    over: bool = False
+    memories: tuple[Scope, ...] = ()  # that a dry run reaches
+    over: bool = False  # ended without a receipt: a legal hold came before anything was deleted
 
     @property
     def pending(self) -> bool:
@@ -58,19 +60,18 @@ class ErasureResult:
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """What came from a source with all it led to, and what stays because it has another source too; `done` is what
-    became of it, None after a dry run. Also true of one that was under way, of which nothing is left to show."""
+    """The result of undoing a source. It is true if anything was found or an erasure is running."""
 
-    items: tuple[Item, ...]
-    kept: tuple[Item, ...] = ()
-    done: ErasureResult | None = None
+    items: tuple[Item, ...]  # from the source, and derived from it
+    kept: tuple[Item, ...] = ()  # because they have another source too
+    done: ErasureResult | None = None  # None after a dry run
 
     def __bool__(self) -> bool:
         return bool(self.items or self.kept or self.done)
 
 
 class _ErasurePending(Exception):
-    """It cannot go on now."""
+    """The erasure cannot continue now."""
 
 
 def require_erasing(services: Services) -> Erasing:
@@ -81,53 +82,55 @@ def require_erasing(services: Services) -> Erasing:
 
 def open_folder(services: Services, path: str) -> Folder:
     if services.open_folder is None:
-        raise ConfigError("this memory was opened without files beside it.")
+        raise ConfigError("this memory was opened without access to folders.")
     return services.open_folder(path)
 
 
 def erase(
     services: Services, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None
 ) -> ErasureResult:
-    """`notes`: the `folders` to clean, and how many of them were `named` by the caller; what is recorded of an `undo`
-    when it is done. With the `id` of one that is under way, that goes on."""
-    report("shutting it out")
+    """Erase a subject, or continue the running erasure with this `id`.
+
+    `notes` has the `folders` to clean, how many of them the caller `named`, and the audit details of an `undo`.
+    """
+    report("blocking new writes")
     return _run_stages(
         services, id or require_erasing(services).begin(_new_id(services.clock()), subject, notes).id, report
     )
 
 
 def resume_erasures(services: Services, report: Report) -> list[ErasureResult]:
-    """Everything that is under way, whoever began it."""
-    return [_resume_one(services, one.id, report) for one in require_erasing(services).running()]
+    """Continue all running erasures, whoever started them."""
+    return [_resume_one(services, erasure.id, report) for erasure in require_erasing(services).running()]
 
 
 def _resume_one(services: Services, id: str, report: Report) -> ErasureResult:
     try:
         return _run_stages(services, id, report)
-    except OnHold as exc:  # a hold came before anything went; the others go on
+    except OnHold as exc:  # a hold came before anything was deleted; the other erasures continue
         return ErasureResult(id, why=str(exc), over=True)
 
 
 def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
-    """From wherever it stands. Each stage may be done twice, so that nobody need know whether another is at it."""
-    one = next((one for one in require_erasing(services).running() if one.id == id), None)
+    """Run the stages that are left. Each may run twice, so two processes may run the same erasure."""
+    erasure = next((erasure for erasure in require_erasing(services).running() if erasure.id == id), None)
     try:
-        if one is not None and one.stage == "shut":
-            one = _delete_rows(services, one, report)
-        if one is not None and one.stage == "rows":
-            one = _clean_side_stores(services, one, report)
-        if one is not None:
-            return _verify_and_finish(services, one, report)
+        if erasure is not None and erasure.stage == "shut":
+            erasure = _delete_rows(services, erasure, report)
+        if erasure is not None and erasure.stage == "rows":
+            erasure = _clean_side_stores(services, erasure, report)
+        if erasure is not None:
+            return _verify_and_finish(services, erasure, report)
     except NotFound:
         pass  # another process was faster
     except OnHold:
         raise
     except (_ErasurePending, EngrainError) as exc:
-        _log.warning("the erasure %s is still to be completed: %s", id, exc)
-        return ErasureResult(id, one.counts if one else {}, why=str(exc))
+        _log.warning("the erasure %s is not complete yet: %s", id, exc)
+        return ErasureResult(id, erasure.counts if erasure else {}, why=str(exc))
     done = next((entry for entry in _list_audit_entries(services) if entry.details.get("receipt") == id), None)
     if done is None:
-        return ErasureResult(id, why="it is not known any more.", over=True)
+        return ErasureResult(id, why="this erasure is no longer in the store.", over=True)
     return ErasureResult(id, done.details["counts"], Receipt.of(done))
 
 
@@ -135,145 +138,145 @@ def _list_audit_entries(services: Services) -> list[Any]:
     return services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
 
 
-def _delete_rows(services: Services, one: Erasure, report: Report) -> Erasure:
+def _delete_rows(services: Services, erasure: Erasure, report: Report) -> Erasure:
     from engrain.privacy.fingerprints import compute_fingerprints
 
-    report("taking prints of what is to go")
-    # Before anything goes: a run that dies later can still look for it.
+    report("taking fingerprints of the data")
+    # Before anything is deleted: a run that continues after a crash can still search for the data.
     require_erasing(services).keep(
-        one.id, one.notes, bytes(compute_fingerprints(require_erasing(services).pieces(one.subject)))
+        erasure.id, erasure.notes, bytes(compute_fingerprints(require_erasing(services).pieces(erasure.subject)))
     )
     report("removing its rows")
-    return require_erasing(services).take(one.id)
+    return require_erasing(services).take(erasure.id)
 
 
-def _clean_side_stores(services: Services, one: Erasure, report: Report) -> Erasure:
-    """The other stores and the files, each looked at again afterwards."""
+def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> Erasure:
+    """Erase from the servers and the files, and check each afterwards."""
     report("removing it from the other stores")
-    beside = _erase_servers(services, one) if one.by == "user" else _erase_episodes(services, one)
-    if one.by != "user":
-        _clean_vector_server(services, one)
+    beside = _erase_servers(services, erasure) if erasure.by == "user" else _erase_episodes(services, erasure)
+    if erasure.by != "user":
+        _clean_vector_server(services, erasure)
     report("removing it from files")
-    files, stuck = _clean_folders(services, one)
-    counts = {"beside": beside + one.notes.get("beside", 0), "files": files + one.notes.get("files", 0)}
-    # At once: whoever goes on finds nothing more to count.
-    require_erasing(services).keep(one.id, {**one.notes, **counts}, one.prints)
+    files, stuck = _clean_folders(services, erasure)
+    counts = {"beside": beside + erasure.notes.get("beside", 0), "files": files + erasure.notes.get("files", 0)}
+    # Stored at once: a run that continues here finds nothing more to count.
+    require_erasing(services).keep(erasure.id, {**erasure.notes, **counts}, erasure.prints)
     if stuck:
         raise _ErasurePending(" ".join(stuck))
-    if one.by == "user" and services.servers:
-        # A write that was under way when the user was shut out may have come to a server since.
+    if erasure.by == "user" and services.servers:
+        # A write that was running when the user was blocked may have reached a server since.
         time.sleep(SETTLE_SECONDS)
-        counts["beside"] += _erase_servers(services, one)
-    asked = {name: one.notes[name] for name in ("named", "undo") if name in one.notes}
-    return require_erasing(services).unname(one.id, {**counts, **asked, "owner": _hash_owner(services, one)})
+        counts["beside"] += _erase_servers(services, erasure)
+    asked = {name: erasure.notes[name] for name in ("named", "undo") if name in erasure.notes}
+    return require_erasing(services).unname(erasure.id, {**counts, **asked, "owner": _hash_owner(services, erasure)})
 
 
-def _clean_folders(services: Services, one: Erasure) -> tuple[int, list[str]]:
-    """How many files of all folders, and why some could not be cleaned: they keep no other from it."""
+def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]]:
+    """Clean all folders. Return how many files were cleaned, and the errors: one folder does not stop another."""
     from engrain.privacy.files import clean_folder
 
     files, stuck = 0, list[str]()
-    for folder in one.notes.get("folders", ()):
+    for folder in erasure.notes.get("folders", ()):
         try:
-            files += clean_folder(services, open_folder(services, folder), one)
+            files += clean_folder(services, open_folder(services, folder), erasure)
         except EngrainError as exc:
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     return files, stuck
 
 
-def _hash_owner(services: Services, one: Erasure) -> str | None:
-    """The mark of the user whose it is, which their exports carry; None of a memory of nobody."""
-    user = find_owner(one.subject.scope) if one.subject else None
+def _hash_owner(services: Services, erasure: Erasure) -> str | None:
+    """Return the owner's keyed hash, which their exports carry; None if the memory has no user."""
+    user = find_owner(erasure.subject.scope) if erasure.subject else None
     return require_erasing(services).mark(user) if user else None
 
 
-def _erase_servers(services: Services, one: Erasure) -> int:
+def _erase_servers(services: Services, erasure: Erasure) -> int:
     gone, fed = 0, cast("object", services.feed)
     for server in services.servers:
         if not isinstance(server, Erasable):
             continue
         try:
-            named = server.scopes(one.subject) if one.subject is not None else []
-            scopes = list(dict.fromkeys([*one.scopes, *named]))
+            named = server.scopes(erasure.subject) if erasure.subject is not None else []
+            scopes = list(dict.fromkeys([*erasure.scopes, *named]))
             if server is fed:
-                # Whatever went from the items goes, of any scope, and is looked for again: once is enough.
+                # It deletes and verifies the points of all removed items in any scope: one call is enough.
                 gone += server.erase(scopes[0]) if scopes else 0
                 continue
             for scope in scopes:
                 gone += server.erase(scope)
                 if left := server.left(scope):
-                    raise _ErasurePending(f"{left} keys are still on a server beside.")
+                    raise _ErasurePending(f"{left} keys are still on a server.")
         except EngrainError as exc:
             raise _ErasurePending(str(exc)) from exc
     return gone
 
 
-def _clean_vector_server(services: Services, one: Erasure) -> None:
-    """What is gone at once, and what was cut as soon as it has come: others may write all the while."""
-    if services.feed is None or one.subject is None:
+def _clean_vector_server(services: Services, erasure: Erasure) -> None:
+    """Delete the points of erased items at once, then wait until the cut items are updated."""
+    if services.feed is None or erasure.subject is None:
         return
-    cut = {item.id for item in services.items.get_many(one.subject.scope, one.ids)}
+    cut = {item.id for item in services.items.get_many(erasure.subject.scope, erasure.ids)}
     try:
-        services.feed.drop([id for id in one.ids if id not in cut])
-        while services.feed.lacks(one.subject.scope, cut):
+        services.feed.drop([id for id in erasure.ids if id not in cut])
+        while services.feed.lacks(erasure.subject.scope, cut):
             if not services.feed.feed(_BATCH):
-                raise _ErasurePending("the vector server still has it, and this role may not feed it.")
+                raise _ErasurePending("the vector server still has the data, and this role may not write to it.")
     except EngrainError as exc:
         raise _ErasurePending(f"the vector server does not answer: {exc}") from exc
 
 
-def _erase_episodes(services: Services, one: Erasure) -> int:
-    """Of a part of a scope, where episodes are in a store that does not see the items go."""
-    if services.state is not None and one.subject is not None:
-        # What any session has at hand may have its words in it; none of it is the truth.
-        services.state.clear(one.subject.scope)
-    if services.episodes is None or services.same_store or one.subject is None:
+def _erase_episodes(services: Services, erasure: Erasure) -> int:
+    """Erase a part's episodes from a separate store, which does not see that items are deleted."""
+    if services.state is not None and erasure.subject is not None:
+        # Any session's cached state may hold its words. It is only a cache, so all of it goes.
+        services.state.clear(erasure.subject.scope)
+    if services.episodes is None or services.same_store or erasure.subject is None:
         return 0
-    session = one.subject.name if one.subject.by == "session" else None
-    gone = set(one.ids)
-    there = services.episodes.recent(one.subject.scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
-    ids = [entry.id for entry in there if entry.session == session or entry.id in gone or entry.item in gone]
-    return services.episodes.remove(one.subject.scope, ids) if ids else 0
+    session = erasure.subject.name if erasure.subject.by == "session" else None
+    erased = set(erasure.ids)
+    entries = services.episodes.recent(erasure.subject.scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
+    ids = [one.id for one in entries if one.session == session or one.id in erased or one.item in erased]
+    return services.episodes.remove(erasure.subject.scope, ids) if ids else 0
 
 
-def _verify_and_finish(services: Services, one: Erasure, report: Report) -> ErasureResult:
+def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> ErasureResult:
     erasing = require_erasing(services)
     report("overwriting its bytes")
     _purge_or_postpone(services)
-    report("looking that nothing is left")
-    if _count_left(erasing, one):
-        # A write that was under way when it began may have come in since.
-        one = erasing.take(one.id)
+    report("verifying that nothing is left")
+    if _count_left(erasing, erasure):
+        # A write that was running when the erasure started may have finished since.
+        erasure = erasing.take(erasure.id)
         _purge_or_postpone(services)
-        if left := _count_left(erasing, one):
+        if left := _count_left(erasing, erasure):
             raise _ErasurePending(f"rows are still there: {left}.")
     for _ in range(_MAX_SCANS):
-        scanned = _scan_store(erasing, one.prints)
+        scanned = _scan_store(erasing, erasure.prints)
         if not scanned["found"]:
             break
         services.items.purge()
     else:
         raise _ErasurePending(f"{scanned['found']} traces of it are still in the file.")
-    receipt = Receipt.of(erasing.finish(one.id, build_receipt(services, one, scanned)))
-    if services.audit and "undo" in one.notes:
-        services.audit.append("undo", one.notes["undo"], one.mark)
-    return ErasureResult(one.id, one.counts, receipt)
+    receipt = Receipt.of(erasing.finish(erasure.id, build_receipt(services, erasure, scanned)))
+    if services.audit and "undo" in erasure.notes:
+        services.audit.append("undo", erasure.notes["undo"], erasure.mark)
+    return ErasureResult(erasure.id, erasure.counts, receipt)
 
 
-def _count_left(erasing: Erasing, one: Erasure) -> dict[str, int]:
-    return {kind: count for kind, count in erasing.left(one).items() if count}
+def _count_left(erasing: Erasing, erasure: Erasure) -> dict[str, int]:
+    return {kind: count for kind, count in erasing.left(erasure).items() if count}
 
 
 def _purge_or_postpone(services: Services) -> None:
     if not _try_purge(services):
         raise _ErasurePending(
-            "what was removed is still in the file or the tables, because a reader still sees it or the role may not "
-            "sweep it out: engrain doctor says which."
+            "deleted data is still in the file or the tables: a reader still sees it, or the role may not vacuum. "
+            "engrain doctor says which."
         )
 
 
 def _try_purge(services: Services) -> bool:
-    """A short look of somebody else is waited for."""
+    """Purge, waiting shortly for other readers."""
     for pause in (0.1, 0.3, 0.6, 0.0):
         if services.items.purge():
             return True
@@ -282,7 +285,7 @@ def _try_purge(services: Services) -> bool:
 
 
 def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
-    """What is in the files and not in what stays: the same words may have been said by somebody else."""
+    """Search the store's bytes for the erased data. Words that stored data of others has too do not count."""
     import numpy as np
 
     from engrain.privacy.fingerprints import join_pieces, load_fingerprints, scan_chunks
@@ -293,7 +296,7 @@ def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
     shared = 0
     found, size = scan_chunks(prints, erasing.raw())
     if len(found):
-        # After the bytes: what others say while we look is among it.
+        # After the bytes, so that data written during the search is included.
         kept, _ = scan_chunks(prints, join_pieces(erasing.pieces(None)))
         shared = len(kept)
         found = found[~np.isin(found, kept)]

@@ -1,4 +1,4 @@
-"""Take what was erased out of a folder of files beside a memory."""
+"""Remove erased data from a folder that mirrors a memory."""
 
 from __future__ import annotations
 
@@ -20,35 +20,37 @@ MAX_NAMED_FILES = 5
 _log = logging.getLogger("engrain")
 
 
-def clean_folder(services: Services, folder: Folder, one: Erasure) -> int:
-    """How many files went, or had words of it. Of a user all go; of a part, what a sync takes out.
+def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
+    """Remove all files of a user, or sync the folder for a part. Return how many files had data of it.
 
-    StoreError if a person's own lines still say it: nobody else may edit those. A folder that is gone is clean."""
+    StoreError if a person's own lines still have the words: only the person may edit those. A missing folder is clean.
+    """
     if _is_missing(folder):
-        _log.warning("%s is not there any more: nothing was to be cleaned in it.", folder.path)
+        _log.warning("%s does not exist: there is nothing to clean in it.", folder.path)
         return 0
-    if one.by == "user":
+    if erasure.by == "user":
         gone = _remove_all(folder)
         if (
             services.folder
             and has_placeholder(services.policies.mirror)
-            and folder.path in {services.folder(own).path for own in one.scopes}
+            and folder.path in {services.folder(own).path for own in erasure.scopes}
         ):
-            folder.leave()  # its name is that of the user
+            folder.leave()  # the folder's name is the user's
             _warn_about_leftovers(Path(folder.path))
         return gone
-    if one.subject is None or services.erasing is None:
+    if erasure.subject is None or services.erasing is None:
         return 0
-    prints = load_fingerprints(one.prints)
+    prints = load_fingerprints(erasure.prints)
     before, as_it_was = _list_matching_files(folder, prints), folder.signature()
-    Mirror(services, one.subject.scope, folder).sync()
-    # What stays may have words in common with it.
+    Mirror(services, erasure.subject.scope, folder).sync()
+    # Data that stays may have words in common with it.
     kept, _ = scan_chunks(prints, join_pieces(services.erasing.pieces(None)))
     if after := _list_matching_files(folder, prints.without(kept)):
         raise StoreError(
-            f"{folder.path}/{after[0]} still says it. Take it out of the file, then: engrain erase --resume."
+            f"{folder.path}/{after[0]} still has the erased words. Remove them from the file, then run: "
+            "engrain erase --resume"
         )
-    # Of what a server holds no prints are taken.
+    # Without fingerprints (a server's data has none), a changed folder counts as one file.
     return len(before) if len(prints) else int(folder.signature() != as_it_was)
 
 
@@ -58,12 +60,12 @@ def _is_missing(folder: Folder) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        return False  # to read it says why it cannot be
+        return False  # reading it raises the error
     return False
 
 
 def count_files(services: Services, folder: Folder, subject: Subject) -> int:
-    """How many `clean_folder` would clean."""
+    """Count the files that `clean_folder` would clean."""
     if subject.by == "user":
         return sum(folder.read(name) is not None for name in _list_file_names(folder))
     return (
@@ -92,11 +94,11 @@ def _remove_all(folder: Folder) -> int:
 
 
 def _warn_about_leftovers(path: Path) -> None:
-    """What is somebody's own is not ours to remove, and whoever erases must know of it."""
-    if left := sorted(one.name for one in path.iterdir()) if path.is_dir() else []:
+    """Warn about files that engrain did not write: they are not ours to remove."""
+    if left := sorted(erasure.name for erasure in path.iterdir()) if path.is_dir() else []:
         more = f" and {len(left) - MAX_NAMED_FILES:,} more" if len(left) > MAX_NAMED_FILES else ""
         named = ", ".join(left[:MAX_NAMED_FILES])
-        _log.warning("%s stays, for what is not engrain's in it: %s%s. Remove it by hand.", path, named, more)
+        _log.warning("%s stays, because engrain did not write: %s%s. Remove it by hand.", path, named, more)
 
 
 def _list_file_names(folder: Folder) -> list[str]:

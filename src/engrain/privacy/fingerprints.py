@@ -1,4 +1,4 @@
-"""Look for texts in the bytes of files without keeping the texts: by keyed prints of a few windows of each."""
+"""Search files for texts without keeping the texts, by keyed fingerprints of a few windows of each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-WINDOW_BYTES = 12  # bytes; a shorter text or name cannot be told from chance
-MIN_DISTINCT_BYTES = 5  # bytes; a window of zeros is everywhere
-SAMPLE_STEP_BYTES = 2_000  # bytes; less than half of a page
+WINDOW_BYTES = 12  # a shorter text or name would be found by chance
+MIN_DISTINCT_BYTES = 5  # in a window: a window of zeros is everywhere
+SAMPLE_STEP_BYTES = 2_000  # less than half of a page
 MAX_WINDOWS = 400_000
 _CHUNK_BYTES = 1 << 20
 _TABLE_BITS = 22
@@ -21,7 +21,7 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Fingerprints:
-    """The key is of this erasure alone, and goes with it: nobody can ask later whether a text was there."""
+    """The fingerprints of one erasure, under a key that is deleted with it: nobody can test a text later."""
 
     first: int
     second: int
@@ -39,7 +39,7 @@ class Fingerprints:
 
 
 def load_fingerprints(raw: bytes) -> Fingerprints:
-    """None from nothing: of a server none are taken."""
+    """Load stored fingerprints. Empty bytes give none: a server's data has none."""
     if not raw:
         return Fingerprints(1, 1, np.empty(0, dtype=np.uint64))
     numbers = np.frombuffer(raw, dtype="<u8")
@@ -47,8 +47,10 @@ def load_fingerprints(raw: bytes) -> Fingerprints:
 
 
 def compute_fingerprints(pieces: Iterable[bytes]) -> Fingerprints:
-    """Of the beginning, the end and two windows between of each piece, and of a long one of so many that each page of a
-    file that it fills has one; of each window once."""
+    """Compute the fingerprints of each piece: its beginning, its end, two windows between.
+
+    A long piece gets one window for each page of a file that it fills.
+    """
     windows: set[bytes] = set()
     for piece in pieces:
         last = len(piece) - WINDOW_BYTES
@@ -65,7 +67,7 @@ def compute_fingerprints(pieces: Iterable[bytes]) -> Fingerprints:
 
 
 def scan_chunks(prints: Fingerprints, chunks: Iterable[bytes]) -> tuple[Hashes, int]:
-    """Which of the prints are somewhere in these bytes, and how many bytes were looked at."""
+    """Return the fingerprints found in these bytes, and how many bytes were searched."""
     table = np.zeros(1 << _TABLE_BITS, dtype=np.bool_)
     table[prints.hashes >> np.uint64(64 - _TABLE_BITS)] = True
     found: list[Hashes] = []
@@ -81,7 +83,7 @@ def scan_chunks(prints: Fingerprints, chunks: Iterable[bytes]) -> tuple[Hashes, 
 
 
 def join_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Small pieces as large ones, with a gap between that no window bridges unseen."""
+    """Join small pieces into large chunks, separated by a byte that no text has."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -101,7 +103,7 @@ def _split_chunk(chunk: bytes) -> Iterator[npt.NDArray[np.uint8]]:
 
 
 def _hash_windows(prints: Fingerprints, part: npt.NDArray[np.uint8]) -> Hashes:
-    """Of every window, wherever it begins."""
+    """Hash the windows at every offset."""
     hashes: list[Hashes] = []
     for start in range(min(8, len(part) - WINDOW_BYTES + 1)):
         size = 8 * ((len(part) - start - WINDOW_BYTES) // 8 + 1)
@@ -111,7 +113,7 @@ def _hash_windows(prints: Fingerprints, part: npt.NDArray[np.uint8]) -> Hashes:
 
 
 def _mix_halves(first: int, second: int, ahead: Hashes, behind: Hashes) -> Hashes:
-    """A window's first eight bytes and its last eight, each times a secret odd number."""
+    """Mix a window's first and last eight bytes, each multiplied by a secret odd number."""
     with np.errstate(over="ignore"):
         mixed = ahead * np.uint64(first) ^ (behind * np.uint64(second)) >> np.uint64(7)
         return mixed * np.uint64(second)

@@ -1,4 +1,4 @@
-"""The receipt of an erasure, which says what was done and nothing of what was there."""
+"""Build and verify the receipt of an erasure, which tells the work done and nothing of the data."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ METHODS: Mapping[str, Sequence[str]] = {
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
-# What no erasure of ours reaches, and who lets it go; docs/erasure.md has a sentence for each.
+# Who removes the copies that an erasure does not reach; docs/erasure.md explains each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
 _MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """`values` are what it says; `n` and `hash` name its entry in the audit log, which it is chained into."""
+    """The receipt's `values`, and the number and hash of its entry in the chained audit log."""
 
     values: Mapping[str, Any]
     n: int
@@ -55,16 +55,16 @@ class Receipt:
             return Receipt(values, int(audit["n"]), str(audit["hash"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             raise InvalidInput(
-                "this is not a receipt of an erasure, as `engrain erase --receipt FILE` writes."
+                "this is not an erasure receipt. Give a file that `engrain erase --receipt FILE` wrote."
             ) from exc
 
     @property
     def digest(self) -> str:
-        """Of all that it says."""
+        """Return a hash over the whole receipt."""
         return hashlib.blake2b(str(self).encode(), digest_size=16).hexdigest()
 
     def __str__(self) -> str:
-        """As JSON, for a file."""
+        """Return the receipt as JSON, for a file."""
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
 
 
@@ -98,14 +98,13 @@ def digests_of(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
 
 
 def _is_well_formed(values: Mapping[str, Any]) -> bool:
-    """What is acted on is of the right kind."""
     named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
     return named and values["by"] in get_args(SubjectKind) and all(one.tzinfo is not None for one in times)
 
 
 def _normalize_form(given: Any) -> dict[str, Any]:
-    """`erase --json` and `audit --json` print a receipt in forms of their own."""
+    """Accept the forms in which `erase --json` and `audit --json` print a receipt too."""
     found = given["receipt"] if isinstance(given.get("receipt"), dict) else given
     values = found.get("values", found.get("details"))
     return found if values is None else {**values, "audit": {"n": found["n"], "hash": found["hash"]}}
@@ -113,27 +112,23 @@ def _normalize_form(given: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class VerificationResult:
-    """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
-    whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `carried` is when a
-    restore was given this receipt in the place of the log that held it. `bytes` is how many were looked through for
-    them: none of a server. `copies` are files beside the store that somebody copied it to, which were not looked
-    into. `beside` tells of the servers of the settings: what could not be asked does not hold."""
+    """The result of verifying a receipt. A server that could not be asked makes it false."""
 
-    rows: Mapping[str, int]
-    found: int
-    recorded: bool
-    faults: tuple[str, ...] = ()
-    bytes: int = 0
-    copies: tuple[str, ...] = ()
-    known: bool = True
-    carried: datetime | None = None
+    rows: Mapping[str, int]  # of the subject, from before the erasure, by kind
+    found: int  # traces of the given texts
+    recorded: bool  # the audit log holds the receipt unchanged
+    faults: tuple[str, ...] = ()  # of the audit log
+    bytes: int = 0  # that were searched for the texts; a server has none
+    copies: tuple[str, ...] = ()  # copies of the store's files, which were not searched
+    known: bool = True  # the audit log holds a receipt of this id
+    carried: datetime | None = None  # when a restore was given this receipt because the log was lost
     beside: ServerCheck = field(default_factory=ServerCheck)
 
     def __bool__(self) -> bool:
-        told = self.recorded or self.carried is not None
+        on_record = self.recorded or self.carried is not None
         if self.beside.left or self.beside.away:
             return False
-        return told and not any(self.rows.values()) and not self.found and not self.faults
+        return on_record and not any(self.rows.values()) and not self.found and not self.faults
 
     def __str__(self) -> str:
         verdict = "It still holds." if self else "It does not hold."
@@ -141,22 +136,22 @@ class VerificationResult:
 
     @property
     def lines(self) -> Iterator[str]:
-        """What was found, for people."""
+        """Describe the findings, line by line."""
         rows = sum(self.rows.values())
         left = count_noun(rows, "row is", "rows are") if rows else "No row is"
         yield f"{left} left from before the erasure."
         if self.beside.asked:
             yield f"{count_noun(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
         for why in self.beside.away:
-            yield f"Could not be asked: {why}"
+            yield f"Did not answer: {why}"
         if self.bytes:
             traces = count_noun(self.found, "trace") if self.found else "No trace"
-            others = ": it may be that others say the same" if self.found else ""
+            others = ": other data may have the same words" if self.found else ""
             yield f"{traces} of the given texts in any file{others}."
         yield self._record
         yield from self.faults
         for copy in self.copies:
-            yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
+            yield f"Not searched: {copy}, a copy of the store. Remove it if it is older than the erasure."
 
     @property
     def _record(self) -> str:
@@ -170,8 +165,8 @@ class VerificationResult:
                 f"This receipt was carried over by a restore of {self.carried:%Y-%m-%d}: the log that held it is lost."
             )
         if self.known:
-            return "The audit log says other things under the id of this receipt: the file was changed."
-        return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"
+            return "The audit log has other values under this receipt's id: the file was changed."
+        return "The audit log has no receipt of this id: it is from another store, or this store is an older backup."
 
 
 def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
@@ -194,7 +189,7 @@ def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) 
 
 
 def _list_remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
-    """The audit log knows how many copies were made of what was there."""
+    """List the copies that the erasure does not reach. The audit log tells how many were made."""
     log = services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
     rules = services.policies
     rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
@@ -207,7 +202,7 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
     if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
-    # Of a part: those of its user, or, in a memory of nobody, of all such memories.
+    # A part's exports are its user's; without a user, those of all memories without one.
     owners = {one.mark, one.notes.get("owner", one.mark)}
     if exports := len(_list_made([entry for entry in log if entry.subject in owners], "export")):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
@@ -220,21 +215,20 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
 
 
 def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
-    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+    """List the copies that exist, complete or cut off. Older logs have entries of complete ones only."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
 def _count_backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
-    """What is let go of by the clock, in the folder of now, is told apart."""
+    """Count the backups, except those in the current rotation folder, which are deleted in turn."""
     made = _list_made(log, "backup")
     return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
 
 
 def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
-    """Once more by query, here and on the servers beside, by the chain of the audit log, and, for the texts that are
-    given, by every byte."""
+    """Check again: query the store and the servers, verify the audit log's chain, search all bytes for the texts."""
     if services.erasing is None or services.audit is None:
         raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
     values = receipt.values
@@ -254,14 +248,16 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
 
 
 def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
-    """The receipts that a restore was given: the digest of each, by its id."""
+    """Return the receipts that a restore was given, as id -> digest."""
     found = entry.details.get("receipts") if entry.what == "restore" else None
     return found if isinstance(found, Mapping) else {}
 
 
 def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]:
-    """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
-    many bytes were looked through."""
+    """Count the traces of the texts that stored data does not explain, and the bytes searched.
+
+    If stored data has the whole of a text, all its traces count.
+    """
     from engrain.privacy.fingerprints import WINDOW_BYTES, compute_fingerprints, join_pieces, scan_chunks
 
     if services.erasing is None:
@@ -269,8 +265,8 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
     prints = [compute_fingerprints([text.encode()]) for text in texts]
     if not all(map(len, prints)):
         raise InvalidInput(
-            f"a text of fewer than {WINDOW_BYTES} bytes, or of the same few over and over, cannot be told from chance. "
-            "Name a longer one."
+            f"a text of fewer than {WINDOW_BYTES} bytes, or of few different bytes, would be found by chance. "
+            "Give a longer one."
         )
     count, size = 0, 0
     for one in prints:

@@ -17,7 +17,7 @@ from engrain.core.progress import Progress, stage_progress
 from engrain.core.validation import check_key
 from engrain.ports import AuditLog, Erasable, Services
 from engrain.privacy.audit import list_newest
-from engrain.privacy.checks import check_erasable, check_no_hold, find_running, read_base
+from engrain.privacy.checks import check_erasable, check_no_hold, find_running, read_folder_base
 from engrain.privacy.erase import ErasureResult, UndoResult, erase, open_folder, require_erasing
 from engrain.privacy.files import count_files
 
@@ -164,4 +164,4 @@ def _everybody(services: Services) -> list[Subject]:
 def _mirrored(services: Services, found: Impact) -> list[str]:
     """The folders of the settings that are kept in step with a scope that is erased."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
-    return [folder.path for scope, folder in own if (synced := read_base(folder)) and synced.scope == scope.id]
+    return [folder.path for scope, folder in own if (synced := read_folder_base(folder)) and synced.scope == scope.id]

@@ -1,4 +1,4 @@
-"""Ask the servers beside a store whether something of what was erased is still there."""
+"""Check whether the servers of a memory still have erased data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ _BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class ServerCheck:
-    """Which servers answered, how many keys and points they still have, and why others could not be asked."""
-
-    asked: tuple[str, ...] = ()
-    left: int = 0
-    away: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()  # servers that answered
+    left: int = 0  # keys and points that they still have
+    away: tuple[str, ...] = ()  # servers that did not answer, with the reason
 
 
 def check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck:
-    """`own` is the scope of whoever asks, which may be the one that was erased."""
+    """Ask every server. `own` is the caller's scope, which may be the erased one."""
     asked: list[str] = []
     away: list[str] = []
     left = 0
@@ -52,7 +50,7 @@ def _count_left(services: Services, server: Erasable, done: Erasure, own: Scope)
 
 
 def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
-    """Entries of episodic memory that are left of an erased session, or stand over an item that is gone."""
+    """Yield episodes that are left of an erased session, or whose item is gone."""
     if services.episodes is None or services.same_store:
         return
     there = [

@@ -1,4 +1,4 @@
-"""Tell which rows of an old copy were forgotten or erased here since."""
+"""Keep rows of an old copy out that were forgotten or erased since."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from engrain.ports.erasure import Erasing
 from engrain.privacy.receipts import Receipt
 
 TOMBSTONE_PAGE_SIZE = 1_000
+REPLAY_PAGE_SIZE = 500
 
 
 class TombstoneFilter:
-    """`texts` are those that will be asked about beside the rows'. `scopes` are where the rows are to go, and where
-    they were: what was erased under one name does not come back under another."""
+    """Rejects rows and texts that were forgotten or erased.
+
+    `scopes` are the rows' new and old scopes: erased data does not come back under another name. `texts` are further
+    texts to check, beside those of the rows.
+    """
 
     def __init__(
         self,
@@ -33,21 +37,21 @@ class TombstoneFilter:
         texts: Sequence[str] = (),
     ) -> None:
         self._scopes, self._erasing = scopes, services.erasing
-        self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text_of(row)))}), store)
+        self._texts = self._find_tombstoned(list({*texts, *(text for row in rows if (text := _text_of(row)))}), store)
         self._running = services.erasing.running() if services.erasing else []
-        self._all_before = max((self._at(user) for user in map(find_owner, scopes) if user), default=-1)
-        self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
+        self._all_before = max((self._find_erased_at(user) for user in map(find_owner, scopes) if user), default=-1)
+        self._before = cache(lambda by, name: max(self._find_erased_at(Subject(scope, by, name)) for scope in scopes))
 
     @property
-    def began_anew(self) -> bool:
-        """Whether all of this user was erased once."""
+    def user_was_erased(self) -> bool:
+        """True if all of this user was erased once."""
         return self._all_before >= 0
 
-    def bars(self, text: str) -> bool:
+    def rejects_text(self, text: str) -> bool:
         return text in self._texts
 
-    def keeps_out(self, row: Row) -> bool:
-        """By its words, or because all of its user, session or source that is as old was erased."""
+    def rejects(self, row: Row) -> bool:
+        """Check for a tombstone of its text, or a later erasure of its user, session or source."""
         if _text_of(row) in self._texts:
             return True
         began = _recorded_at(row)
@@ -55,7 +59,7 @@ class TombstoneFilter:
             return False
         return began <= self._all_before or any(began <= self._before(by, name) for by, name in _list_subjects(row))
 
-    def _barred(self, texts: list[str], store: Movable) -> set[str]:
+    def _find_tombstoned(self, texts: list[str], store: Movable) -> set[str]:
         if self._erasing is not None:
             found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
             return {text for pairs in found for text, out in pairs if out}
@@ -68,8 +72,8 @@ class TombstoneFilter:
                 after = rows[-1].key
         return {text for text in texts if hash_tombstone(key, text) in forgotten}
 
-    def _at(self, subject: Subject) -> int:
-        """When the last erasure of it was, done or under way; -1 for never."""
+    def _find_erased_at(self, subject: Subject) -> int:
+        """Return the time of the last erasure, complete or running; -1 for never."""
         if self._erasing is None:
             return -1
         done = self._erasing.erased(subject)
@@ -91,17 +95,16 @@ def _list_subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
     if row.values.get("session") is not None:
         yield "session", row.values["session"]
     names = [name for _, name in row.values.get("sources", ())]
-    # One with other sources stayed when one was erased, and so it may come back.
+    # An item with several sources survived the erasure of one, so it may come back.
     if names and names[0] is not None and len(set(names)) == 1:
         yield "source", names[0]
 
 
 Answer = TypeVar("Answer")
-REPLAY_PAGE_SIZE = 500
 
 
 class Forgetting(Movable, Protocol):
-    """A store that knows what was taken out of it."""
+    """A store that lists its removed items."""
 
     @property
     def erasing(self) -> Erasing: ...
@@ -117,17 +120,18 @@ class Forgetting(Movable, Protocol):
 
 
 def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) -> Mapping[str, int]:
-    """How many rows of each kind were kept out.
+    """Remove from a restored store what was erased or forgotten in the present one. Return the rows by kind.
 
-    What stands in the present store is not forgotten, although a tombstone may have its words, because it was told
-    anew, or was cut: it comes back as it stands there. Nothing comes back from a `damaged` store."""
+    An item of the present store may have a tombstone's words because it was told again or cut. It is restored as it
+    is there. Nothing is restored from a `damaged` store.
+    """
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
-        raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
+        raise Conflict("the present store and the backup are different memories: their tombstones do not match.")
     if present.erasing.running():
-        raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
+        raise Conflict("an erasure is running in the present store. Complete it first: engrain erase --resume")
     log = list(_iterate_rows(present, "audit"))
     if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
-        # Nothing went since, or both are one store by two names, which would lose what was told anew.
+        # Nothing was removed since, or both are one store by two names, which would lose what was told again.
         return {"item": 0}
     before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
@@ -171,7 +175,7 @@ def _list_item_ids(store: Movable) -> set[str]:
 
 
 def _restore_current_items(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
-    # To look through all the rows takes long, and nearly always what went is not there either.
+    # Reading all rows takes long, and nearly always the removed items are not there either.
     perhaps = set(gone).difference(present.removed())
     standing = [row for row in _iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
@@ -190,8 +194,10 @@ def _restore_current_items(present: Forgetting, restored: Movable, gone: Collect
 
 
 def _copy_records(present: Movable, restored: Movable) -> None:
-    """What the present store knows beside its data: the words of whom it has erased, whom it must not erase, and the
-    audit log, if that of the backup is the beginning of it. A hold or a reason that was released since stays."""
+    """Copy the tombstones of erased users and the holds, and the audit log if it extends the backup's.
+
+    A hold or a reason that was released since stays.
+    """
     known = {row.key: row_to_hold(row) for row in _iterate_rows(restored, "hold")}
     holds = (row_to_hold(row) for row in _iterate_rows(present, "hold"))
     rows = [

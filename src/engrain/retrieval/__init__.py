@@ -1,1 +1,1 @@
-"""The read path: understand the question, gather, fuse, rank, pack."""
+"""The read path: parse the query, collect candidates, fuse, rank, select and pack them."""

@@ -1,4 +1,4 @@
-"""Ask the ports for everything that ranking needs: the only part of the read path that is not pure."""
+"""Read candidates from the store, with everything that ranking needs to know about them."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
 
-# Candidates of each arm: five for a hit that is asked for, between these two numbers.
+# Each arm (meaning, words) returns five candidates per requested hit, within these two limits.
 CANDIDATES_PER_HIT, MIN_CANDIDATES, MAX_CANDIDATES = 5, 50, 100
 MAX_STANDING_ORDERS = 50
 NEIGHBOUR_DISTANCE = 1
-MAX_EMBEDDED_PASSAGES = 8  # passages of one document that are embedded to choose among them
+MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 
-# The mean vector of a language's unrelated texts, by model: made once, by the first question in that language.
+# (model, language) -> mean vector of texts without a topic, computed by the first question in that language.
 _language_centroids: dict[tuple[str, str], Matrix] = {}
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """Candidates and their neighbours, with what each arm says of them."""
+    """Candidates and their neighbours, with the scores of each arm."""
 
     sketches: list[Sketch]
-    cosines: dict[str, float]  # of those that have a vector
-    words: dict[str, WordHit]  # of those that have one of the words
-    arms: dict[str, frozenset[str]]  # which of them each arm named
-    passages: int
-    average: float
-    frequency: tuple[int, ...]
-    vector: Matrix | None = None
-    background: float = 0.0  # the cosine that the question has to any text of its language
+    cosines: dict[str, float]  # only candidates with a vector
+    words: dict[str, WordHit]  # only candidates with a word of the query
+    arms: dict[str, frozenset[str]]  # arm -> ids that it found
+    passage_count: int
+    average_length: float
+    term_frequencies: tuple[int, ...]
+    query_vector: Matrix | None = None
+    background: float = 0.0  # cosine of the question to any text of its language
 
-    def arms_of(self, id: str) -> tuple[str, ...]:
+    def list_arms(self, id: str) -> tuple[str, ...]:
+        """Return the arms that found an item; one that none found is a neighbour of a candidate."""
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
@@ -67,12 +68,12 @@ def collect_candidates(question: Question, scope: Scope, request: RecallRequest,
     where = build_filter(request)
     limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
     words = WordQuery(question.terms, scope, where, request.at, limit)
-    found = services.words.best(words)
+    by_words = services.words.best(words)
     vector = _build_vector_query(question, scope, request, services)
     near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
     standing = _find_standing_orders(question, scope, request, services)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
-    hits = {hit.id: hit for hit in found.hits}
+    hits = {hit.id: hit for hit in by_words.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
     sketches = services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
     known = [sketch.id for sketch in sketches]
@@ -81,39 +82,36 @@ def collect_candidates(question: Question, scope: Scope, request: RecallRequest,
         cosines |= _compute_missing(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
     hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    gathered = CandidateSet(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+    found = CandidateSet(sketches, cosines, hits, arms, by_words.passages, by_words.average, by_words.frequency)
     if vector is None or near is None:
-        return gathered
+        return found
     background = _measure_background(vector.vector, question.language, near, services.embedder)
-    return replace(gathered, vector=vector.vector, background=background)
+    return replace(found, query_vector=vector.vector, background=background)
 
 
 def load_items(
     scope: Scope, ids: Sequence[str], services: Services
 ) -> tuple[dict[str, Item], dict[str, list[OutdatedSpan]]]:
-    """The items themselves, and which of their words have been overtaken by later ones."""
+    """Load items by id, and the parts of their text that later statements have made outdated."""
     if not ids:
         return {}, {}
     items = {item.id: item for item in services.items.get_many(scope, ids)}
-    retold = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
-    cited = dict.fromkeys(source for some in retold.values() for source in some)
+    summaries = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
+    cited = dict.fromkeys(source for sources in summaries.values() for source in sources)
     outdated: dict[str, list[OutdatedSpan]] = {}
     for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
-    said = (
-        {one.id: one for one in services.items.get_many(scope, marked)}
-        if (marked := [*cited.keys() & outdated])
-        else {}
-    )
-    outdated = {id: _drop_rephrased(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
-    for id, sources in retold.items():
-        marks = [mark for source in sources if source in said for mark in outdated[source]]
-        outdated.setdefault(id, []).extend(_mark_summary(items[id], marks, said))
+    marked = [*cited.keys() & outdated]
+    messages = {one.id: one for one in services.items.get_many(scope, marked)} if marked else {}
+    outdated = {id: _drop_rephrased(items.get(id) or messages.get(id), marks) for id, marks in outdated.items()}
+    for id, sources in summaries.items():
+        marks = [mark for source in sources if source in messages for mark in outdated[source]]
+        outdated.setdefault(id, []).extend(_mark_summary(items[id], marks, messages))
     return items, outdated
 
 
 def _drop_rephrased(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
-    """Without the marks on what was only said again in other words."""
+    """Drop the marks whose new value only rephrases the old one."""
     text = item.text if item else ""
     return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
 
@@ -122,11 +120,11 @@ def _list_cited_ids(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Item]) -> list[OutdatedSpan]:
-    """The same marks, where the summary has the words as they stand in the message."""
+def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], messages: Mapping[str, Item]) -> list[OutdatedSpan]:
+    """Copy the marks of cited messages to the places where the summary has the same words."""
     found: list[OutdatedSpan] = []
     for mark in marks:
-        words = said[mark.id].text[mark.start : mark.end]
+        words = messages[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
             found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now))
@@ -134,7 +132,10 @@ def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[st
 
 
 def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
-    """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
+    """Return the number of the passage nearest to the query.
+
+    The stored vectors choose a window of the text; its few passages are embedded to choose among them.
+    """
     spans = split_passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
@@ -152,7 +153,7 @@ def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, servic
 
 
 def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
-    """Where the text's window of that number stands."""
+    """Return the start and end of the text's window with that number."""
     start = end = 0
     for piece in embedder.windows(text)[: wanted + 1]:
         start = text.index(piece, end)
@@ -170,20 +171,23 @@ def build_filter(request: RecallRequest) -> Filter | None:
 def _build_vector_query(
     question: Question, scope: Scope, request: RecallRequest, services: Services
 ) -> VectorQuery | None:
-    asked = (
+    text = (
         services.redact(question.text) if services.redact else question.text
-    )  # an embedder may be a server of others
+    )  # the embedder may be somebody else's server
     try:
-        row = services.embedder.embed([asked], "query")[0]
+        row = services.embedder.embed([text], "query")[0]
     except EmbedderFailed as exc:
-        _log.warning("recall looks for words alone: %s", exc)
+        _log.warning("the embedder failed, so recall searches by words only: %s", exc)
         return None
     return VectorQuery(np.asarray(row, dtype=np.float32), services.embedder.model.key, scope, None, request.at)
 
 
 def _measure_background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
-    """0 for English, which models are made for. In a language that is known, the cosine to texts of no topic; in any
-    other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
+    """Return the cosine that any text of the question's language would have to it.
+
+    English, which models are made for, has 0. Other known languages have texts without a topic to compare with.
+    An unknown language falls back to this memory's mean cosine: less sure, a memory may have one topic only.
+    """
     if language is None:
         return _estimate_background(near)
     texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
@@ -196,7 +200,10 @@ def _measure_background(vector: Matrix, language: str | None, near: Nearest, emb
 
 
 def _estimate_background(near: Nearest) -> float:
-    """The best may be the answer. The fewer the others, the less they are trusted."""
+    """Estimate the background from the memory without its best match, which may be the answer.
+
+    The fewer texts are left, the less their mean counts.
+    """
     others = len(near.ids) - 1
     if near.background is None or others < 1:
         return 0.0
@@ -205,7 +212,7 @@ def _estimate_background(near: Nearest) -> float:
 
 
 def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
-    if not question.requests:
+    if not question.asks_for_advice:
         return []
     return services.items.having(
         scope, INSTRUCTION_OR_PREFERENCE, build_filter(request), MAX_STANDING_ORDERS, request.at
@@ -213,9 +220,9 @@ def _find_standing_orders(question: Question, scope: Scope, request: RecallReque
 
 
 def _compute_missing(
-    known: Sequence[str], have: dict[str, float], ask: Callable[[Sequence[str]], list[float]]
+    ids: Sequence[str], cosines: dict[str, float], compute: Callable[[Sequence[str]], list[float]]
 ) -> dict[str, float]:
-    rest = [id for id in known if id not in have]
-    if not rest:
+    missing = [id for id in ids if id not in cosines]
+    if not missing:
         return {}
-    return {id: cosine for id, cosine in zip(rest, ask(rest), strict=True) if not math.isnan(cosine)}
+    return {id: cosine for id, cosine in zip(missing, compute(missing), strict=True) if not math.isnan(cosine)}

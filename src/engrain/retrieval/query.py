@@ -1,4 +1,4 @@
-"""Understand a question: what to embed, which words to look for, who and when it names, what it asks for."""
+"""Parse a query: the text to embed, its terms, the speakers and dates that it names, the kind of answer it wants."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _SPACES = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class PartialDate:
-    """A date as far as the question gives it: 0 for a part it leaves out."""
+    """A date of which the question may give only parts: a missing part is 0."""
 
     year: int = 0
     month: int = 0
@@ -27,7 +27,7 @@ class PartialDate:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A stretch of time, in seconds since 1970."""
+    """A period, in seconds since 1970."""
 
     start: float
     end: float
@@ -35,20 +35,21 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    text: str  # to embed: the speakers' names taken out, since nearly every turn of a conversation is near a name
+    text: str  # to embed, without speakers' names: nearly every turn of a conversation is near a name
     terms: tuple[int, ...]
-    names: frozenset[int]  # those of the terms that name a speaker
+    names: frozenset[int]  # the terms that name a speaker
     speakers: frozenset[str]
     asks: frozenset[str]
     days: tuple[PartialDate, ...]
     spans: tuple[TimeSpan, ...]
     language: str | None = None
-    light: frozenset[int] = frozenset()  # single characters of scripts without spaces: their pairs matter
-    spelled: tuple[tuple[int, int], ...] = ()  # terms that are one word: with its umlaut spelled out, and folded
+    # Terms of one character, in scripts without spaces: their pairs matter more.
+    single_characters: frozenset[int] = frozenset()
+    spelling_pairs: tuple[tuple[int, int], ...] = ()  # one word with its umlaut spelled out, and folded
 
     @property
-    def requests(self) -> bool:
-        """A wish for advice or help, to which standing orders and likings apply."""
+    def asks_for_advice(self) -> bool:
+        """Standing orders and preferences apply to a request for advice or help."""
         return "request" in self.asks and "looks_back" not in self.asks
 
     @property
@@ -58,27 +59,27 @@ class Question:
 
 def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _extract_speakers(query, speakers)
-    known = load_languages()
+    all_languages = load_languages()
     lower = query.lower().replace("\u2019", "'")
-    language = known.detect(tokenize(query))
-    written, kept = _extract_terms(query, known.by_name[language or ENGLISH])
+    language = all_languages.detect(tokenize(query))
+    written, kept = _extract_terms(query, all_languages.by_name[language or ENGLISH])
     names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
         terms=tuple(kept[:MAX_QUERY_TERMS]),
         names=names & frozenset(kept),
         speakers=frozenset(named),
-        asks=frozenset(name for name, pattern in known.questions.items() if pattern.search(lower)),
-        days=_parse_dates(lower, known),
-        spans=_parse_time_spans(lower, known, now),
+        asks=frozenset(name for name, pattern in all_languages.questions.items() if pattern.search(lower)),
+        days=_parse_dates(lower, all_languages),
+        spans=_parse_time_spans(lower, all_languages, now),
         language=language,
-        light=frozenset(hash_term(word) for word in written if is_lone_character(word)),
-        spelled=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
+        single_characters=frozenset(hash_term(word) for word in written if is_lone_character(word)),
+        spelling_pairs=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
     )
 
 
 def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:
-    """The words of a query, and the terms of those that are no stop words; all where nothing else would be left."""
+    """Return the words of a query, and its terms without stop words. A query of stop words alone keeps them all."""
     for text in (language.phrases.sub(" ", query), query):
         words = tokenize(text)
         kept = dict.fromkeys(number for number in map(hash_term, words) if number not in language.stop_terms)
@@ -88,15 +89,15 @@ def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]
 
 
 def _extract_speakers(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
-    """The speakers that a query names, in full or by first name, and the query without them."""
-    folded = query == query.lower()
+    """Return the speakers that a query names, in full or by first name, and the query without them."""
+    all_lowercase = query == query.lower()
     lower = query.lower()
     named: list[str] = []
     for speaker in speakers:
         # A scope may know thousands of speakers: most are ruled out without a pattern.
         if speaker.partition(" ")[0].lower() not in lower:
             continue
-        pattern = _compile_name_pattern(speaker, folded)
+        pattern = _compile_name_pattern(speaker, all_lowercase)
         if pattern is None:
             continue
         found = pattern.search(query)
@@ -107,40 +108,39 @@ def _extract_speakers(query: str, speakers: Iterable[str]) -> tuple[list[str], s
 
 
 @lru_cache(maxsize=4096)
-def _compile_name_pattern(speaker: str, folded: bool) -> re.Pattern[str] | None:
+def _compile_name_pattern(speaker: str, ignore_case: bool) -> re.Pattern[str] | None:
     parts = speaker.split()
     if not parts or speaker.casefold() in ROLES or len(parts[0]) < 2:
         return None
     full = r"\s+".join(map(re.escape, parts))
     choice = full if len(parts) == 1 else f"{full}|{re.escape(parts[0])}"
-    return re.compile(rf"\b(?:{choice})\b(?:['\u2019]s\b)?", re.IGNORECASE if folded else 0)
+    return re.compile(rf"\b(?:{choice})\b(?:['\u2019]s\b)?", re.IGNORECASE if ignore_case else 0)
 
 
-def _parse_dates(lower: str, known: Languages) -> tuple[PartialDate, ...]:
+def _parse_dates(lower: str, all_languages: Languages) -> tuple[PartialDate, ...]:
     days = [PartialDate(int(y), int(m), int(d or 0)) for y, m, d in _ISO.findall(lower) if 1 <= int(m) <= 12]
     lower = _ISO.sub(" ", lower)
-    for match in known.months.finditer(lower):
+    for match in all_languages.months.finditer(lower):
         part = {name.rstrip("234"): value for name, value in match.groupdict().items() if value}
         day = re.match(r"\d+", part.get("before") or part.get("after") or "")
-        days.append(
-            PartialDate(int(part.get("year", 0)), known.month_numbers[part["month"]], int(day.group()) if day else 0)
-        )
+        month = all_languages.month_numbers[part["month"]]
+        days.append(PartialDate(int(part.get("year", 0)), month, int(day.group()) if day else 0))
     years = [int(year) for year in _YEAR.findall(lower)]
     if days and len(set(years)) == 1:
         days = [PartialDate(day.year or years[0], day.month, day.day) for day in days]
     return tuple(days) or tuple(PartialDate(year) for year in dict.fromkeys(years))
 
 
-def _parse_time_spans(lower: str, known: Languages, now: datetime) -> tuple[TimeSpan, ...]:
+def _parse_time_spans(lower: str, all_languages: Languages, now: datetime) -> tuple[TimeSpan, ...]:
     spans = []
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    for phrase in known.relative_dates:
+    for phrase in all_languages.relative_dates:
         match = phrase.pattern.search(lower)
         if not match:
             continue
         first, last = phrase.start, phrase.end
         if phrase.unit:
-            number = known.numbers.get(match.group(1)) or int(match.group(1))
+            number = all_languages.numbers.get(match.group(1)) or int(match.group(1))
             centre, slack = number * phrase.unit, number * phrase.unit // 4
             first, last = max(0, centre - slack), centre + slack + (phrase.unit > 1)
         if last < 40_000:

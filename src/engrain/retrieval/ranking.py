@@ -1,4 +1,4 @@
-"""Weigh what is known of each candidate into a score for the order and a relevance for the floor."""
+"""Turn the features of each candidate into a score, which orders, and a relevance, which the floor cuts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engrain.ports import Sketch
 from engrain.retrieval.fusion import CandidateTable, Floats, Ints
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
 
-# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md says what each is worth.
+# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md explains each weight.
 WEIGHTS = {
     "meaning": 0.75,
     "words": 2.1,
@@ -36,14 +36,13 @@ WEIGHTS = {
     "recency": 0.03,
 }
 SECONDS_PER_MONTH = 30 * 86_400.0
-FULL_TOPIC_MEANING = 1.5  # the meaning from which a standing order counts in full
+FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in full
 BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT = -1.0, -2.0
 NAMED_SPEAKER_BONUS = 0.5
-OTHER_SPEAKER_FACT_FACTOR = (
-    2.8  # turns: "I live in Quito" is Bob's alone, while a turn may be talk about the one who is named
-)
-CALIBRATED_PASSAGES = (20, 2_000)  # passages between which relevance was calibrated
+# "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
+OTHER_SPEAKER_FACT_FACTOR = 2.8
+CALIBRATED_PASSAGES = (20, 2_000)  # sizes of memory between which relevance was calibrated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +50,7 @@ class Ranking:
     table: CandidateTable
     score: Floats
     relevance: Floats
-    parts: Floats  # a row per candidate, a column per weight: what each added to the score
+    parts: Floats  # a row per candidate, a column per weight: its contribution to the score
     names: tuple[str, ...]
 
 
@@ -67,7 +66,7 @@ def _compute_features(table: CandidateTable, question: Question, now: float) -> 
     sketches = table.sketches
     traits = np.array([one.traits for one in sketches], dtype=np.int64)
     asks = _has_trait(traits, IS_QUESTION)
-    topical = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * question.requests
+    topical = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * question.asks_for_advice
     helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
     occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)
     asked_before = _values_of_rows(asks, table.previous)
@@ -93,7 +92,10 @@ def _compute_features(table: CandidateTable, question: Question, now: float) -> 
 
 
 def _compute_item_priors(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
-    """What an item is worth in itself. Small, so that it orders equals; nothing for turns of a conversation."""
+    """Return an item's features that do not depend on the question.
+
+    Their weights are small, so that they order equals. Turns of a conversation get trust only.
+    """
     fact = np.array([one.kind != "message" for one in sketches], dtype=np.float64)
     age = np.clip((now - occurred) / SECONDS_PER_MONTH, 0, 600)
     return {
@@ -105,16 +107,16 @@ def _compute_item_priors(sketches: list[Sketch], occurred: Floats, now: float) -
 
 
 def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], named: Floats) -> Floats:
-    """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
+    """Estimate how likely each item answers the question, from its own match and this memory's best match.
 
-    The more there is to look through, the better the best chance match: the same match counts less in a large memory.
-    A good best lifts the others only so far, a turn further than a fact: a turn may answer by its context.
+    A larger memory has better matches by chance, so the same match counts less there.
+    A good best match lifts the others, a turn further than a fact: a turn may answer by its context.
     """
     if not len(table):
         return np.zeros(0)
     meaning = table.meaning - table.background
     least, most = CALIBRATED_PASSAGES
-    crowd = math.log1p(min(max(table.passages, least), most) / 10)
+    crowd = math.log1p(min(max(table.passage_count, least), most) / 10)
     lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
     logit = (
         1.0 * meaning
@@ -124,16 +126,16 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
         + NAMED_SPEAKER_BONUS * named
         + np.minimum(lift, np.where(table.session >= 0, MAX_TURN_LIFT, MAX_FACT_LIFT))
     )
-    likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
-    return likely
+    probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+    return probability
 
 
 def _values_of_rows(values: Floats, rows: Ints) -> Floats:
-    """The values of other rows, 0 where there is none."""
+    """Return the values of other rows, 0 for row -1."""
     if not len(values):
         return values
-    taken: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
-    return taken
+    picked: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
+    return picked
 
 
 def _has_trait(traits: Ints, bit: int) -> Floats:
@@ -157,7 +159,7 @@ def _flag_speakers(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
 
 
 def _score_sessions(table: CandidateTable) -> Floats:
-    """How far the best of an item's session stay behind the best session; 0 for an item of no session."""
+    """Return how far the best items of an item's session are behind the best session; 0 without a session."""
     behind = np.zeros(len(table))
     turns = np.flatnonzero(table.session >= 0)
     if not len(turns):
@@ -176,7 +178,7 @@ def _score_sessions(table: CandidateTable) -> Floats:
 
 
 def score_dates(days: tuple[PartialDate, ...], spans: tuple[TimeSpan, ...], occurred: Floats) -> Floats:
-    """1 for the month that is named, less for the month after and for the year, more for the week after a day."""
+    """Score 1 for the named month, less for the month after and for the year, more for the week after a named day."""
     best = np.zeros(len(occurred))
     if not len(occurred) or not (days or spans):
         return best

@@ -1,4 +1,4 @@
-"""Choose what is returned: above the floor, as many as asked for, within the budget, not all from one source."""
+"""Select the hits to return: above the floor, at most n, within the token budget, not all from one source."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from engrain.core.tokens import CountTokens
 from engrain.ports import OutdatedSpan
 from engrain.retrieval.ranking import Ranking
 
-SESSION_PENALTY = 0.3  # what each further item of a session already picked loses, where a question wants a list
+SESSION_PENALTY = 0.3  # for each further item of a session already picked, when the question wants a list
 SPREAD_POOL_SIZE = 60
 MAX_OMITTED_IDS = 3
 # A message a little longer than a passage is returned whole: cutting it would save nothing.
 MAX_WHOLE_CHARACTERS = 700
-MAX_CONTEXT_SHARE = 0.4  # of the budget, at most, goes to the session and to what happened last
-MIN_SUBSTITUTE_SHARE = 0.5  # of the relevance of a hit that did not fit: less does not stand in for it
+MAX_CONTEXT_SHARE = 0.4  # of the budget, for the current session and recent events
+MIN_SUBSTITUTE_SHARE = 0.5  # of the relevance of a hit that did not fit: a less relevant one does not replace it
 
 
 class Candidate(NamedTuple):
-    """A candidate of one scope, in the order of that scope."""
+    """A ranked candidate of one scope."""
 
     scope: int
     row: int
@@ -41,53 +41,53 @@ class Candidate(NamedTuple):
     source: str | None
 
 
-# A quarter of the time of Choice(…), which is a call into Python for each.
+# A quarter of the time of Candidate(…), which calls into Python for each.
 _make_candidate: Callable[[tuple[Any, ...]], Candidate] = partial(tuple.__new__, Candidate)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How many tokens the block may have, None for any number, and the terms by which a long hit is cut."""
+    """The tokens that the block may have, and the query's terms, by which a long hit is shortened."""
 
-    tokens: int | None
+    tokens: int | None  # None: no limit
     count: CountTokens
     terms: frozenset[int] = frozenset()
 
-    def fit(self, hit: Hit, used: int) -> Hit | None:
-        """The hit, whole or cut down, if there is room for it."""
+    def fit_hit(self, hit: Hit, used: int) -> Hit | None:
+        """Return the hit, whole or shortened to its best sentences, or None if there is no room for it."""
         if self._fits(hit, used):
             return hit
         spans = find_sentence_spans(hit.item.text, *hit.span)
-        worth = [len(self.terms.intersection(extract_terms(hit.item.text[left:right]))) for left, right in spans]
+        matches = [len(self.terms.intersection(extract_terms(hit.item.text[left:right]))) for left, right in spans]
         if len(spans) < 2:
             return None
-        first = last = max(range(len(spans)), key=lambda number: (worth[number], -number))
-        found: Hit | None = None
-        while self._fits(some := shorten_hit(hit, (spans[first][0], spans[last][1])), used):
-            found = some
-            # The better neighbour joins, as long as it has some of the words: the text stays in one piece.
-            behind = worth[last + 1] if last + 1 < len(spans) else 0
-            ahead = worth[first - 1] if first > 0 else 0
-            if not behind and not ahead:
+        first = last = max(range(len(spans)), key=lambda number: (matches[number], -number))
+        fitting: Hit | None = None
+        while self._fits(shorter := shorten_hit(hit, (spans[first][0], spans[last][1])), used):
+            fitting = shorter
+            # Only adjacent sentences join, so that the text stays in one piece.
+            after = matches[last + 1] if last + 1 < len(spans) else 0
+            before = matches[first - 1] if first > 0 else 0
+            if not after and not before:
                 break
-            first, last = (first, last + 1) if behind >= ahead else (first - 1, last)
-        return found
+            first, last = (first, last + 1) if after >= before else (first - 1, last)
+        return fitting
 
-    def bound(self, context: tuple[Section, ...]) -> tuple[Section, ...]:
-        """Of each section as many lines, from the first on, as fit into its even part of the context's share."""
+    def fit_context(self, context: tuple[Section, ...]) -> tuple[Section, ...]:
+        """Shorten each section from its end until it fits into an even part of the context's share."""
         if self.tokens is None or not context:
             return context
         room = int(self.tokens * MAX_CONTEXT_SHARE) // len(context)
-        bounded = []
+        shortened = []
         for section in context:
             lines = section.lines
             while lines and self.count(str(Section(section.title, lines))) > room:
                 lines = lines[:-1]
             if lines:
-                bounded.append(Section(section.title, lines))
-        return tuple(bounded)
+                shortened.append(Section(section.title, lines))
+        return tuple(shortened)
 
-    def heading(self, title: str) -> int:
+    def count_heading(self, title: str) -> int:
         return 0 if self.tokens is None else self.count(f"\n## {title}\n")
 
     def _fits(self, hit: Hit, used: int) -> bool:
@@ -96,24 +96,24 @@ class TokenBudget:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    taken: list[Candidate]
-    left: dict[Reason, list[Candidate]]
+    selected: list[Candidate]
+    omitted: dict[Reason, list[Candidate]]
 
 
-def list_candidates(ranked: Ranking, scope: int, spread: bool) -> list[Candidate]:
-    """All candidates of a scope, best first; a newer id wins a tie."""
-    sketches, score, relevance = ranked.table.sketches, ranked.score.tolist(), ranked.relevance.tolist()
+def list_candidates(ranking: Ranking, scope: int, spread: bool) -> list[Candidate]:
+    """List all candidates of a scope, best first; a newer id wins a tie."""
+    sketches, score, relevance = ranking.table.sketches, ranking.score.tolist(), ranking.relevance.tolist()
     ids = [one.id for one in sketches]
-    order: list[int] = np.argsort(ranked.score)[::-1].tolist()
+    order: list[int] = np.argsort(ranking.score)[::-1].tolist()
     if len(set(score)) < len(score):
         order.sort(key=lambda row: (score[row], ids[row]), reverse=True)
     if spread:
-        order = _spread_sessions(order, ranked)
+        order = _spread_sessions(order, ranking)
     return [_make_candidate((scope, row, ids[row], score[row], relevance[row], sketches[row].source)) for row in order]
 
 
 def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
-    """Each scope keeps its own order; between scopes the more relevant goes first."""
+    """Merge by relevance, keeping each scope's own order."""
     if len(scopes) == 1:
         return scopes[0]
     heads = [0] * len(scopes)
@@ -128,108 +128,110 @@ def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
 
 
 def select_candidates(candidates: Sequence[Candidate], n: int, floor: float, usual_floor: float) -> Selection:
-    """The first n above the floor, no named source with more than half of them while others have something to say."""
+    """Select the first n above the floor. A named source gets at most half of them while others are relevant."""
     above = [one for one in candidates if one.relevance >= floor]
-    taken, set_back = _share_among_sources(above[:n], above[n:], usual_floor)
-    left: dict[Reason, list[Candidate]] = {
+    selected, replaced = _share_among_sources(above[:n], above[n:], usual_floor)
+    omitted: dict[Reason, list[Candidate]] = {
         "floor": [one for one in candidates if one.relevance < floor],
         "n": above[n:],
-        "source": set_back,
+        "source": replaced,
         "budget": [],
     }
-    if set_back:
-        # What came in for others stands behind what it came in for.
-        picked = {(one.scope, one.row) for one in taken}
-        taken = [one for one in above if (one.scope, one.row) in picked]
-        left["n"] = [one for one in above[n:] if (one.scope, one.row) not in picked]
-    return Selection(taken, left)
+    if replaced:
+        # The ranking's order stays: a substitute does not inherit the position of the one it replaced.
+        picked = {(one.scope, one.row) for one in selected}
+        selected = [one for one in above if (one.scope, one.row) in picked]
+        omitted["n"] = [one for one in above[n:] if (one.scope, one.row) not in picked]
+    return Selection(selected, omitted)
 
 
 def _share_among_sources(
-    taken: list[Candidate], waiting: list[Candidate], usual_floor: float
+    selected: list[Candidate], waiting: list[Candidate], usual_floor: float
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Swap the last of a source that has more than its share for the best of the others.
+    """Replace the last candidates of a source that has more than its share by the best of other sources.
 
-    Only what passes the usual floor has something to say, even where the caller has turned the floor off.
+    A substitute must pass the usual floor, even if the caller has turned the floor off.
     """
-    share = max(1, (len(taken) + 1) // 2)
-    counts = Counter(one.source for one in taken if one.source is not None)
-    speaking = [one for one in waiting if one.relevance >= usual_floor]
-    set_back: list[Candidate] = []
-    for place in reversed(range(len(taken))):
-        source = taken[place].source
+    share = max(1, (len(selected) + 1) // 2)
+    counts = Counter(one.source for one in selected if one.source is not None)
+    substitutes = [one for one in waiting if one.relevance >= usual_floor]
+    replaced: list[Candidate] = []
+    for place in reversed(range(len(selected))):
+        source = selected[place].source
         if source is None or counts[source] <= share:
             continue
-        other = next((one for one in speaking if one.source is None or counts[one.source] < share), None)
+        other = next((one for one in substitutes if one.source is None or counts[one.source] < share), None)
         if other is None:
             break
-        speaking.remove(other)
-        set_back.append(taken[place])
-        taken[place] = other
+        substitutes.remove(other)
+        replaced.append(selected[place])
+        selected[place] = other
         counts[source] -= 1
         if other.source is not None:
             counts[other.source] += 1
-    return taken, set_back[::-1]
+    return selected, replaced[::-1]
 
 
-def build_hit(choice: Candidate, ranked: Ranking, item: Item, passage: int, outdated: Sequence[OutdatedSpan]) -> Hit:
+def build_hit(
+    candidate: Candidate, ranking: Ranking, item: Item, passage: int, outdated: Sequence[OutdatedSpan]
+) -> Hit:
     start, end = _locate_passage(item.text, passage)
-    parts = ranked.parts[choice.row].tolist()
-    arms = {name: round(part, 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
+    parts = ranking.parts[candidate.row].tolist()
+    arms = {name: round(part, 4) for name, part in zip(ranking.names, parts, strict=True) if abs(part) > 5e-5}
     outlived = tuple(
         OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
     text = item.text[start:end]
-    return Hit(item, text, (start, end), choice.score, choice.relevance, arms=arms, outlived=outlived)
+    return Hit(item, text, (start, end), candidate.score, candidate.relevance, arms=arms, outlived=outlived)
 
 
 def pack_hits(
-    hits: Mapping[Candidate, Hit], chosen: Selection, budget: TokenBudget, context: tuple[Section, ...] = ()
+    hits: Mapping[Candidate, Hit], selection: Selection, budget: TokenBudget, context: tuple[Section, ...] = ()
 ) -> Recall:
-    """As many of the hits, in order, as fit into the budget, however small it is.
+    """Pack as many hits, in order, as fit into the budget, however small it is.
 
-    One that does not fit is cut down to its best sentences. If even those are too long, nothing that is far less
-    relevant takes its place: a model would take it for the answer.
+    A hit that does not fit is shortened to its best sentences. If even those are too long, no far less relevant hit
+    takes its place: a model would take it for the answer.
     """
-    context = budget.bound(context)
-    kept: dict[Candidate, Hit] = {}
+    context = budget.fit_context(context)
+    packed: dict[Candidate, Hit] = {}
     cut: list[Candidate] = []
     titles: set[str] = set()
     used = 0 if budget.tokens is None else budget.count(render_block(context, ()))
-    for choice, hit in hits.items():
-        missed = max((one.relevance for one in cut), default=0.0)
-        heading = 0 if choose_heading(hit) in titles else budget.heading(choose_heading(hit))
-        fitting = None if choice.relevance < MIN_SUBSTITUTE_SHARE * missed else budget.fit(hit, used + heading)
+    for candidate, hit in hits.items():
+        best_cut = max((one.relevance for one in cut), default=0.0)
+        heading = 0 if choose_heading(hit) in titles else budget.count_heading(choose_heading(hit))
+        fitting = None if candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut else budget.fit_hit(hit, used + heading)
         if fitting is None:
-            cut.append(choice)
+            cut.append(candidate)
             continue
-        kept[choice] = fitting
+        packed[candidate] = fitting
         titles.add(choose_heading(hit))
         used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
-    text = render_block(context, kept.values())
-    # Lines may count more together than apart.
-    while budget.tokens is not None and kept and budget.count(text) > budget.tokens:
-        cut.append(kept.popitem()[0])
-        text = render_block(context, kept.values())
+    text = render_block(context, packed.values())
+    # A tokenizer may count joined lines higher than the sum of their counts.
+    while budget.tokens is not None and packed and budget.count(text) > budget.tokens:
+        cut.append(packed.popitem()[0])
+        text = render_block(context, packed.values())
     tokens = budget.count(text) if text else 0
-    return Recall(tuple(kept.values()), tokens, _omitted({**chosen.left, "budget": cut}), context)
+    return Recall(tuple(packed.values()), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
 
 
 def shorten_hit(hit: Hit, span: tuple[int, int]) -> Hit:
-    """The same hit with less of its text. A mark stays if any of the words it may mean is still there."""
+    """Return the hit with only a part of its text. A mark stays while any place that it may mean is in that part."""
     start, end = span
     item = hit.item
-    held = tuple(
+    outlived = tuple(
         old
         for old in hit.outlived
-        if any(at.start() < end and at.end() > start for at in re.finditer(re.escape(old.text), item.text))
+        if any(place.start() < end and place.end() > start for place in re.finditer(re.escape(old.text), item.text))
     )
-    return replace(hit, text=item.text[start:end], span=span, outlived=held)
+    return replace(hit, text=item.text[start:end], span=span, outlived=outlived)
 
 
-def _omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted, ...]:
+def _summarize_omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted, ...]:
     found = []
     for reason, some in left.items():
         if some:
@@ -243,7 +245,7 @@ def _omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted, ...]:
 
 
 def _round_down(share: float) -> float:
-    """Rounded down: what is below the floor must not read as if it stood on it."""
+    """Round down, so that a relevance below the floor never reads as equal to it."""
     return math.floor(share * 10_000) / 10_000
 
 
@@ -254,10 +256,10 @@ def _locate_passage(text: str, number: int) -> tuple[int, int]:
     return spans[min(number, len(spans) - 1)] if spans else (0, len(text))
 
 
-def _spread_sessions(order: list[int], ranked: Ranking) -> list[int]:
+def _spread_sessions(order: list[int], ranking: Ranking) -> list[int]:
     pool, rest = np.array(order[:SPREAD_POOL_SIZE], dtype=np.int64), order[SPREAD_POOL_SIZE:]
-    session = ranked.table.session[pool]
-    score = ranked.score[pool].copy()
+    session = ranking.table.session[pool]
+    score = ranking.score[pool].copy()
     picked: list[int] = []
     for _ in range(len(pool)):
         best = int(np.argmax(score))

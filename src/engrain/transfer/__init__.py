@@ -1,1 +1,1 @@
-"""A memory as files that leave it and come in: export, load, import."""
+"""Move memories: export, load, import from other systems, copy between stores."""

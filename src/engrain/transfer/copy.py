@@ -1,4 +1,4 @@
-"""Copy a whole memory from one store to another, and prove that both are the same."""
+"""Copy a whole store to another, and prove by a hash that both hold the same rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engrain.ports import Erasing, Movable
 _log = logging.getLogger("engrain")
 
 PAGE_SIZE = 500
-Done = Callable[[int], None]  # told how many rows more were read
+Done = Callable[[int], None]  # called with the number of rows just read
 ROW_NAMES: Mapping[RowKind, tuple[str, str]] = {
     "item": ("item", "items"),
     "cites": ("item that cites others", "items that cite others"),
@@ -42,27 +42,25 @@ ROW_NAMES: Mapping[RowKind, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """How many rows of each kind are in both stores now, how many of them were written by this run, and the hash that
-    both have."""
-
-    rows: Mapping[str, int] = field(default_factory=dict)
-    written: int = 0
-    hash: str = ""
+    rows: Mapping[str, int] = field(default_factory=dict)  # in both stores, by kind
+    written: int = 0  # by this run
+    hash: str = ""  # the same for both stores
 
     def __str__(self) -> str:
         counted = [(self.rows.get(kind, 0), names) for kind, names in ROW_NAMES.items()]
-        told = ", ".join(f"{count:,} {names[count != 1]}" for count, names in counted if count)
+        listed = ", ".join(f"{count:,} {names[count != 1]}" for count, names in counted if count)
         written = f"{self.written:,} {'row' if self.written == 1 else 'rows'} written by this run"
-        return f"{told or 'an empty memory'}; {written}; hash {self.hash}"
+        return f"{listed or 'an empty memory'}; {written}; hash {self.hash}"
 
 
 Record = Callable[[str, Mapping[str, Any]], AuditEntry | None]
 
 
 def copy_recorded(source: Movable, target: Movable, to: str, record: Record, progress: Progress | None) -> CopyResult:
-    """Copy, compare, and say so in the audit log of the source, whence it comes to the copy as well.
+    """Copy and compare two stores, and record it in the audit log of the source, which is copied too.
 
-    Begun first: a copy that is cut off leaves a part of it, and a receipt must know."""
+    The beginning is recorded first: a copy that is cut off leaves a part, and a receipt must list it.
+    """
     now, read = system_clock(), 0
     scheme, named, _ = to.partition("://")
     told: dict[str, Any] = {"to": scheme if named else "file"}
@@ -90,7 +88,7 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
 
 
 def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> CopyResult:
-    """`transfer`, then `compare`."""
+    """Copy all rows, then compare the stores."""
     written = copy_rows(source, target, done, now)
     return compare_stores(source, target, done, now, written)
 
@@ -103,13 +101,14 @@ def copy_rows(
     kinds: Sequence[RowKind] = ROW_KINDS,
     begin: Callable[[], object] | None = None,
 ) -> int:
-    """How many rows were written. What the target has already is left as it is, so that a copy that was interrupted
-    goes on where it stopped. Episodes that are over by `now` are not copied: some stores have let go of them already.
+    """Copy the rows that the target lacks. Return how many were written.
 
-    `begin` is called before the first row that tells anything is written, if any is.
+    An interrupted copy continues where it stopped. Episodes that expire by `now` are not copied: some stores have
+    deleted them already. `begin` is called before the first row with content is written.
 
-    Conflict if the target holds something that the source does not, or while an erasure is under way; OnHold if a hold
-    hides something, which nobody may read."""
+    Conflict if the target holds a row that the source does not, or while an erasure is running. OnHold if a hold
+    hides data, which nobody may read.
+    """
     _check_copyable(source)
     written = 0
     for kind in kinds:
@@ -127,31 +126,31 @@ def _check_copyable(source: Movable) -> None:
     if erasing is None:
         return
     if erasing.running():
-        raise Conflict("an erasure is under way in the source. Complete it first: engrain erase --resume.")
+        raise Conflict("an erasure is running in the source. Complete it first: engrain erase --resume")
     if any(hold.hidden for hold in erasing.holds()):
         raise OnHold(
-            "a user's data is held and shown to nobody, and so it cannot be copied. Take a backup, which has it: "
-            "engrain backup TO. Or end the hold: engrain hold --user … --release."
+            "a legal hold hides a user's data, so it cannot be copied. Take a backup, which includes it: "
+            "engrain backup TO. Or end the hold: engrain hold --user … --release"
         )
 
 
 def compare_stores(
     source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0
 ) -> CopyResult:
-    """Reads both stores, every row. Conflict if they differ, because the source was written to meanwhile."""
+    """Read every row of both stores. Conflict if they differ because the source was written to meanwhile."""
     counts, wanted = _hash_rows(source, done, now)
     there, found = _hash_rows(target, done, now)
     if (counts, wanted) != (there, found):
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
         what = ", ".join(map(_plural, differing)) or "contents, not in counts"
-        raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy once more.")
+        raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy again.")
     return CopyResult(counts, written, wanted)
 
 
 def _iterate_missing(
     kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None
 ) -> Iterator[list[Row]]:
-    """What the target has not, page by page: each is to be written before the next is asked for."""
+    """Yield the rows that the target lacks, by pages. The caller writes each page before it asks for the next."""
     after: Key | None = None
     while page := source.dump(kind, after, PAGE_SIZE):
         there = {row.key: row for row in _drop_expired(target.dump(kind, after, PAGE_SIZE), now)}
@@ -167,21 +166,21 @@ def _iterate_missing(
 
 
 def _drop_expired(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
-    """Without the episodes that are over, and without raw texts that are."""
-    over = None if now is None else to_micros(now)
+    """Drop expired episodes and expired raw texts."""
+    limit = None if now is None else to_micros(now)
     for row in rows:
-        if row.kind != "episode" or over is None:
+        if row.kind != "episode" or limit is None:
             yield row
-        elif row.values["expires_at"] is None or row.values["expires_at"] > over:
+        elif row.values["expires_at"] is None or row.values["expires_at"] > limit:
             raw = row.values["raw"]
-            yield replace(row, values={**row.values, "raw": raw if raw and raw["expires_at"] > over else None})
+            yield replace(row, values={**row.values, "raw": raw if raw and raw["expires_at"] > limit else None})
 
 
 def _check_no_extra(kind: RowKind, keys: list[Key]) -> None:
     if keys:
         raise Conflict(
             f"the target holds {_plural(kind)} that the source does not, such as {keys[0][-1]!r}: "
-            "they were forgotten there, or are of another memory. Copy into a new store."
+            "they were forgotten in the source, or belong to another memory. Copy into a new store."
         )
 
 

@@ -1,4 +1,4 @@
-"""Tell what of an import came in before, and what was changed since where it comes from."""
+"""Tell new, known and changed notes of an import apart, and extract facts from its conversations."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import iterate_rows, require_movable
 
 BATCH_SIZE = 256
+PAGE_SIZE = 256
+MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplicated:
-    """`changed` are notes with the item whose words they replace. `known` are here as they are, or were corrected here
-    since; `barred` were changed to what was forgotten here."""
-
     new: list[Note] = field(default_factory=list)
-    changed: list[tuple[Item, Note]] = field(default_factory=list)
-    known: int = 0
-    barred: int = 0
+    changed: list[tuple[Item, Note]] = field(default_factory=list)  # with the item whose words the note replaces
+    known: int = 0  # unchanged, or corrected here since
+    barred: int = 0  # changed to words that were forgotten here
 
 
 def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Deduplicated:
-    """By the names that notes have where they come from, which are their request ids. Of two with one name the last
-    counts."""
+    """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
     store = require_movable(services)
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(store, "request", scope)}
-    # As they would be kept, and as a tombstone knows them.
+    # The texts as they would be stored, and as tombstones have them.
     texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
     versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
@@ -53,15 +51,15 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
                 new.append(_extend_request_id(note))
             else:
                 changed.append((here[-1], note))
-    barrier = TombstoneFilter([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
-    allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
+    tombstones = TombstoneFilter([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
+    allowed = [(item, note) for item, note in changed if not tombstones.rejects_text(texts[note.request_id or ""])]
     return Deduplicated(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
 def corrections(
     changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int, *, embed: bool = True
 ) -> Iterator[Plan]:
-    """Plans that put each note in place of the words that came in before."""
+    """Yield plans that replace the words of items that were imported before."""
     for start in range(0, len(changed), BATCH_SIZE):
         part = changed[start : start + BATCH_SIZE]
         notes = [_keep_place(item, note) for item, note in part]
@@ -80,7 +78,7 @@ def _keep_place(item: Item, note: Note) -> Note:
 
 
 def _extend_request_id(note: Note) -> Note:
-    """What was forgotten since has left its name behind; whether the words may come in is told by the tombstones."""
+    """Add the words to the request id: a forgotten item leaves its id behind. Tombstones decide about the words."""
     words = hashlib.blake2b(f"{note.text}\x1f{note.occurred_at}".encode(), digest_size=8).hexdigest()
     return replace(note, request_id=f"{note.request_id}\x1f{words}")
 
@@ -90,7 +88,7 @@ def _is_imported(item: Item) -> bool:
 
 
 def _load_versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
-    """Of each item that is here what it is and what it was corrected to, oldest first."""
+    """Load each existing item with its corrections, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
     while asked:
@@ -145,7 +143,7 @@ def by_user(note: Note) -> bool:
 
 def _find_facts(said: Utterance, worth: Sequence[Statement], note: Note, services: Services) -> Iterator[Note]:
     for found in worth:
-        if (words := said.words(found)).strip():
+        if (words := said.quote(found)).strip():
             ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
             fact = build_note(replace(found, slot=None) if ended else found, said, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()

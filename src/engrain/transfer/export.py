@@ -1,4 +1,4 @@
-"""Write all that a memory holds as JSON Lines under a manifest, the same bytes for the same memory."""
+"""Export a memory as JSON Lines under a manifest: the same memory gives the same bytes."""
 
 from __future__ import annotations
 
@@ -15,58 +15,44 @@ from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row, RowKind
 from engrain.ports import Movable, Services
+from engrain.transfer.copy import ROW_NAMES
 from engrain.version import __version__
 
-FOLDER_PROGRESS = "files"  # the work under which the rounds of a synced folder are counted
+FOLDER_PROGRESS = "files"  # name of the progress mark that counts the rounds of a synced folder
 PAGE_SIZE = 500
 USE_FIELDS = ("access_count", "last_accessed")
 Uses = dict[str, dict[str, Any]]
 MAX_ATTEMPTS = 3
-NAMES: Mapping[str, tuple[str, str]] = {
-    "item": ("item", "items"),
-    "cites": ("item that cites others", "items that cite others"),
-    "session": ("session", "sessions"),
-    "summary": ("summary", "summaries"),
-    "progress": ("mark of progress", "marks of progress"),
-    "episode": ("episode", "episodes"),
-    "trial": ("trial of a procedure", "trials of procedures"),
-    "task": ("task", "tasks"),
-    "step": ("step", "steps"),
-    "event": ("event", "events"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """How many lines of each kind were written, and the hash of them all."""
-
-    rows: Mapping[str, int] = field(default_factory=dict)
-    hash: str = ""
+    rows: Mapping[str, int] = field(default_factory=dict)  # lines by kind
+    hash: str = ""  # of all lines
 
     def __str__(self) -> str:
-        counted = [(self.rows.get(kind, 0), *names) for kind, names in NAMES.items()]
-        told = (f"{count:,} {one if count == 1 else several}" for count, one, several in counted if count)
-        return ", ".join(told) or "an empty memory"
+        counted = [(self.rows.get(kind, 0), *names) for kind, names in ROW_NAMES.items()]
+        listed = (f"{count:,} {one if count == 1 else several}" for count, one, several in counted if count)
+        return ", ".join(listed) or "an empty memory"
 
 
 def export(
     services: Services, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]
 ) -> ExportResult:
-    """As it is at one moment. Conflict if something is forgotten or erased all the while, or what is in another store
-    than the items is written to."""
+    """Export a snapshot. Conflict if forgetting, erasing, or writing to a separate store keeps changing it."""
     store = require_movable(services)
     for _ in range(MAX_ATTEMPTS):
         since = store.standing((scope,))
         exported = store.still(lambda: _write_export(services, scope, out, vectors, done))
         if exported is not None and store.standing((scope,)) == since:
             return exported
-    raise Conflict("the memory was changed while it was read, three times. Export it when it rests.")
+    raise Conflict("the memory changed while it was read, three times. Export it when nothing is forgotten or erased.")
 
 
 def _write_export(
     services: Services, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]
 ) -> ExportResult | None:
-    """Read twice: once to count and hash, once to write. None if it was not the same."""
+    """Read twice: once to count and hash, once to write. None if both differ."""
     uses: Uses = {}
     counted = LineSums()
     for kind, raw in _iterate_lines(services, scope, vectors, uses):
@@ -80,13 +66,13 @@ def _write_export(
         out.write(raw)
         written.add(kind, raw)
         if written.rows[kind] > counted.rows.get(kind, 0):
-            return None  # at once: who writes when told of a row would never see the last
+            return None  # at once: if `done` itself writes to the memory, the end would never come
         done(1)
     return ExportResult(written.rows, written.hash) if written.hash == counted.hash else None
 
 
 def iterate_exported(services: Services, scope: Scope) -> Iterator[Row]:
-    """Every row that a person may take along, kind by kind, each in the order of its key."""
+    """Yield every row that an export contains, kind by kind, each in the order of its key."""
     store = require_movable(services)
     for kind in EXPORTED_KINDS:
         if kind == "session":
@@ -94,22 +80,22 @@ def iterate_exported(services: Services, scope: Scope) -> Iterator[Row]:
         elif kind == "episode" and not services.same_store:
             yield from _iterate_episodes(services, store, scope)
         elif kind == "progress":
-            # What a folder of files has seen of this store is of no use elsewhere.
+            # The state of a synced folder is of no use in another store.
             yield from (row for row in iterate_rows(store, kind, scope) if row.key[2] != FOLDER_PROGRESS)
         else:
             yield from iterate_rows(store, kind, scope)
 
 
 def require_movable(services: Services) -> Movable:
-    """All rows of the memory, wherever they are."""
+    """Return the store that reads and restores all rows; ConfigError if there is none."""
     store = services.rows or services.items
     if not isinstance(store, Movable):
-        raise ConfigError("this version of engrain can neither export nor load here. Use a SQLite file or Postgres.")
+        raise ConfigError("this store can neither export nor load. Use a SQLite file or Postgres.")
     return store
 
 
 def iterate_rows(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
-    """The rows of one kind in a scope, in the order of their keys."""
+    """Yield the rows of one kind in a scope, in the order of their keys."""
     return chain.from_iterable(_iterate_pages(store, kind, scope))
 
 
@@ -121,7 +107,7 @@ def _iterate_pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list
 
 
 def _iterate_lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
-    """With the uses that an item had when it was first seen: to recall it is no change of the memory."""
+    """Yield the lines. An item keeps the use counts of the first read: a recall does not change the memory."""
     for row in iterate_exported(services, scope):
         if row.kind == "item":
             used = uses.setdefault(row.key[0], {name: row.values[name] for name in USE_FIELDS})
@@ -134,8 +120,7 @@ def _encode_line(line: Line) -> bytes:
 
 
 def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
-    """The rank of a session is its place among those of this memory, oldest first: what it is in the store counts the
-    changes of all."""
+    """Rank the sessions within this memory, oldest first: the store's own rank counts the changes of all memories."""
     rows = list(iterate_rows(store, "session", scope))
     order = sorted(rows, key=lambda row: (row.values["rank"], row.key))
     ranks = {row.key: rank for rank, row in enumerate(order, 1)}
@@ -144,7 +129,7 @@ def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
 
 
 def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
-    """From a store that does not know when an item goes: an entry over one that is gone is no longer there."""
+    """Yield the entries of a separate store, without those whose item is gone: it does not see items go."""
     for rows in _iterate_pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
         known = {one.id for one in services.items.get_many(scope, named)} if named else set()

@@ -1,4 +1,4 @@
-"""Load a file of any known form: prove all of it, then write."""
+"""Load a file of any known format: check all of it, then write."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engrain.ingest import write
 from engrain.ports import Services
 from engrain.transfer.dedupe import Deduplicated, by_user, corrections, deduplicate, extract_facts, find_worth
 from engrain.transfer.preview import preview
-from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_notes
+from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_note_lines
 from engrain.transfer.restore import restore
 from engrain.transfer.verify import verify_export
 
-NOTES_PER_PROGRESS = 2_048  # notes between two words of progress
+NOTES_PER_PROGRESS = 2_048
 
 Done = Callable[[int], None]
 Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
@@ -29,49 +29,44 @@ Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn f
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a file is loaded. `source` is that of notes which name none; `other_scope` takes what is another memory's;
-    `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
-    `facts` draws facts from the conversations of others."""
-
     form: Form | None = None
-    source: str | None = None
-    skip_bad: bool = False
-    other_scope: bool = False
+    source: str | None = None  # for notes without one
+    skip_bad: bool = False  # write the good notes; no effect on an export, which is loaded whole or not at all
+    other_scope: bool = False  # accept another memory's data
     dry_run: bool = False
-    facts: bool = False
+    facts: bool = False  # extract facts from conversations of other systems
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
-    and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
-    that it stands in. `facts` were drawn from conversations. `rows` are the new rows of an export by kind. `written` is
-    False for a dry run, which says what would be."""
-
     form: Form
     read: int
     added: int = 0
-    repeated: int = 0
-    replaced: int = 0
-    behind: int = 0
-    kept_out: int = 0
-    kept_out_lines: tuple[int, ...] = ()
-    facts: int = 0
-    rows: Mapping[str, int] = field(default_factory=dict)
+    repeated: int = 0  # stored already
+    replaced: int = 0  # closed an older value of their slot
+    behind: int = 0  # older than the value of their slot
+    kept_out: int = 0  # forgotten or erased here
+    kept_out_lines: tuple[int, ...] = ()  # of an export
+    facts: int = 0  # extracted from conversations
+    rows: Mapping[str, int] = field(default_factory=dict)  # new rows of an export, by kind
     bad: tuple[BadLine, ...] = ()
-    written: bool = True
+    written: bool = True  # False after a dry run
 
 
-def load(file: BinaryIO, scope: Scope, services: Services, terms: LoadOptions, done: Done) -> LoadResult:
-    """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
-    stops it learns what stays."""
-    form, documents = detect_format(file, terms.form)
+def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
+    """Load a file. BadFile if a line is bad; then nothing is written. `done` is called with each number written.
+
+    A KeyboardInterrupt carries a note about what stays.
+    """
+    form, documents = detect_format(file, options.form)
     if form == "engrain":
-        return _load_export(file, scope, services, terms, done)
+        return _load_export(file, scope, services, options, done)
     read = (
-        read_notes(file, terms.source) if form == "notes" else read_entries(documents, form, scope, terms.other_scope)
+        read_note_lines(file, options.source)
+        if form == "notes"
+        else read_entries(documents, form, scope, options.other_scope)
     )
-    return _load_notes(read, form, scope, services, terms, done)
+    return _load_notes(read, form, scope, services, options, done)
 
 
 @contextmanager
@@ -79,13 +74,13 @@ def _explain_interrupted_export() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, OutcomeUnknown) as stop:
-        stop.add_note("An export comes in whole or not at all. The same load again tells which, and finishes it.")
+        stop.add_note("An export is loaded whole or not at all. Load it again: that tells which, and finishes it.")
         raise
 
 
 @contextmanager
 def _count_written(done: Done) -> Iterator[Done]:
-    """While notes are written."""
+    """Count the written notes, and add the count to a KeyboardInterrupt."""
     count = 0
 
     def counting(more: int) -> None:
@@ -97,19 +92,19 @@ def _count_written(done: Done) -> Iterator[Done]:
         yield counting
     except (KeyboardInterrupt, OutcomeUnknown) as stop:
         known = f" (at least {count:,} notes)" if count else ""
-        stop.add_note(f"What was written by then stays{known}. The same load again skips it and goes on.")
+        stop.add_note(f"Notes written by then stay{known}. Load the file again to skip them and continue.")
         raise
 
 
-def _load_export(file: BinaryIO, scope: Scope, services: Services, terms: LoadOptions, done: Done) -> LoadResult:
+def _load_export(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
     export = verify_export(file, scope, services, lambda _: None)
-    if export.manifest.scope != scope and not terms.other_scope:
+    if export.manifest.scope != scope and not options.other_scope:
         raise Conflict(
-            f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
-            "into another memory all the same: other_scope=True, or --other-scope."
+            f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. To load it "
+            "nevertheless, give other_scope=True or --other-scope."
         )
     with _explain_interrupted_export():
-        decision = restore(export.rows, scope, services, done, terms.dry_run, export.manifest.scope)
+        decision = restore(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
     return LoadResult(
         "engrain",
         len(export.rows),
@@ -118,23 +113,23 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, terms: LoadOp
         kept_out=len(decision.kept_out),
         kept_out_lines=tuple(sorted(decision.kept_out)),
         rows=Counter(row.kind for row in decision.new),
-        written=not terms.dry_run,
+        written=not options.dry_run,
     )
 
 
 def _load_notes(
-    read: ReadResult, form: Form, scope: Scope, services: Services, terms: LoadOptions, done: Done
+    read: ReadResult, form: Form, scope: Scope, services: Services, options: LoadOptions, done: Done
 ) -> LoadResult:
     load = _NoteLoad(scope, services, services.items.moment())
     if form == "notes" and any(map(_may_conflict, read.notes)):
         read = load.find_clashes(read)
-    if read.bad and not terms.skip_bad:
+    if read.bad and not options.skip_bad:
         raise BadFile(read.bad)
-    # Notes have their words in their names: one that was changed is another.
+    # A note's request id contains its words: a changed note is another note.
     given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
-    conversations = read.notes if terms.facts else ()
-    statuses, facts = load.preview(given, conversations) if terms.dry_run else load.write(given, conversations, done)
+    conversations = read.notes if options.facts else ()
+    statuses, facts = load.preview(given, conversations) if options.dry_run else load.write(given, conversations, done)
     found.update(statuses)
     drawn_facts = Counter(facts)
     return LoadResult(
@@ -147,7 +142,7 @@ def _load_notes(
         found["kept_out"],
         facts=drawn_facts["added"] + drawn_facts["replaced"] + drawn_facts["behind"],
         bad=tuple(read.bad),
-        written=not terms.dry_run,
+        written=not options.dry_run,
     )
 
 
@@ -231,7 +226,7 @@ class _NoteLoad:
 
 
 def _may_conflict(note: Note) -> bool:
-    """Whether a store may refuse it for what is there."""
+    """Check whether the store may refuse the note because of what it holds."""
     cites = isinstance(note.source, Source) and note.source.cites
     return bool(cites) or (note.place is not None and note.place.number is not None)
 

@@ -1,4 +1,4 @@
-"""Write all that a memory holds as Markdown, for people."""
+"""Export a memory as a Markdown page for people."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from engrain.ports import Services
 from engrain.transfer.export import PAGE_SIZE, ExportResult, iterate_exported, require_movable
 
 Values = dict[str, Any]
-MAX_CITED_CHARACTERS = 500  # characters of what an item rests on; the whole stands in its conversation
+MAX_CITED_CHARACTERS = 500  # of a cited text; its conversation has the whole
 SOURCE_WORDS = {
     "user": "the user", "agent": "the agent", "tool": "the tool", "import": "an import from", "web": "the web page",
     "document": "the document",
 }  # fmt: skip
 NOBODY = "nobody in particular (no user)"
-# What begins a tag, a link or a picture, with the backslashes before it.
+# The start of a tag, a link or a picture, with the backslashes before it.
 _ACTIVE = re.compile(r"(\\*)([<\[])")
-# Tabs, the spaces of other scripts, and what joins the signs of one letter or picture.
+# Tabs, the spaces of other scripts, and the joiners within one letter or emoji.
 _KEPT_CHARACTERS = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
-# Who found a fact in what was said: engrain's own.
+# Metadata that engrain itself adds to extracted facts.
 OWN_METADATA = (("by", "gate"), ("by", "model"))
-# Of working memory that is kept with a task: its form and its limits.
+# Technical fields of a task's saved working memory: format and limits.
 SNAPSHOT_FIELDS = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
 
@@ -48,14 +48,14 @@ def export_markdown(services: Services, scope: Scope, out: BinaryIO, done: Calla
 
 def _read_rows(services: Services, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED_KINDS}
-    untold = 0
+    unreported = 0
     for row in iterate_exported(services, scope):
         rows[row.kind].append(row)
-        untold += 1
-        if untold == PAGE_SIZE:  # by pages: who writes when told of a row would never see the last
-            done(untold)
-            untold = 0
-    done(untold)
+        unreported += 1
+        if unreported == PAGE_SIZE:  # by pages: a `done` that writes to the memory would otherwise never end
+            done(unreported)
+            unreported = 0
+    done(unreported)
     return rows
 
 
@@ -94,13 +94,14 @@ class _PageWriter:
         sums = (one for one in items if one["kind"] == "summary")
         yield from self._section("Summaries of conversations", map(self._item, sums))
         yield from self._sessions()
-        # What stands over a message is that message, and it stands in its conversation.
-        told = (row for row in self._rows["episode"] if row.values["text"] or row.values["raw"] or not self._said(row))
-        yield from self._section("What happened", map(self._episode, told))
+        # The episode of a message is that message, which its conversation shows.
+        episodes = self._rows["episode"]
+        shown = (row for row in episodes if row.values["text"] or row.values["raw"] or not self._is_of_message(row))
+        yield from self._section("What happened", map(self._episode, shown))
         yield from self._section("Tasks", map(self._task, self._rows["task"]))
         yield from self._section("What tasks were told", map(self._event, self._rows["event"]))
 
-    def _said(self, row: Row) -> bool:
+    def _is_of_message(self, row: Row) -> bool:
         item = self._items.get(row.values["item"] or "")
         return item is not None and item["session"] is not None
 
@@ -137,20 +138,20 @@ class _PageWriter:
         ]
 
     def _item(self, one: Values) -> list[str]:
-        """A text, when it held, whose word it is, what took its place."""
-        told = [
+        """Render an item's text, its validity, its sources and its successor."""
+        details = [
             _describe_validity(one),
             _describe_sources(one["sources"]),
             f"importance {one['importance']:g} of 1",
         ]
         if one["slot"]:
-            told.insert(0, _escape_line(_describe_slot(one["slot"])))
+            details.insert(0, _escape_line(_describe_slot(one["slot"])))
         if one["pinned"]:
-            told.append("pinned")
+            details.append("pinned")
         if one["expires_at"] is not None:
-            told.append(f"kept until {_format_time(one['expires_at'])}")
-        lines = [*_quote(_text_of(one)), "", f"{'; '.join(told)}.", ""]
-        # How far a summary goes is engrain's own.
+            details.append(f"kept until {_format_time(one['expires_at'])}")
+        lines = [*_quote(_text_of(one)), "", f"{'; '.join(details)}.", ""]
+        # A summary's metadata is engrain's own.
         lines += _render_metadata(one["metadata"]) if one["kind"] != "summary" else []
         after = self._items.get(one["replaced_by"] or "")
         if after:
@@ -171,11 +172,12 @@ class _PageWriter:
     def _episode(self, row: Row) -> list[str]:
         one = row.values
         item = self._items.get(one["item"] or "")
-        # The words of one that stands over a message are whole in its conversation.
+        # A message's whole words are in its conversation.
         text = one["text"] or (_shorten(item["text"], MAX_CITED_CHARACTERS) if item else "")
         times = f", {one['count']} times" if one["count"] > 1 else ""
         ends = f", kept until {_format_time(one['expires_at'])}" if one["expires_at"] is not None else ""
-        head = f"**{_escape_line(one['kind'])}** in {_escape_line(one['session'])}, {_format_time(one['happened_at'])}{times}{ends}:"
+        place = f"**{_escape_line(one['kind'])}** in {_escape_line(one['session'])}"
+        head = f"{place}, {_format_time(one['happened_at'])}{times}{ends}:"
         whole = ["The whole of it:", "", *_quote(one["raw"]["text"]), ""] if one["raw"] else []
         return [head, "", *_quote(text), "", *whole]
 
@@ -212,7 +214,7 @@ def _count_noun(count: int, name: str) -> str:
 
 
 def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
-    """By the procedure or task that they belong to."""
+    """Group rows by their procedure or task."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row.key[1], []).append(row.values)
@@ -220,7 +222,7 @@ def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _text_of(one: Values) -> str:
-    """As it is kept; of a relation with its name in words."""
+    """Return the stored text; a relation's name is written in words."""
     text, parts = str(one["text"]), one["relation"]
     if parts is None or text != f"{parts['subject']} {parts['relation']} {parts['object']}":
         return text
@@ -228,7 +230,6 @@ def _text_of(one: Values) -> str:
 
 
 def _describe_slot(slot: str) -> str:
-    """What a slot is of, in words."""
     if slot.startswith(SESSION_SLOT_PREFIX):
         return f"summary of the session {slot.removeprefix(SESSION_SLOT_PREFIX)}"
     return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
@@ -254,7 +255,7 @@ def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
 
 
 def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
-    """What a program or an import added; what engrain keeps for itself there is told in other places."""
+    """Render metadata that a program or an import added, but not engrain's own."""
     own = {
         name: value for name, value in metadata.items() if name != RESERVED_KEY and (name, value) not in OWN_METADATA
     }
@@ -266,7 +267,7 @@ def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _render_recorded(recorded: str) -> str:
-    """A recorded JSON value without its wrapping and without what is empty."""
+    """Render a recorded JSON value without its wrapping and its empty parts."""
     try:
         value = orjson.loads(recorded)
     except orjson.JSONDecodeError:
@@ -285,7 +286,7 @@ def _drop_empty(value: Any) -> Any:
 
 
 def _render_value(value: Any) -> str:
-    """In words: a line for each name, and for each part of a list."""
+    """Render a value in words: a line for each name and each list entry."""
     if isinstance(value, dict):
         return "\n".join(f"{name}:{_indent(_render_value(one))}" for name, one in value.items())
     if isinstance(value, list):
@@ -311,17 +312,17 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _quote(text: str) -> list[str]:
-    """Stored text is data: no line of it begins a heading, ends the quote, or has a picture fetched."""
+    """Quote stored text so that no line of it starts a heading, ends the quote or fetches a picture."""
     return [f"> {_ACTIVE.sub(_escape_mark, _escape_unprintable(line))}".rstrip() for line in text.splitlines() or [""]]
 
 
 def _escape_mark(found: re.Match[str]) -> str:
-    """Backslashes before the mark would undo ours."""
+    """Escape a mark. Backslashes before it are doubled, or they would cancel ours."""
     return f"{found[1] * 2}\\{found[2]}"
 
 
 def _escape_line(text: str) -> str:
-    """In one line, without a mark that Markdown would read."""
+    """Return the text in one line, with Markdown's marks escaped."""
     return "".join(f"\\{one}" if one in "\\`*_{}[]<>#|" else one for one in " ".join(_escape_unprintable(text).split()))
 
 

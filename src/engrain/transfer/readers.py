@@ -1,4 +1,4 @@
-"""Read notes from JSON Lines, and from what other memories and chats export."""
+"""Read notes from JSON Lines and from the exports of other systems, and detect the format of a file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def parse_json(raw: bytes) -> object:
 
 
 def _parse_lenient(raw: bytes) -> object:
-    """Chats cut texts in the middle of a picture's two halves: the half that stays becomes a question mark."""
+    """Parse JSON with lone surrogates: chats cut texts within an emoji. The remaining half becomes a question mark."""
     try:
         return orjson.loads(json.dumps(json.loads(raw), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as exc:
@@ -57,38 +57,37 @@ def _parse_lenient(raw: bytes) -> object:
 
 
 ZIP_MAGIC = b"PK\x03\x04"
-COMPRESSIONS = (ZIP_STORED, ZIP_DEFLATED)  # the others unpack without a limit
-MAX_ARCHIVE_BYTES = 4 * MAX_DOCUMENT_BYTES  # unpacked, of the files that are read
+COMPRESSIONS = (ZIP_STORED, ZIP_DEFLATED)  # zipfile unpacks the others without a limit
+MAX_ARCHIVE_BYTES = 4 * MAX_DOCUMENT_BYTES  # unpacked, only the wanted files
 # A large export has its conversations in several files, conversations-000.json and so on; memories may be a folder.
 WANTED_FILES = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
 
 
 class Document(NamedTuple):
-    """`name` is empty for a file by itself."""
-
-    name: str
+    name: str  # empty for a file that is not in an archive
     value: object
 
 
 def read_archive(file: BinaryIO) -> Iterator[Document]:
-    """One after the other, so that only one of them is in memory."""
+    """Yield the wanted files one after the other, so that only one is in memory."""
     with _translate_zip_errors(), ZipFile(file) as archive:
         members = [one for one in archive.infolist() if WANTED_FILES.fullmatch(one.filename)]
         if not members:
             raise InvalidInput(
-                "the archive holds no conversations.json. Of other files than ChatGPT's and Claude's, unpack it first."
+                "the archive has no conversations.json. Unpack it first if it is not an export of ChatGPT or Claude."
             )
         if sum(one.file_size for one in members) > MAX_ARCHIVE_BYTES or any(
             one.file_size > MAX_DOCUMENT_BYTES for one in members
         ):
             raise TooLarge(
-                f"the archive is too large: a file in it may have {MAX_DOCUMENT_BYTES:,} bytes, all {MAX_ARCHIVE_BYTES:,}."
+                f"the archive is too large: the limit is {MAX_DOCUMENT_BYTES:,} bytes a file, "
+                f"{MAX_ARCHIVE_BYTES:,} bytes in all."
             )
         if any(one.compress_type not in COMPRESSIONS for one in members):
-            raise InvalidInput("the archive is packed in a way that ChatGPT and Claude do not use: unpack it first.")
+            raise InvalidInput("the archive uses a compression that ChatGPT and Claude do not use. Unpack it first.")
         for one in sorted(members, key=lambda one: one.filename):
             with archive.open(one) as member:
-                # Without a number all of it would be unpacked, whatever size it says it has.
+                # Without a size, all of it would be unpacked, whatever size the archive declares.
                 raw = member.read(one.file_size + 1)
             yield Document(one.filename, parse_json(raw))
 
@@ -98,26 +97,28 @@ def _translate_zip_errors() -> Iterator[None]:
     try:
         yield
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-        raise InvalidInput(f"the ZIP archive cannot be read: {exc}. Download it once more.") from exc
+        raise InvalidInput(f"the ZIP archive cannot be read: {exc}. Download it again.") from exc
 
 
-# The largest text, with every character written as an escape of six, and room for the rest of a note.
+# The largest text with every character escaped as six, plus room for the rest of a note.
 MAX_NOTE_LINE_BYTES = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-NOTES_HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
+NOTES_HINT = 'Each line of notes is one JSON object, such as {"text": "…"}.'
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """`notes` have request ids made from their content, so that repeating an import adds nothing. `bad` lines are
-    numbered from 1, and so are the `lines` of the notes; of a document that is a list, its entries are."""
+    """Notes and bad lines of a file. Numbers count from 1: lines, or the entries of a JSON list.
+
+    A note's request id is made from its content, so that repeating an import adds nothing.
+    """
 
     notes: list[Note] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # the line number of each note
     bad: list[BadLine] = field(default_factory=list)
 
 
-def read_notes(file: BinaryIO, source: str | None) -> ReadResult:
-    """One note a line: {"text": …} or a whole Note."""
+def read_note_lines(file: BinaryIO, source: str | None) -> ReadResult:
+    """Read one note a line: {"text": …} or a whole Note."""
     found = ReadResult()
     seen: Counter[str] = Counter()
     for number, raw in read_lines(file, MAX_NOTE_LINE_BYTES):
@@ -137,7 +138,7 @@ def read_notes(file: BinaryIO, source: str | None) -> ReadResult:
 def read_entries(
     documents: Iterable[Document], origin: ExportOrigin, scope: Scope, other_scope: bool = False
 ) -> ReadResult:
-    """Conflict if they are of another user or of several, unless that is wanted."""
+    """Read the entries. Conflict if they are another user's or several users', unless `other_scope`."""
     found = ReadResult()
     for name, value in documents:
         if not other_scope:
@@ -154,12 +155,12 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
     if len(users) > 1:
         raise Conflict(
             f"these are memories of {len(users)} users, {', '.join(users)[:200]}, and this memory is one user's. "
-            "Load each user's by themselves, or say that all are to go here: other_scope=True, --other-scope."
+            "Load each user's separately, or load all of them here with other_scope=True or --other-scope."
         )
     if users and scope.user not in (None, users[0]):
         raise Conflict(
-            f"these are memories of {users[0][:200]}, and this memory is that of {scope}. Say so if they are to "
-            "go here all the same: other_scope=True, --other-scope."
+            f"these are memories of {users[0][:200]}, and this memory is that of {scope}. To load them "
+            "nevertheless, give other_scope=True or --other-scope."
         )
 
 
@@ -180,9 +181,9 @@ HEAD_BYTES = 4_096
 
 
 def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
-    """The form, and the JSON documents where it is made of such; else the file is back at its start."""
+    """Return the format and its JSON documents. A format of lines has none: the file is at its start then."""
     if given is not None and given not in FORMS:
-        raise InvalidInput(f"unknown form {given!r}. Known: {', '.join(FORMS)}.")
+        raise InvalidInput(f"unknown form {given!r}. Use one of: {', '.join(FORMS)}.")
     head = file.read(HEAD_BYTES)
     file.seek(0)
     packed = head.startswith(ZIP_MAGIC)
@@ -193,15 +194,15 @@ def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Do
     found = (one for one in read if one.value != [])
     first = next(found, None)
     if first is None:
-        raise InvalidInput("the list in the file is empty: there is nothing to load.")
+        raise InvalidInput("the file has an empty list: there is nothing to load.")
     origin: ExportOrigin | None = form or detect_origin(first.value)  # type: ignore[assignment]
     if origin is None:
-        raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
+        raise InvalidInput(f"the file has none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
     return origin, chain([first], found)
 
 
 def _detect_by_head(file: BinaryIO, head: bytes) -> Form | None:
-    """None for a JSON document, which must be read whole to tell."""
+    """Return None for a JSON document, which must be read whole."""
     _check_text(head)
     start = head.removeprefix(BOM).lstrip()[:1]
     if not start and len(head) < HEAD_BYTES:
@@ -224,7 +225,7 @@ def _detect_by_first_line(raw: bytes | None) -> Form | None:
 
 
 def _continues(raw: bytes) -> bool:
-    """Whether it is the beginning of a document over several lines, and no bad line of notes."""
+    """Check for the first line of a document over several lines, in contrast to a bad line of notes."""
     line = raw.rstrip()
     if not line.endswith((b"{", b"[", b",")):
         return False
@@ -232,7 +233,7 @@ def _continues(raw: bytes) -> bool:
         parse_line(line[:-1], MAX_LINE_BYTES)
     except InvalidInput:
         return True
-    return False  # whole but for a comma
+    return False  # complete except for a trailing comma
 
 
 def _check_text(head: bytes) -> None:

@@ -27,7 +27,7 @@ from engrain.transfer.verify import number_lines
 
 TASK_KINDS: tuple[RowKind, ...] = ("task", "step", "event")
 MAX_ATTEMPTS = 3
-# What an item is. The rest may have changed since the export, and what is here is newer.
+# Fields that identify an item's content. The others may have changed since the export; the stored ones are newer.
 CONTENT_FIELDS = (
     "kind",
     "text",
@@ -44,34 +44,34 @@ CONTENT_FIELDS = (
 
 @dataclass(slots=True)
 class Decision:
-    """`new` in the order in which rows are restored; `there` counts what is here already, `kept_out` are the lines of
-    what was forgotten here, with what rests on it. `joined` are episodes here that happened again where the file comes
-    from: one of the file counts for them."""
-
-    new: list[Row] = field(default_factory=list)
-    there: int = 0
-    kept_out: list[int] = field(default_factory=list)
-    joined: list[str] = field(default_factory=list)
+    new: list[Row] = field(default_factory=list)  # in the order of restoring
+    there: int = 0  # rows that are stored already
+    kept_out: list[int] = field(default_factory=list)  # lines of forgotten rows, and of rows derived from them
+    joined: list[str] = field(default_factory=list)  # stored episodes that a later one of the file counts
 
 
 def restore(
     rows: Sequence[Row], scope: Scope, services: Services, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
-    """All in one transaction, which a dry run rolls back. `origin` is the memory that the rows were exported from.
-    BadFile names every line that says something else than what is here under the same name; then nothing is written."""
+    """Restore an export's rows in one transaction, which a dry run rolls back.
+
+    `origin` is the memory that they were exported from.
+
+    BadFile names every line whose id is stored with other content; then nothing is written.
+    """
     store = require_movable(services)
-    # A file may say that it is of another tenant; nobody learns from it what was erased there.
+    # A file may claim another tenant: it must not reveal what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
     for _ in range(MAX_ATTEMPTS):
-        # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
+        # Read before anything is decided: a later forget or erasure makes the write fail.
         since = store.standing(scopes)
-        decision = _Decider(rows, scope, services, store, scopes).decided()
+        decision = _Decider(rows, scope, services, store, scopes).decide()
         if _write_rows(decision, services, since, None if dry_run else done):
             break
     else:
-        raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
+        raise Conflict("parts of this memory were forgotten or erased during the load, three times. Load it again.")
     if services.episodes is not None and decision.joined and not dry_run:
-        with suppress(OnHold):  # under a hold nothing is joined; a load after the release does it
+        with suppress(OnHold):  # a hold prevents it; a load after its release does it
             services.episodes.remove(scope, decision.joined)
     return decision
 
@@ -89,13 +89,13 @@ def _write_rows(decision: Decision, services: Services, since: ChangeToken, done
         if store.standing(since.scopes) != since:
             return False
         raise Conflict(
-            "this file cannot go into this store: it has the ids of another memory there, or the memory was "
-            f"written to meanwhile ({exc}) Load it into a store of its own, or once more."
+            "this file cannot be loaded here: another memory of the store has the same ids, or the memory was "
+            f"written to meanwhile ({exc}) Load it again, or into a store of its own."
         ) from exc
 
 
 class _Decider:
-    """`scopes` are where the rows are to go, and where they were."""
+    """Decides which rows are new. `scopes` are the rows' new and old scopes."""
 
     def __init__(
         self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
@@ -103,47 +103,47 @@ class _Decider:
         self._scope, self._services, self._store = scope, services, store
         self._numbers = number_lines(rows)
         self._rows = [_redact_row(row, services.redact) for row in rows] if services.redact else rows
-        # Where a text was redacted, the spans that others cite of it are no longer where they were.
+        # Citations of a redacted text lose their spans, because its words have moved.
         self._reworded = {
             row.key[0]
             for row, was in zip(self._rows, rows, strict=True)
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = TombstoneFilter(self._rows, scopes, services, store)
-        self._items = {row.key[0]: row for row in self._all("item")}
+        self._tombstones = TombstoneFilter(self._rows, scopes, services, store)
+        self._items = {row.key[0]: row for row in self._iterate_stored("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
         self._same: dict[str, str] = {}  # items that are here under another id
         self._fresh: dict[str, Row] = {}
         self._closed: list[Row] = []
-        self._touched: set[str | None] = set()
-        self._silenced: set[str | None] = set()
+        self._partly_forgotten: set[str | None] = set()
+        self._emptied: set[str | None] = set()
         self._first = services.items.status().seq
         self._result = Decision()
 
-    def decided(self) -> Decision:
+    def decide(self) -> Decision:
         self._choose_items()
         cites = {row.key[0]: row for row in self._rows if row.kind == "cites"}
-        self._leave_out(cites)
-        self._look_for_circles(cites)
+        self._drop_dependents(cites)
+        self._find_circles(cites)
         if self._bad:
             raise BadFile(sorted(self._bad))
-        self._look_at_sessions()
+        self._classify_sessions()
         self._result.new = sorted(
-            [*self._closed, *(self._stored(row) for row in self._fresh.values())], key=lambda row: row.key
+            [*self._closed, *(self._prepare_item(row) for row in self._fresh.values())], key=lambda row: row.key
         )
-        self._choose_the_rest()
+        self._choose_other_rows()
         return self._result
 
-    def _look_at_sessions(self) -> None:
-        """Of which something stays out, and of which nothing is left."""
+    def _classify_sessions(self) -> None:
+        """Find the sessions that lose some of their items, and those that lose all."""
         given = [row for row in self._rows if row.kind == "item"]
-        self._touched = {row.values["session"] for row in given if row.key[0] in self._out}
-        self._silenced = self._touched - {row.values["session"] for row in self._fresh.values()}
-        self._silenced -= {row.values["session"] for row in self._items.values()}
+        self._partly_forgotten = {row.values["session"] for row in given if row.key[0] in self._out}
+        self._emptied = self._partly_forgotten - {row.values["session"] for row in self._fresh.values()}
+        self._emptied -= {row.values["session"] for row in self._items.values()}
 
-    def _all(self, kind: RowKind) -> Iterator[Row]:
+    def _iterate_stored(self, kind: RowKind) -> Iterator[Row]:
         for row in iterate_rows(self._store, kind, self._scope):
             yield replace(row, values={**row.values, "vectors": {}}) if kind == "item" else row
 
@@ -153,30 +153,30 @@ class _Decider:
             here = self._items.get(row.key[0])
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
-                self._close(here, row)
+                self._close_version(here, row)
         held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
             if here is not None and _has_same_content(here, row):
                 continue
-            if self._barrier.keeps_out(row):
+            if self._tombstones.rejects(row):
                 self._out.add(id)
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose(row, {one: held[one] for one in unique_keys(row.values) if one in held})
+                self._choose_item(row, {one: held[one] for one in unique_keys(row.values) if one in held})
                 held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
 
-    def _close(self, here: Row, row: Row) -> None:
-        """What was replaced or corrected since, where the file comes from, is so here too."""
+    def _close_version(self, here: Row, row: Row) -> None:
+        """Close a stored item that the file has as replaced or corrected."""
         ended = ("valid_to", "retracted_at")
         if any(here.values[name] is None and row.values[name] is not None for name in ended):
             since = {name: row.values[name] for name in (*ended, "replaced_by") if row.values[name] is not None}
             self._items[here.key[0]] = closed = replace(here, values={**here.values, **since})
             self._closed.append(closed)
 
-    def _choose(self, row: Row, taken: dict[tuple[Any, ...], str]) -> None:
+    def _choose_item(self, row: Row, taken: dict[tuple[Any, ...], str]) -> None:
         for what, id in taken.items():
             if what[0] == "words":
                 self._same[row.key[0]] = id
@@ -185,8 +185,8 @@ class _Decider:
             self._conflict(row, f"its {what[0]} {what[1]!r} is held by another item here, {id!r}.")
         self._fresh[row.key[0]] = row
 
-    def _leave_out(self, cites: dict[str, Row]) -> None:
-        """What rests on something that was forgotten here stays out with it."""
+    def _drop_dependents(self, cites: dict[str, Row]) -> None:
+        """Keep out the items that are derived from forgotten ones."""
         resting: dict[str, list[str]] = {}
         for id, to in collect_edges(cites.values()).items():
             for one in to:
@@ -198,9 +198,9 @@ class _Decider:
             reached += fallen
         self._result.kept_out = [self._numbers["item", (id,)] for id in self._out]
 
-    def _look_for_circles(self, cites: dict[str, Row]) -> None:
-        """Together with what is here."""
-        known = collect_edges(self._all("cites"))
+    def _find_circles(self, cites: dict[str, Row]) -> None:
+        """Find circles of citations and replacements, including stored items."""
+        known = collect_edges(self._iterate_stored("cites"))
         given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
         chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):
@@ -209,21 +209,21 @@ class _Decider:
                 number = self._numbers.get((kind, (id,)), 1)
                 self._bad.append(BadLine(number, "Conflict", f"{id!r} would lead back to itself."))
 
-    def _stored(self, row: Row) -> Row:
-        """With what the store itself knows a text by."""
+    def _prepare_item(self, row: Row) -> Row:
+        """Add the store's own hash and traits to an item."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
         values["vectors"] = _keep_valid_vectors(values["vectors"], self._services.embedder)
         item = moving.row_to_item(replace(row, values=values)).item
         own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
-    def _choose_the_rest(self) -> None:
-        here = {kind: {row.key: row for row in self._all(kind)} for kind in _OTHER_KINDS}
-        begun = self._begun(here["task"])
+    def _choose_other_rows(self) -> None:
+        here = {kind: {row.key: row for row in self._iterate_stored(kind)} for kind in _OTHER_KINDS}
+        begun = self._count_steps(here["task"])
         repeats = _group_repeats(here["episode"].values())
-        stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
-        if self._barrier.began_anew:
-            # Nothing says when an event came that no task has taken yet.
+        stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._tombstones.rejects(row)}
+        if self._tombstones.user_was_erased:
+            # An event that no task has taken yet has no time.
             known_tasks = {row.key[1] for row in self._rows if row.kind == "task"}
             stopped |= {row.key[1] for row in self._rows if row.kind == "event"} - known_tasks
         for row in self._rows:
@@ -234,18 +234,20 @@ class _Decider:
                 self._result.new.append(replace(known, values={**known.values, "length": row.values["length"]}))
             elif known is not None or (row.kind in TASK_KINDS and _is_past(row, begun)) or _was_counted(row, repeats):
                 self._result.there += 1
-            elif (chosen := self._chosen(row)) and not (row.kind in TASK_KINDS and row.key[1] in stopped):
+            elif (chosen := self._adapt_row(row)) and not (row.kind in TASK_KINDS and row.key[1] in stopped):
                 self._result.new.append(chosen)
             else:
                 self._result.kept_out.append(self._numbers[row.kind, row.key])
-        # Also by those that are here already: a load may have been cut off before it came to this.
+        # Includes stored episodes: an earlier load may have stopped before this point.
         kept = {row.key for row in self._result.new if row.kind == "episode"} | here["episode"].keys()
         given = _group_repeats(row for row in self._rows if row.kind == "episode" and row.key in kept)
         self._result.joined = [key[1] for key, row in here["episode"].items() if _was_counted(row, given)]
 
-    def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
-        """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
-        store that keeps one row at a time; no end of them if the task went on since."""
+    def _count_steps(self, here: Mapping[Key, Row]) -> dict[str, float]:
+        """Count each stored task's stored steps: a load may have stopped in a store that writes row by row.
+
+        A task that went on since has infinitely many.
+        """
         given = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
         journal = self._services.journal
         return {
@@ -255,29 +257,29 @@ class _Decider:
             for key, row in here.items()
         }
 
-    def _chosen(self, row: Row) -> Row | None:
-        """The row with the names that its items have here; None if it stays out."""
-        if self._barrier.keeps_out(row):
+    def _adapt_row(self, row: Row) -> Row | None:
+        """Return the row with the ids that its items have here; None if it is kept out."""
+        if self._tombstones.rejects(row):
             return None
         if row.kind == "cites":
-            return self._cites(row)
+            return self._adapt_cites(row)
         if row.kind == "session":
             rank = self._first + row.values["rank"]
-            return None if row.key[1] in self._silenced else replace(row, values={**row.values, "rank": rank})
-        if row.kind == "summary" and row.key[1] in self._touched:
+            return None if row.key[1] in self._emptied else replace(row, values={**row.values, "rank": rank})
+        if row.kind == "summary" and row.key[1] in self._partly_forgotten:
             return None
-        if row.kind == "progress" and row.key[1] in self._silenced:
+        if row.kind == "progress" and row.key[1] in self._emptied:
             return None
         if row.kind == "episode" and row.values["item"] is not None:
             item = self._same.get(row.values["item"], row.values["item"])
             return replace(row, values={**row.values, "item": item}) if self._known(item) else None
         return row if row.kind != "trial" or self._known(row.key[1]) else None
 
-    def _cites(self, row: Row) -> Row | None:
+    def _adapt_cites(self, row: Row) -> Row | None:
         id = row.key[0]
         cites = [[number, self._same.get(item, item), *span] for number, item, *span in row.values["cites"]]
         here = self._items.get(id)
-        # One that is here may have fewer sources than it had where the file comes from.
+        # A stored item may have fewer sources than the file's.
         fits = here is None or all(one[0] < len(here.values["sources"]) for one in cites)
         if id in self._same or not self._known(id) or not fits or not all(self._known(one[1]) for one in cites):
             return None
@@ -292,13 +294,13 @@ class _Decider:
 
 
 def _is_past(row: Row, begun: Mapping[str, float]) -> bool:
-    """Whether a step or an event is a matter of the past for its task."""
+    """Check whether a task has already passed a step or an event."""
     here = begun.get(row.key[1], 0)
     return here >= int(row.key[2]) if row.kind == "step" else here == math.inf
 
 
 def _group_repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
-    """When the same thing happened, by session and key, in order."""
+    """Group the times of episodes by session and key, in order."""
     found: dict[tuple[str, str], list[int]] = {}
     for row in episodes:
         if row.values["key"] is not None:
@@ -307,7 +309,7 @@ def _group_repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
 
 
 def _was_counted(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
-    """Whether an episode was counted in a later one, as Episodes.add does."""
+    """Check whether a later episode counts this one, as Episodes.add does."""
     if row.kind != "episode" or row.values["key"] is None:
         return False
     happened, expires = row.values["happened_at"], row.values["expires_at"]
@@ -324,7 +326,7 @@ _OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", 
 
 
 def _redact_row(row: Row, redact: RedactFunction) -> Row:
-    """What people and models said in it; a task's own values are its program's, and stay."""
+    """Redact the words of people and models. A task's values belong to its program and stay."""
     values = dict(row.values)
     for name in _REDACTED_FIELDS.get(row.kind, ()):
         values[name] = redact_json(values[name], redact)
@@ -340,7 +342,7 @@ _REDACTED_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def _keep_valid_vectors(vectors: Mapping[str, Sequence[str]], embedder: Embedder) -> dict[str, list[str]]:
-    """Those of the present model that could be its own; the rest are made anew."""
+    """Keep the vectors of the current model if they are valid. Others are embedded again."""
     rows = vectors.get(embedder.model.key)
     if not rows:
         return {}

@@ -1,4 +1,4 @@
-"""Read an export whole, prove every line of it, and restore what is missing here."""
+"""Read an export and verify every line of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ from engrain.core.model.rows import Key, Row
 from engrain.ports import Services
 
 BOM = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 64_000_000  # a recorded result has at most 16 MB, and a few times that if escaped
+MAX_FILE_BYTES = 1 << 30
+MAX_BAD_LINES = 1_000  # that are reported
+MAX_CLOCK_SKEW = timedelta(days=1)
+
+Done = Callable[[int], None]
 
 
 class RawLine(NamedTuple):
-    """A line; `raw` is None if it was too long, and its rest was dropped."""
-
     number: int
-    raw: bytes | None
+    raw: bytes | None  # None if the line is too long
 
 
 def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
-    """Each with the line end that engrain writes, whatever an editor or a transfer has made of it."""
+    """Yield the lines with engrain's own line end, whatever an editor or a transfer made of it."""
     number = 0
     while raw := file.readline(limit + 1):
         number += 1
@@ -45,7 +49,6 @@ def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
 
 
 def parse_line(raw: bytes | None, limit: int) -> object:
-    """The JSON of a line."""
     if raw is None:
         raise TooLarge(f"the line has more than {limit:,} bytes. Split its text and store the parts.")
     try:
@@ -59,28 +62,19 @@ def parse_line(raw: bytes | None, limit: int) -> object:
         raise kind(f"not JSON: {exc.msg}, at character {exc.pos + 1}.") from exc
 
 
-MAX_LINE_BYTES = 64_000_000  # a recorded result is at most 16 MB, and escaped a few times that
-MAX_FILE_BYTES = 1 << 30
-MAX_BAD_LINES = 1_000  # more say no more
-# A clock may be ahead by that much.
-MAX_CLOCK_SKEW = timedelta(days=1)
-
-Done = Callable[[int], None]
-
-
 @dataclass(frozen=True, slots=True)
 class VerifiedExport:
-    """An export whose every line is good."""
+    """An export without a bad line."""
 
     manifest: Manifest
     rows: Sequence[Row] = ()
 
 
 def verify_export(file: BinaryIO, scope: Scope, services: Services, done: Done) -> VerifiedExport:
-    """BadFile says of every line what is wrong with it; then nothing is written."""
+    """Verify an export. BadFile names every bad line and its fault."""
     reading = _ExportReader(scope)
-    for given in read_lines(file, MAX_LINE_BYTES):
-        reading.take(given)
+    for line in read_lines(file, MAX_LINE_BYTES):
+        reading.add_line(line)
         done(1)
     return reading.finish(to_micros(services.clock() + MAX_CLOCK_SKEW))
 
@@ -94,30 +88,30 @@ class _ExportReader:
         self._bad: list[BadLine] = []
         self._size = 0
 
-    def take(self, given: RawLine) -> None:
-        self._size += len(given.raw or b"")
+    def add_line(self, line: RawLine) -> None:
+        self._size += len(line.raw or b"")
         if self._size > MAX_FILE_BYTES:
             raise TooLarge(
-                f"the file has more than {MAX_FILE_BYTES:,} bytes, and a load holds all of it in memory. Move the store with "
-                "`engrain copy` or `engrain backup`, which do not."
+                f"the file has more than {MAX_FILE_BYTES:,} bytes, and a load keeps all of it in memory. "
+                "Move the store with `engrain copy` or `engrain backup` instead."
             )
         try:
-            self._take(given)
+            self._read_line(line)
         except EngrainError as exc:
-            self._fault(given.number, exc)
+            self._add_fault(line.number, exc)
 
-    def _take(self, given: RawLine) -> None:
-        value = parse_line(given.raw, MAX_LINE_BYTES)
-        if given.number == 1:
+    def _read_line(self, line: RawLine) -> None:
+        value = parse_line(line.raw, MAX_LINE_BYTES)
+        if line.number == 1:
             if not isinstance(value, dict) or not is_manifest(value):
-                raise InvalidInput("the first line of the export, its manifest, is missing.")
+                raise InvalidInput("the manifest, which is the first line of an export, is missing.")
             self._manifest = read_manifest(value)
             return
         row = line_to_row(value, self._scope)
         before = self._rows[-1] if self._rows else None
         if before and (EXPORTED_KINDS.index(row.kind), row.key) <= (EXPORTED_KINDS.index(before.kind), before.key):
-            raise InvalidInput("this line is there twice, or not in its place.")
-        self._sums.add(row.kind, given.raw or b"")
+            raise InvalidInput("this line is repeated or out of order.")
+        self._sums.add(row.kind, line.raw or b"")
         self._rows.append(row)
 
     def finish(self, latest: int) -> VerifiedExport:
@@ -125,29 +119,31 @@ class _ExportReader:
             raise BadFile(self._bad or [BadLine(1, "InvalidInput", "the manifest is missing.")])
         if not self._bad:
             numbers = number_lines(self._rows)
-            check_rows(self._rows, latest, lambda row, why: self._fault(numbers[row.kind, row.key], InvalidInput(why)))
-            for told in _find_differences(self._manifest, self._sums):
-                self._fault(1, InvalidInput(told))
+            check_rows(
+                self._rows, latest, lambda row, why: self._add_fault(numbers[row.kind, row.key], InvalidInput(why))
+            )
+            for difference in _find_differences(self._manifest, self._sums):
+                self._add_fault(1, InvalidInput(difference))
         if self._bad:
             raise BadFile(sorted(self._bad)[:MAX_BAD_LINES])
         return VerifiedExport(self._manifest, self._rows)
 
-    def _fault(self, line: int, error: EngrainError) -> None:
+    def _add_fault(self, line: int, error: EngrainError) -> None:
         if len(self._bad) < MAX_BAD_LINES:
             self._bad.append(BadLine(line, type(error).__name__, str(error)))
 
 
 def number_lines(rows: Sequence[Row]) -> dict[tuple[str, Key], int]:
-    """The number of each row's line: the manifest has the first."""
+    """Return each row's line number. The manifest is line 1."""
     return {(row.kind, row.key): number for number, row in enumerate(rows, 2)}
 
 
 def _find_differences(manifest: Manifest, sums: LineSums) -> Iterator[str]:
     for kind in EXPORTED_KINDS:
-        told, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
-        if told != found:
+        expected, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
+        if expected != found:
             there = "is 1" if found == 1 else f"are {found:,}"
-            yield f"the manifest counts {told:,} lines of kind {kind!r}, and there {there}: the file is not whole."
+            yield f"the manifest counts {expected:,} lines of kind {kind!r}, and there {there}: the file is not whole."
         elif manifest.hashes.get(kind) != sums.hashes.get(kind):
             yield f"the lines of kind {kind!r} were changed since the export: their hash differs."
     if manifest.hash != sums.hash and manifest.hashes == sums.hashes:
