@@ -113,8 +113,8 @@ def test_recall_answers_the_same_in_a_copy(url: str, tmp_path: Path) -> None:
 
 KILLED = """
 import itertools, sys, time
-from engrain.lifecycle import copying
-from engrain.cli.root import root
+from engrain.transfer import copy as copying
+from engrain.cli.main import root
 from engrain.stores.postgres import PostgresStore
 copying.PAGE = 5
 restore, pages = PostgresStore.restore, itertools.count()
