@@ -30,8 +30,8 @@ from engrain.core.model.tasks import Claim
 
 SOURCES = Path(engrain.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
-WRITTEN = [*(SOURCES / "lifecycle" / "checkup").glob("*.py"), *SOURCES.glob("stores/*/deployment.py"), PAGE]
-WRITTEN += [*SOURCES.glob("stores/*/care.py"), *SOURCES.glob("stores/*/health.py"), SOURCES / "stores" / "owning.py"]
+WRITTEN = [*(SOURCES / "health").glob("*.py"), *SOURCES.glob("stores/*/deployment.py"), PAGE]
+WRITTEN += [*SOURCES.glob("stores/*/care.py"), *SOURCES.glob("stores/*/health.py"), SOURCES / "stores" / "urls.py"]
 
 
 def commands() -> set[tuple[str, ...]]:
@@ -210,7 +210,7 @@ def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) ->
     damaged.write_bytes(raw)
     before = told(store, "integrity")
     assert before["state"] == "fail"
-    match = re.search(r"engrain (restore) BACKUP STORE (--replace)`, with (--alone)", before["mend"])
+    match = re.search(r"engrain (restore) BACKUP STORE (--replace) (--yes)`, with (--alone)", before["mend"])
     assert match, before
     verb, *options = match.groups()
     ran = CliRunner().invoke(root, [verb, str(tmp_path / "copy.db"), str(damaged), *options])

@@ -99,7 +99,7 @@ def test_behind_a_pooler_no_statement_is_prepared(url: str, pooled: bool, monkey
 KILLED = """
 import os, signal, sys
 from engrain import replay_erasures
-from engrain.lifecycle.erasure import replay
+from engrain.privacy import tombstones as replay
 from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.sqlite.audit import SqliteAudit
 

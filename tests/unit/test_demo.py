@@ -20,7 +20,7 @@ from engrain.cli.main import root
 DEMO = """
 import json, pathlib, sys
 from engrain.cli.demo.stage import Stage
-from engrain.cli.root import root
+from engrain.cli.main import root
 leave = Stage.leave
 def left(stage):
     pathlib.Path(sys.argv[1]).write_text(json.dumps({"broken": stage.broken, "facts": stage.facts}))

@@ -36,7 +36,7 @@ POINTS: tuple[Point, ...] = (
     *privacy.POINTS,
     *operation.POINTS,
 )
-_RESTORE = "`engrain restore BACKUP STORE --replace`, with --alone if too little of it can be read"
+_RESTORE = "`engrain restore BACKUP STORE --replace --yes`, with --alone if too little of it can be read"
 _SETTINGS = "mend the settings, and run engrain doctor again"
 # Which point says why a store does not open, and what mends it; any other reason is the first point's.
 _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (

@@ -87,7 +87,7 @@ class Deployment(Handle):
         else:
             why = "neither the file nor its disk is encrypted, as far as can be seen: who copies the file reads it"
             own = shlex.quote(str(self._site.path))
-            sealed = f"`engrain backup COPY --store {own}`, `ENGRAIN_KEY=KEY engrain restore COPY {own} --replace`"
+            sealed = f"`engrain backup COPY --store {own}`, `ENGRAIN_KEY=KEY engrain restore COPY {own} --replace -y`"
             mend = f'encrypt the disk; or `pip install "engrain[encryption]"`, {sealed}'
             yield Finding("encryption", "warn", why, mend)
 
