@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from threading import get_ident
+from threading import current_thread
 
 import apsw
 
@@ -17,15 +17,19 @@ _names = count()
 
 @dataclass(slots=True)
 class Syncs:
-    """`least` is how long a sync takes at least, in seconds: 0 leaves the disk as it is. Counted by thread, because a
-    checkpoint beside the writes syncs too, and nobody waits for it."""
+    """`least` is how long a sync takes at least, in seconds: 0 leaves the disk as it is. Counted by the thread's name,
+    because a checkpoint beside the writes syncs too, and nobody waits for it."""
 
     least: float = 0.0
-    by_thread: Counter[int] = field(default_factory=Counter)
+    by_thread: Counter[str] = field(default_factory=Counter)
 
     @property
-    def mine(self) -> int:
-        return self.by_thread[get_ident()]
+    def in_background(self) -> int:
+        return self.by_thread["engrain-tidy"]
+
+    @property
+    def waited_for(self) -> int:
+        return self.by_thread.total() - self.in_background
 
 
 @contextmanager
@@ -59,7 +63,7 @@ class _File(apsw.VFSFile):
     def xSync(self, flags: int) -> None:  # noqa: N802
         began = time.perf_counter()
         super().xSync(flags)
-        self._syncs.by_thread[get_ident()] += 1
+        self._syncs.by_thread[current_thread().name] += 1
         left = self._syncs.least - (time.perf_counter() - began)
         if left > 0:
             time.sleep(left)

@@ -49,10 +49,10 @@ def syncs_each(folder: Path, corpus: Corpus, prepared: PreparedEmbedder, count: 
     with watched_syncs() as syncs, Memory(folder / "syncs.db", user="bench", embedder=prepared) as memory:
         memory.remember(texts[-1])
         for text in texts[:count]:
-            before = syncs.mine
+            before = syncs.waited_for
             memory.remember(text)
-            each.append(syncs.mine - before)
-        beside = syncs.by_thread.total() - syncs.mine
+            each.append(syncs.waited_for - before)
+        beside = syncs.in_background
     odd = sum(one != 1 for one in each)
     return {"remembers": count, "median": median(each), "most": max(each), "not_one": odd, "in_background": beside}
 

@@ -119,7 +119,7 @@ _HOMES = {
     "WrongKey",
     "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
-    "core.model.audit": "AuditResult Entry",
+    "core.model.audit": "AuditEntry AuditResult",
     "core.model.chat": "ToolCall",
     "core.model.erasure": "Hold HoldRelease",
     "core.model.items": "Citation Item Note Relation SessionPosition Source",

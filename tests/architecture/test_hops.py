@@ -18,6 +18,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import Memory, SessionPosition
 from engrain.stores.sqlite import engine_apsw
 from engrain.stores.sqlite.store import SqliteStore
+from engrain.stores.sqlite.writer import WriteQueue
 
 SOURCE = str(Path(engine_apsw.__file__).parents[2])
 MOST = 7
@@ -55,8 +56,9 @@ ABOVE = 5  # files above the store
 LIMITS = {
     **dict.fromkeys(("remember", "remember a turn", "remember_many", "erase"), 10),
     **dict.fromkeys(("add_message", "load"), 11),
-    **dict.fromkeys(("correct", "forget", "recall", "relation", "update"), 9),
-    "step": 8,
+    **dict.fromkeys(("correct", "forget", "relation", "update"), 9),
+    "recall": 10,
+    **dict.fromkeys(("step", "status"), 8),
 }
 
 
@@ -74,7 +76,7 @@ class Hops:
             self.ways.add(tuple(dict.fromkeys(files)))
 
     def joined(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        files = files_of(sys._getframe(1))
+        files = [*getattr(self._started_by, "files", []), *files_of(sys._getframe(1))]
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._started_by.files = files
@@ -110,6 +112,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
         return submit(pool, hops.joined(call), *args, **kwargs)
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", joining)
+    write = WriteQueue.run
+
+    def write_joined(queue: WriteQueue, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return write(queue, hops.joined(work), *args, **kwargs)
+
+    monkeypatch.setattr(WriteQueue, "run", write_joined)
     yield hops
 
 

@@ -99,3 +99,44 @@ def test_a_fork_waits_for_writers_of_other_threads(tmp_path: Path) -> None:
     assert {f"child {n}" for n in range(5)} <= found
     assert_sound(store)
     store.close()
+
+
+def test_a_store_in_memory_is_one_of_its_own_on_each_side(tmp_path: Path) -> None:
+    store = SqliteStore(":memory:")
+    add(store, "before")
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            assert texts(store)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+
+    def work() -> None:
+        add(store, "child")
+        assert set(texts(store)) == {"before", "child"}
+        store.close()
+
+    children = [_in_child(work) for _ in range(5)]
+    add(store, "parent")
+    assert [_ended(child) for child in children] == [0] * 5
+    stop.set()
+    reading.join()
+    assert set(texts(store)) == {"before", "parent"}
+    store.close()
+
+
+def test_the_thread_that_writes_ends_before_a_fork(tmp_path: Path) -> None:
+    import _thread
+
+    before = _thread._count()
+    store = SqliteStore(tmp_path / "store.db")
+    add(store, "before")
+    seen: list[int] = []
+    os.register_at_fork(after_in_parent=lambda: seen.append(_thread._count()))
+    assert _ended(_in_child(lambda: add(store, "child"))) == 0
+    assert seen == [before]
+    add(store, "parent")
+    assert set(texts(store)) == {"before", "child", "parent"}
+    store.close()

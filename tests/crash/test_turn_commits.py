@@ -43,7 +43,7 @@ def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Mess
         store = SqliteStore(tmp_path / "store.db", clock=SetClock())
         kit = Services(
             store, store, store, store, HashEmbedder(), SetClock(), estimate_tokens,
-            episodes=store.episodes, together=True,
+            episodes=store.episodes, same_store=True,
         )  # fmt: skip
         record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
         store._tidy.stop()

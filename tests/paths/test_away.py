@@ -128,7 +128,7 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
         told, _ = command(path, "status")
         assert f"127.0.0.1:{redis_process.port}" in str(told["background"]["away"])
         answer, code = command(path, "recall", "tea")
-        assert (answer["without"][0]["part"], code) == ("recent context", 0)
+        assert (answer["degraded"][0]["part"], code) == ("recent context", 0)
         printed = CliRunner().invoke(root, ["recall", "tea", "--store", str(path)]).stdout
         assert "Answered without the recent context: Redis at" in " ".join(printed.split())
 

@@ -364,7 +364,7 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
         db.run("update item set changed = changed + 1000000")
         db.run("update counter set change = change + 2000000")
 
-    memory._open.kit.items.transaction(turn)  # type: ignore[attr-defined]
+    memory.store.services.items.transaction(turn)  # type: ignore[attr-defined]
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
     memory.store.rebuild()
     assert_stands(memory, "self-recall", "pass")

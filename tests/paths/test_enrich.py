@@ -188,7 +188,7 @@ def test_an_old_message_that_is_read_late_changes_nothing_newer(open_memory, clo
     memory = open_memory(model=model)
     for session, quote in (("new", "Quito has been home"), ("old", "Lima has been home")):
         server.script = [facts({"message": 1, "quote": quote, "slot": "user.city"})]
-        memory.store.workers.enrichment.wake(session, all_of_it=True)
+        memory.store.workers.enrichment.wake(memory.scope, session, to_the_end=True)
         settled(memory)
     assert memory.slots.get("user.city").text == "Quito has been home"
     assert "Lima has been home" in [item.text for item in memory.list(history=True)]
@@ -210,11 +210,11 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
         memory.add_message("user", f"Hello to the {session}.", session=session)
     enricher = memory.store.workers.enrichment
     assert enricher.wait(180)
-    enricher.wake("first", all_of_it=True)
+    enricher.wake(memory.scope, "first", to_the_end=True)
     while enricher.state()["reading"] != "first":
         time.sleep(0.01)
-    enricher.wake("second", all_of_it=True)
-    enricher.wake("second")
+    enricher.wake(memory.scope, "second", to_the_end=True)
+    enricher.wake(memory.scope, "second")
     held.set()
     settled(memory)
     assert [one for one in asked if "second" in one]

@@ -379,7 +379,7 @@ def test_only_a_failure_can_be_resolved(episodic: EpisodicMemory) -> None:
 
 
 def test_without_a_store_for_episodes_it_says_what_to_do(tmp_path: Path, clock: SetClock) -> None:
-    kit = replace(opened("sqlite", tmp_path, clock), episodes=None, together=False)
+    kit = replace(opened("sqlite", tmp_path, clock), episodes=None, same_store=False)
     episodic = EpisodicMemory(kit, ANA)
     for call in (episodic.recent, episodic.important, lambda: episodic.record("x", session="s")):
         with pytest.raises(ConfigError, match="Use a SQLite file"):

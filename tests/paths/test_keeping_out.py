@@ -257,7 +257,7 @@ def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     with pytest.raises(Conflict, match="engrain erase --resume"):
         restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
-        assert memory._open.kit.erasing.running()  # type: ignore[union-attr]
+        assert memory.store.services.erasing.running()  # type: ignore[union-attr]
 
 
 def test_a_store_that_is_replayed_against_itself_by_another_name_loses_nothing(store: Path) -> None:

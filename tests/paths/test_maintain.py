@@ -153,7 +153,7 @@ def test_tasks_that_ended_a_week_ago_go_and_no_others(kit: Services, clock: SetC
 
 
 def test_a_deployment_without_episodes_or_tasks_is_cared_for_too(kit: Services) -> None:
-    bare = replace(kit, episodes=None, journal=None, together=False)
+    bare = replace(kit, episodes=None, journal=None, same_store=False)
     assert maintain(bare, ANA).counts == NOTHING
 
 

@@ -209,7 +209,7 @@ def test_the_log_answers_while_the_server_is_emptied_or_dead(
         assert SECRET not in shown(memory)
         assert shown(memory)[-1] == whole[-1]
         memory.working.set_goal("by noon")
-        assert memory.status().background["away"] == {}
+        assert memory.store.status(memory.scope).background["away"] == {}
     with opened(path) as memory:
         memory.start_session("monday")
         assert memory.working.goal == "by noon"

@@ -108,7 +108,7 @@ def test_what_may_be_back_is_said_plainly(lost: Path) -> None:
     assert (told.exit_code, "forgotten after this backup may be back" in told.output) == (0, True)
     assert "--receipts FILE" in told.output
     with opened(lost / "a.db", background=False) as ana:
-        assert ana.audit()[-1].details["may_hold_forgotten"] is True
+        assert ana.store.audit()[-1].details["may_hold_forgotten"] is True
 
 
 @pytest.fixture

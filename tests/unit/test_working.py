@@ -306,12 +306,12 @@ def test_an_item_larger_than_the_budget_is_kept_as_head_and_tail_and_says_so() -
     kept = memory.add("begin " + "lorem ipsum " * 10_000 + "the end", kind="page")
     assert kept.text.startswith("begin lorem")
     assert kept.text.endswith("the end")
-    assert f"[… about {kept.omitted:,} tokens left out …]" in kept.text
+    assert f"[… about {kept.left_out:,} tokens left out …]" in kept.text
     assert memory.items[-1] is kept
     assert memory.current_tokens <= 8_000
     assert "Step 0 is done." in memory.summary, "what was there before is told"
     whole = memory.add("small")
-    assert whole.omitted == 0
+    assert whole.left_out == 0
 
 
 def test_an_item_that_cannot_be_kept_at_all_is_refused_and_changes_nothing() -> None:
@@ -603,9 +603,9 @@ def test_it_is_given_back_by_whoever_has_it() -> None:
     assert texts(memory) == texts(WorkingMemory.from_snapshot(left))
     memory.set_task("Something else", task_id="two")
     for other in ("one", ""):
-        assert not memory.store.release(other)
+        assert not memory.release(other)
     assert memory.task == "Something else"
-    assert memory.store.release("two")
+    assert memory.release("two")
     assert (memory.task, texts(memory)) == ("", [])
 
 

@@ -78,7 +78,7 @@ class Working(RuleBasedStateMachine):
     def add(self, text: str, kind: str, speaker: str) -> None:
         entry = self.memory.add(text, kind, speaker)
         self.added.append(entry)
-        assert (entry.text == text) == (entry.omitted == 0)
+        assert (entry.text == text) == (entry.left_out == 0)
         assert self.memory.items[-1] == entry, "the newest stays word for word"
 
     @rule(bad=st.sampled_from(["", None, "\x00", {"text": "x", "y": 1}, {}]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,6 @@ from engrain.core.model.audit import AuditEntry
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
 from engrain.core.progress import Progress, count_progress
 from engrain.ports import Erasing, Movable
-
-_log = logging.getLogger("engrain")
 
 PAGE_SIZE = 500
 Done = Callable[[int], None]  # called with the number of rows just read
@@ -45,6 +42,7 @@ class CopyResult:
     rows: Mapping[str, int] = field(default_factory=dict)  # in both stores, by kind
     written: int = 0  # by this run
     hash: str = ""  # the same for both stores
+    unrecorded: str = ""  # why the audit log of the source has no entry
 
     def __str__(self) -> str:
         counted = [(self.rows.get(kind, 0), names) for kind, names in ROW_NAMES.items()]
@@ -77,14 +75,16 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
             if entry := record("copy_begun", told):
                 told["begun"] = entry.n
 
+    unrecorded = ""
     written = copy_rows(source, target, count, now, begin=begin)
     if written:
         try:
             record("copy", told)
         except EngrainError as exc:
-            _log.warning("The copy is not recorded in the audit log of the source: %s", exc)
+            unrecorded = str(exc)
         copy_rows(source, target, copying, now, ("audit",))
-    return compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)
+    copied = compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)
+    return replace(copied, unrecorded=unrecorded)
 
 
 def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> CopyResult:

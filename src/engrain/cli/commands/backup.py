@@ -180,6 +180,8 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
         progress("Copying", None, cli.json) as done,
     ):
         copied = copy_recorded(begins, ends, target, record, done)
+    if copied.unrecorded:
+        click.echo(f"The copy is not recorded in the audit log of FROM: {copied.unrecorded}", err=True)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 

@@ -118,7 +118,10 @@ class SqliteErasing:
                 return self._erasure(db, running[0])
             return self._refused(db, subject) or self._begun(db, id, subject, notes)
 
-        return _raise_refusal(self._store.transaction(write))
+        answer = self._store.transaction(write)
+        if isinstance(answer, OnHold):
+            raise answer  # after the commit, because the refusal is on record
+        return answer
 
     def _begun(self, db: Connection, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
         if subject.by == "user":
@@ -150,7 +153,10 @@ class SqliteErasing:
     def take(self, id: str) -> Erasure:
         import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
 
-        return _raise_refusal(self._store.transaction(lambda db: self._delete_rows(db, id)))
+        answer = self._store.transaction(lambda db: self._delete_rows(db, id))
+        if isinstance(answer, OnHold):
+            raise answer
+        return answer
 
     def _delete_rows(self, db: Connection, id: str) -> Erasure | OnHold:
         erasure = self._known(db, id)
@@ -232,11 +238,7 @@ class SqliteErasing:
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.sqlite.replaying import replay
 
-        def write(db: Connection) -> Mapping[str, int]:
-            self._store._purge.mark(db)
-            return replay(self, db, erased, tombstones)
-
-        return self._store.transaction(write)
+        return self._store.transaction(lambda db: replay(self, db, erased, tombstones))
 
     # Holds
 
@@ -391,13 +393,6 @@ class SqliteErasing:
             id_, mark, by, stage, from_micros(at), subject, scopes, json.loads(counts), tuple(json.loads(ids)),
             json.loads(notes), bytes(prints),
         )  # fmt: skip
-
-
-def _raise_refusal(answer: Erasure | OnHold) -> Erasure:
-    """The refusal is on record, so it is raised after the commit."""
-    if isinstance(answer, OnHold):
-        raise answer
-    return answer
 
 
 def _reach_of(db: Connection, scopes: Sequence[Row]) -> Impact:

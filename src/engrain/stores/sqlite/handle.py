@@ -71,7 +71,7 @@ class Handle:
         self._identity: Identity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
-        self._tidy = Tidy(self._writer, self._pool, self._lock)
+        self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
         self.journal = SqliteJournal(self)

@@ -117,7 +117,12 @@ class FileLock:
     """One store's claim to its file."""
 
     def __init__(self, path: Path, queue: TicketQueue | None = None) -> None:
+        self._path = path
         self.queue = queue or TicketQueue(path)
+
+    def claim_again(self) -> FileLock:
+        """For another thread of the same store; it ends with this one."""
+        return FileLock(self._path, self.queue)
 
     def acquire(self, timeout: float) -> None:
         self.queue.take(self, timeout)

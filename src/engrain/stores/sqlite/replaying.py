@@ -25,6 +25,7 @@ def replay(
     erasing: SqliteErasing, db: Connection, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
     """Names are known only as keyed hashes: each name in the copy is hashed and compared."""
+    erasing._store._purge.mark(db)
     # A copy that was made after an erasure knows of it, and may hold what was said since.
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}

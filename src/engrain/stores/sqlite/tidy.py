@@ -11,7 +11,7 @@ from engrain.core.errors import EngrainError
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.pool import Pool
-from engrain.stores.sqlite.writer import LOCK_SECONDS, WriteQueue
+from engrain.stores.sqlite.writer import LOCK_SECONDS
 
 FRAMES = 1000
 _EVERY = 16
@@ -19,12 +19,14 @@ _log = logging.getLogger("engrain")
 
 
 class Tidy:
-    """A thread that is started when first needed and sleeps otherwise: to start one each time costs a commit's time."""
+    """A thread that is started when first needed and sleeps otherwise: to start one each time costs a commit's time.
 
-    def __init__(self, writer: WriteQueue, pool: Pool, lock: FileLock | None) -> None:
-        self._writer = writer
+    It queues on the file lock like the writers of every process, this one's among them.
+    """
+
+    def __init__(self, pool: Pool, lock: FileLock | None) -> None:
         self._pool = pool
-        self._lock = lock
+        self._lock = lock.claim_again() if lock else None
         self.renew()
 
     def renew(self) -> None:
@@ -66,18 +68,15 @@ class Tidy:
     def _tidy(self) -> None:
         # The first commit into a log that is started anew syncs twice, and nobody's write should be that one: a read
         # that is held keeps the log going until it is our turn, and then a commit of our own starts it.
-        def hold(held: Connection) -> None:
+        def restart_log(held: Connection, db: Connection) -> None:
             held.rows("select change from counter")
-            self._pool.bare(lambda db: db.rows("pragma wal_checkpoint(passive)"))
-            self._writer.run_alone(lambda db: self._restart_log(db, held))
-
-        self._pool.snapshot(hold)
-
-    def _restart_log(self, db: Connection, held: Connection) -> None:
-        with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
-            held.run("commit")
             db.rows("pragma wal_checkpoint(passive)")
-            begin_log(db)
+            with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
+                held.run("commit")
+                db.rows("pragma wal_checkpoint(passive)")
+                begin_log(db)
+
+        self._pool.snapshot(lambda held: self._pool.bare(lambda db: restart_log(held, db)))
 
     def stop(self) -> None:
         self._ended = True

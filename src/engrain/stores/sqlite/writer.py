@@ -113,26 +113,27 @@ class WriteQueue:
         An interrupted caller withdraws work that has not begun. Work that has begun goes on, and the caller gets
         OutcomeUnknown from the interrupt.
         """
-        write = Write(work, request_id=request_id)
+        return cast("Answer", self._wait_for(Write(work, request_id=request_id)))
+
+    def run_alone(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run `work` between two transactions. An interrupted caller leaves it to go on."""
+        return cast("Answer", self._wait_for(Write(work, alone=True)))
+
+    def _wait_for(self, write: Write) -> object:
         try:
             self._submit(write)
             write.done.acquire()
         except BaseException as interrupt:
-            if write.take() is not None:
+            if write.take() is not None or write.alone:
                 raise
-            raise _unknown(request_id, interrupt) from interrupt
-        return cast("Answer", _result(write))
-
-    def run_alone(self, work: Callable[[Connection], Answer]) -> Answer:
-        """Run `work` between two transactions. An interrupted caller leaves it to go on."""
-        write = Write(work, alone=True)
+            raise _unknown(write.request_id, interrupt) from interrupt
+        error, write.error = write.error, None
+        if error is None:
+            return write.answer
         try:
-            self._submit(write)
-            write.done.acquire()
-        except BaseException:
-            write.take()
-            raise
-        return cast("Answer", _result(write))
+            raise error
+        finally:
+            del error  # its traceback refers to this frame
 
     def joined(self) -> Connection | None:
         """The connection of the transaction that this thread is in the middle of."""
@@ -360,16 +361,6 @@ def _log_errors() -> Iterator[None]:
         yield
     except Exception:  # noqa: BLE001
         _log.exception("the work around a commit failed")
-
-
-def _result(write: Write) -> object:
-    error, write.error = write.error, None
-    if error is None:
-        return write.answer
-    try:
-        raise error
-    finally:
-        del error  # its traceback refers to this frame
 
 
 def _undo_member(db: Connection) -> bool:
