@@ -347,7 +347,7 @@ def test_another_memory_is_not_replaced(backup: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with opened(other) as memory:
         memory.remember("Of another memory.")
-    with pytest.raises(Conflict, match="another memory"):
+    with pytest.raises(Conflict, match="different memories"):
         restore_backup(backup, other, force=True)
     assert texts(other) == ["Of another memory."]
 

@@ -48,20 +48,20 @@ def zipped(raw: bytes) -> bytes:
 BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "nothing in it": (lambda raw: b"", "the file is empty"),
     "only empty lines": (lambda raw: b"\n \n", "the file is empty"),
-    "an empty list": (lambda raw: b"[]", "the list in the file is empty"),
+    "an empty list": (lambda raw: b"[]", "the file has an empty list"),
     "packed": (gzip.compress, "gzip.*Unpack"),
     "an archive that is no export": (zipped, "not JSON"),
     "a picture": (lambda raw: b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256)), "not a text file"),
     "a database": (lambda raw: b"SQLite format 3\x00" + bytes(100), "not a text file"),
     "UTF-16": (lambda raw: raw.decode().encode("utf-16"), "in UTF-16.*UTF-8"),
-    "without its first line": (lambda raw: raw.partition(b"\n")[2], "its manifest, is missing"),
+    "without its first line": (lambda raw: raw.partition(b"\n")[2], "the manifest, which is the first line"),
     "edited": (lambda raw: raw.replace(b"likes tea", b"likes ale"), "the lines of kind 'item' were changed"),
     "a line less": (lambda raw: b"".join(raw.splitlines(True)[:-1]), "counts 2 lines of kind 'item', and there is 1"),
     "a document cut off": (lambda raw: b'[\n {"memory": "x", "id": "1"},\n', "the file is not JSON.*cut off"),
     "a long document cut off": (lambda raw: b'[{"mapping": {"a": "' + b"x" * 7_000_000, "the file is not JSON"),
     "a list of something": (lambda raw: b'[{"a": 1}]', "none of the known forms"),
     "a note without text": (lambda raw: b'{"importance": 0.5}', "line 1: a note lacks its text"),
-    "words": (lambda raw: b"Ana likes tea.\n", 'one JSON object a line, such as {"text": "…"}'),
+    "words": (lambda raw: b"Ana likes tea.\n", 'is one JSON object, such as {"text": "…"}'),
 }  # fmt: skip
 
 

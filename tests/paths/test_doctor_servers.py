@@ -203,4 +203,4 @@ def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
     with opened(str(tmp_path / "agent.db")) as memory:
         kit = replace(memory.store.services, servers=(Slow("one", both), Slow("two", both)))
         look = CheckContext(kit, memory.scope)
-        assert [found.why for found in look.beside("stores")] == ["one answers", "two answers"]
+        assert [found.why for found in look.find_on_servers("stores")] == ["one answers", "two answers"]

@@ -92,7 +92,7 @@ def test_an_export_ends_though_its_progress_writes_without_end(open_memory: Open
     def remember() -> None:
         assert memory.remember(f"Ana likes number {next(told)}.")
 
-    with pytest.raises(Conflict, match="Export it when it rests"):
+    with pytest.raises(Conflict, match="Export it when nothing is forgotten"):
         memory.export(tmp_path / "ana.jsonl", progress=lambda *_: remember())
     assert not (tmp_path / "ana.jsonl").exists()
 

@@ -114,7 +114,7 @@ def test_a_dry_run_meets_the_refusal_that_the_load_would_meet(kind: str, stores:
     store = stores.named(kind)
     raw = exported(filled(stores.opened(store), clock))
     for dry_run in (True, False):
-        with pytest.raises(Conflict, match="ids of another memory"):
+        with pytest.raises(Conflict, match="another memory of the store has the same ids"):
             loaded(stores.opened(store, user="ben"), raw, other_scope=True, dry_run=dry_run)
 
 

@@ -220,7 +220,7 @@ def test_a_page_that_cannot_be_read_is_told_again_and_again(resting: Memory, fol
 def test_what_says_whose_the_folder_is_counts_too(resting: Memory, folder: Path) -> None:
     shutil.copy(folder.with_name("bruno") / ".engrain" / "mirror.json", folder / ".engrain" / "mirror.json")
     (told,) = resting.store.maintain().trouble
-    assert "in step with another memory than that of user=ana" in told
+    assert "mirrors another memory, not that of user=ana" in told
 
 
 def test_deletions_that_are_held_back_stay_so(resting: Memory, folder: Path, opened: Open) -> None:
