@@ -24,7 +24,7 @@ from engrain.core.validation import MAX_BATCH, MAX_QUERY, checked_count, checked
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
-from engrain.ports.search import settled
+from engrain.ports.search import pin_embedder
 
 Form = Literal["anthropic", "openai"]
 
@@ -244,7 +244,7 @@ class ConversationMemory:
         where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
         words = WordQuery(tuple(dict.fromkeys(terms(query))), self._scope, where, limit=LIKELY)
         ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
-        embedder = settled(self._kit.embedder)
+        embedder = pin_embedder(self._kit.embedder)
         model = embedder.model
         asked = self._kit.redact(query) if self._kit.redact else query
         try:
