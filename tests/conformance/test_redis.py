@@ -130,7 +130,7 @@ class TestCachedLogOfAMoodyServer(TestCachedLog):
     @pytest.fixture
     def state(self) -> Iterator[RedisSessionState]:
         opened = RedisStore(redis_server().url)
-        yield Moody(opened._link, opened.door)
+        yield Moody(opened._link, opened.guard)
         opened.close()
 
 

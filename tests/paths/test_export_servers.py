@@ -19,7 +19,7 @@ from servers import postgres
 
 from engrain import Memory
 from engrain.stores.redis import transfer
-from engrain.stores.redis.transfer import RedisMoving
+from engrain.stores.redis.transfer import RedisTransfer
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
 _numbers = count()
@@ -102,7 +102,7 @@ class CutOff:
         self._left = 0
         for name in ("keep_episode", "keep_task", "keep_step", "keep_event"):
             kind = name.removeprefix("keep_")
-            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisMoving, name)))  # type: ignore[arg-type]
+            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisTransfer, name)))  # type: ignore[arg-type]
 
     def off(self, load: Callable[[], object]) -> bool:
         self._left = 1

@@ -356,7 +356,7 @@ def test_an_archive_that_is_packed_as_nobody_packs_these_is_refused(memory: Memo
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", packing) as packed:
         packed.writestr("conversations.json", json.dumps(CHATGPT))
-    with pytest.raises(InvalidInput, match="unpack it first"):
+    with pytest.raises(InvalidInput, match="Unpack it first"):
         memory.load(io.BytesIO(out.getvalue()))
     assert memory.list() == []
 

@@ -223,7 +223,7 @@ def test_two_stores_that_share_a_server_and_a_user_do_not_mix(tmp_path: Path, se
 def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
     tmp_path: Path, mortal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REST", 0.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
     path = settings(tmp_path, mortal.url, 3)
     with opened(path) as memory:
         memory.start_session("monday")
