@@ -152,10 +152,10 @@ def _add_facts(
     facts = list(extract_facts(notes, scope, kit))
     if options.dry_run:
         facts += preview_facts(new, kit)
-        told = Counter(map(str, foretold(facts, scope, kit)))
+        counts = Counter(map(str, foretold(facts, scope, kit)))
     else:
-        told = Counter(_write_notes(facts, scope, kit, began, lambda _: None))
-    return told["added"] + told["replaced"] + told["behind"]
+        counts = Counter(_write_notes(facts, scope, kit, began, lambda _: None))
+    return counts["added"] + counts["replaced"] + counts["behind"]
 
 
 def _may_conflict(note: Note) -> bool:
