@@ -466,7 +466,7 @@ def test_two_memories_of_one_process_share_an_embedded_server(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["chroma", "qdrant"])
 def test_an_embedded_server_is_refused_to_a_second_process(kind: str, tmp_path: Path) -> None:
-    module, name = f"engrain.stores.{kind}", f"{kind.capitalize()}Server"
+    module, name = f"engrain.stores.vectors.{kind}", f"{kind.capitalize()}Server"
     opening = f"from {module} import {name}; {name}('{kind}://{tmp_path}/vectors'); print('open', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", opening], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -483,7 +483,7 @@ def test_an_embedded_server_is_refused_to_a_second_process(kind: str, tmp_path: 
 @pytest.mark.parametrize(("kind", "package"), [("chroma", "chromadb"), ("qdrant", "qdrant_client")])
 def test_a_missing_package_is_named(kind: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"engrain.stores.{kind}", raising=False)
+    monkeypatch.delitem(sys.modules, f"engrain.stores.vectors.{kind}", raising=False)
     with pytest.raises(BackendMissing, match=rf"engrain\[{kind}\]"):
         Memory(settings(tmp_path, f"{kind}://{tmp_path}/v"), embedder=EMBEDDER)
 

@@ -357,7 +357,7 @@ def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(sche
     before = store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])
     forget(other, id)
     assert store.counts(word_query("tea"), [id]).hits == []
-    other.tasks.load_checkpoint(kept)
+    other.restore(kept)
     assert (store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])) == before
     store.close()
     other.close()

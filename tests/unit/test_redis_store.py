@@ -267,18 +267,18 @@ def test_a_journal_needs_a_server_that_keeps_what_it_acknowledges() -> None:
     with pytest.raises(ConfigError, match=r"appendfsync everysec, maxmemory-policy allkeys-lru.*durability=relaxed"):
         _ = strict.journal
     strict.episodes.add(ANA, episode("a"))  # these need no such server
-    assert {one.state for one in strict.store.doctor(strict.scope)} == {"pass"}
+    assert {one.state for one in strict.check()} == {"pass"}
     relaxed = RedisStore(f"{server.url}?durability=relaxed")
     assert relaxed.journal.claim(Claim(ANA, "t", "me")).epoch == 1
-    told = {one.point: one for one in relaxed.store.doctor(relaxed.scope)}["redis durability"]
+    told = {one.point: one for one in relaxed.check()}["redis durability"]
     assert told.state == "warn"
     assert "durability=relaxed" in told.why
     assert "appendfsync always" in told.mend
     server.client.config_set("appendfsync", "always")
     server.client.config_set("maxmemory-policy", "noeviction")
-    assert [one.state for one in relaxed.store.doctor(relaxed.scope)] == ["pass", "pass"]
+    assert [one.state for one in relaxed.check()] == ["pass", "pass"]
     server.kill()
-    assert [one.state for one in relaxed.store.doctor(relaxed.scope)] == ["fail"]
+    assert [one.state for one in relaxed.check()] == ["fail"]
     strict.close()
     relaxed.close()
     server.stop()
@@ -292,7 +292,7 @@ def test_a_server_that_hides_its_settings_is_refused_unless_that_is_accepted() -
     store.close()
     relaxed = RedisStore(f"{server.url}?durability=relaxed")
     relaxed.journal.claim(Claim(ANA, "t", "me"))
-    assert [one.state for one in relaxed.store.doctor(relaxed.scope)] == ["pass", "warn"]
+    assert [one.state for one in relaxed.check()] == ["pass", "warn"]
     relaxed.close()
     server.stop()
 

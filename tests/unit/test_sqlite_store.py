@@ -373,7 +373,7 @@ def test_times_never_run_backwards(path: Path) -> None:
     assert second.recorded_at >= first.recorded_at
     assert [item.text for item in store.slots(SCOPE, "s", None)] == ["second"]
     behind = SqliteStore(path, clock=lambda: times[0])
-    assert [item.text for item in behind.slots.list(SCOPE, "s", None)] == ["second"]
+    assert [item.text for item in behind.slots(SCOPE, "s", None)] == ["second"]
     assert [item.text for item in behind.page(ListQuery(SCOPE))] == ["second"]
     behind.close()
     store.close()

@@ -602,9 +602,9 @@ def test_it_is_given_back_by_whoever_has_it() -> None:
     assert texts(memory) == texts(WorkingMemory.from_snapshot(left))
     memory.set_task("Something else", task_id="two")
     for other in ("one", ""):
-        assert not memory.store.release(other)
+        assert not memory.release(other)
     assert memory.task == "Something else"
-    assert memory.store.release("two")
+    assert memory.release("two")
     assert (memory.task, texts(memory)) == ("", [])
 
 
