@@ -332,7 +332,7 @@ def _told(note: Note) -> dict[str, Any]:
         "occurred_at": str(note.occurred_at),
         "place": str(note.place),
         "relation": str(note.relation),
-        "expires_at": str(note.expires_at),
+        **({"expires_at": str(note.expires_at)} if note.expires_at else {}),
     }
 
 

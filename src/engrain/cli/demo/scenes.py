@@ -57,7 +57,8 @@ def a_killed_writer(stage: Stage) -> None:
     there = stage.run("sum(memory.get(id) is not None for id in acknowledged)")
     stage.fact("acknowledged", told, told >= LEAST)
     lost = stage.fact("lost", told - there, told == there)
-    unsound = [one.name for one in stage.names["memory"].check() if one.state == "fail"]
+    memory = stage.names["memory"]
+    unsound = [one.name for one in memory.store.doctor(memory.scope) if one.state == "fail"]
     stage.fact("failed_checks", unsound, not unsound)
     sound = "the store is sound" if not unsound else f"failed checks: {', '.join(unsound)}"
     stage.verdict(f"Killed while it wrote: {told} writes acknowledged, {lost} lost, {sound}.")
@@ -245,7 +246,7 @@ def three_days_later(stage: Stage) -> None:
     stage.leaving.append(stage.names["ben"].close)
     stage.run('opening = ben.start_session("monday")', silent=True)
     stage.run('ben.add_message("user", "The nightly import on heron times out.")', silent=True)
-    stage.run('error = ben.episodic.record_error("The nightly import timed out after 30 s.")', silent=True)
+    stage.run('error = ben.episodic.record_error("The import timed out after 30 s.")', silent=True)
     stage.run('ben.episodic.record_resolution(error, "Its time-out is 120 s now.")', silent=True)
     stage.run("closing = ben.end_session()", silent=True)
     stage.run("clock.days += 3", silent=True)
