@@ -147,7 +147,7 @@ from engrain import Memory
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from engrain.core.clock import from_micros
-from engrain.core.plans import Forget
+from engrain.core.model.plans import Forget
 from engrain.stores.postgres import PostgresStore
 
 apply, times = PostgresStore.apply, []
