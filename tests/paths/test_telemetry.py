@@ -30,7 +30,7 @@ def test_a_verb_is_a_span_with_no_content(open_memory: Callable[..., Memory]) ->
     memory.remember("The secret is tea.")
     memory.recall("What is the secret?")
     spans = exporter.get_finished_spans()
-    assert [span.name for span in spans] == ["engrain.remember", "engrain.retrieval"]
+    assert [span.name for span in spans] == ["engrain.remember", "engrain.recall"]
     assert not [span.attributes for span in spans if span.attributes]
     exporter.shutdown()
 
