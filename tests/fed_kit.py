@@ -12,7 +12,7 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import EMBEDDER
 
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.outbox import OutboxVectorIndex
 
 
 class FedSuite(VectorIndexSuite):
@@ -35,11 +35,11 @@ class FedSuite(VectorIndexSuite):
         return another()
 
     @pytest.fixture
-    def vectors(self, store: SqliteStore, server: Any, clock: SetClock) -> FedIndex:
-        return FedIndex(store, server, EMBEDDER, clock)
+    def vectors(self, store: SqliteStore, server: Any, clock: SetClock) -> OutboxVectorIndex:
+        return OutboxVectorIndex(store, server, EMBEDDER, clock)
 
     @pytest.fixture
-    def feed(self, vectors: FedIndex) -> Callable[[], None]:
+    def feed(self, vectors: OutboxVectorIndex) -> Callable[[], None]:
         return lambda: feed_all(vectors)
 
 
@@ -47,10 +47,10 @@ class HalfFedSuite(FedSuite):
     """The server is always behind, and the rest is in the outbox."""
 
     @pytest.fixture
-    def feed(self, vectors: FedIndex) -> Callable[[], None]:
+    def feed(self, vectors: OutboxVectorIndex) -> Callable[[], None]:
         return lambda: vectors.feed(7) and None
 
 
-def feed_all(index: FedIndex) -> None:
+def feed_all(index: OutboxVectorIndex) -> None:
     while index.feed(100):
         pass

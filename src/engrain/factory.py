@@ -17,14 +17,14 @@ from engrain.core.identity import Scope
 from engrain.core.tokens import check_counter, estimate_tokens
 from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
 from engrain.ports.storage import Folder
-from engrain.stores.composite import Door
+from engrain.stores.composite import ErasureGuard
 
 if TYPE_CHECKING:
     from engrain.core.model.rows import RowKind
     from engrain.core.secrets.redact import RedactFunction
     from engrain.stores.redis import RedisStore
-    from engrain.stores.redis.transfer import RedisMoving
-    from engrain.stores.vectors.outbox import FedIndex
+    from engrain.stores.redis.transfer import RedisTransfer
+    from engrain.stores.vectors.outbox import OutboxVectorIndex
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
@@ -54,7 +54,7 @@ def open_services(
         servers: dict[str, RedisStore] = {}
         for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
             servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
-            servers[beside].door = Door(getattr(store, "erasing", None))
+            servers[beside].guard = ErasureGuard(getattr(store, "erasing", None))
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
@@ -111,14 +111,14 @@ def _composed(
     """None if all is in one store."""
     if not chosen.episodic and not chosen.tasks:
         return None
-    from engrain.stores.composite import Composed
+    from engrain.stores.composite import CompositeStore
 
-    parts: dict[RowKind, RedisMoving] = {}
+    parts: dict[RowKind, RedisTransfer] = {}
     if chosen.episodic:
         parts |= dict.fromkeys(("episode",), servers[chosen.episodic].moving)
     if chosen.tasks:
         parts |= dict.fromkeys(("task", "step", "event"), servers[chosen.tasks].moving)
-    return Composed(store, parts, close)
+    return CompositeStore(store, parts, close)
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
@@ -221,20 +221,20 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     return RedisStore(url, clock=clock, read_only=read_only)
 
 
-def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:
+def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> OutboxVectorIndex:
     """Not for a store that is only read: nothing can be settled there, and it finds by itself."""
     scheme = url.partition("://")[0]
     if scheme not in VECTOR_SERVERS:
         raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
     key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
     try:
-        from engrain.stores.vectors.clients import borrow, give_back
-        from engrain.stores.vectors.outbox import FedIndex
+        from engrain.stores.vectors.clients import acquire_client, release_client
+        from engrain.stores.vectors.outbox import OutboxVectorIndex
 
-        server = borrow(f"{url} {key}", lambda: _vector_server(scheme, url, key))
+        server = acquire_client(f"{url} {key}", lambda: _vector_server(scheme, url, key))
     except ModuleNotFoundError as exc:
         raise BackendMissing(f"the {scheme.capitalize()} backend", scheme) from exc
-    return FedIndex(store, server, embedder, clock, leave=lambda: give_back(f"{url} {key}"))
+    return OutboxVectorIndex(store, server, embedder, clock, leave=lambda: release_client(f"{url} {key}"))
 
 
 def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:

@@ -12,7 +12,7 @@ from engrain_conformance.clock import SetClock
 from redis_server import redis_cluster, redis_server
 
 from engrain.core.model.rows import RowKind
-from engrain.stores.composite import Composed
+from engrain.stores.composite import CompositeStore
 from engrain.stores.redis import RedisStore
 from engrain.stores.sqlite import SqliteStore
 
@@ -26,7 +26,7 @@ class Pair:
         self._items = items
         self.episodes, self.journal = beside.episodes, beside.journal
         self._beside = beside
-        whole = Composed(items, dict.fromkeys(IN_REDIS, beside.moving), self._close)
+        whole = CompositeStore(items, dict.fromkeys(IN_REDIS, beside.moving), self._close)
         self.dump, self.restore, self.preview, self.close = whole.dump, whole.restore, whole.preview, whole.close
 
     def _close(self) -> None:

@@ -11,7 +11,7 @@ from engrain_conformance.drafts import EMBEDDER, add, fact
 
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors.chroma import ChromaServer
-from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.outbox import OutboxVectorIndex
 
 
 def die(*_: Any) -> None:
@@ -20,7 +20,7 @@ def die(*_: Any) -> None:
 
 def main(path: str, url: str, where: str) -> None:
     store, server = SqliteStore(path), ChromaServer(url)
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     add(store, *(fact(f"First {n}.") for n in range(5)))
     index.feed(100)
     add(store, *(fact(f"Second {n}.") for n in range(5)))

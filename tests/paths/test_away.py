@@ -42,8 +42,8 @@ def chroma_process() -> Iterator[ChromaProcess]:
 
 @pytest.fixture(autouse=True)
 def _asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "REST", 0.0)
-    monkeypatch.setattr(outbox, "REST", 0.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.0)
 
 
 def settings(folder: Path, **stores: str) -> Path:

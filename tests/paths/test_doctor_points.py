@@ -371,12 +371,12 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
 
 
 def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engrain.stores.vectors.outbox import FedIndex
+    from engrain.stores.vectors.outbox import OutboxVectorIndex
     from engrain.stores.vectors.qdrant import QdrantServer
 
     assert_stands(memory, "vector server", "pass", "nothing to be behind")
     kit = memory.store.services
-    fed = FedIndex(kit.items, QdrantServer(f"qdrant://{folder}/vectors"), HashEmbedder(), kit.clock)
+    fed = OutboxVectorIndex(kit.items, QdrantServer(f"qdrant://{folder}/vectors"), HashEmbedder(), kit.clock)
     monkeypatch.setattr(memory.store.workers, "services", replace(kit, vectors=fed, feed=fed, servers=(fed,)))
     assert_stands(memory, "vector server", "warn", "2 changes to come", "memory is open")
     while fed.feed(100):

@@ -580,7 +580,7 @@ def test_tasks_in_redis_are_shut_with_their_user(
     settings = tmp_path / "agent.toml"
     default = url if store == "postgres" else tmp_path / "agent.db"
     settings.write_text(f'[stores]\ndefault = "{default}"\ntasks = "{server.url}/1"\n')
-    monkeypatch.setattr(composite, "_KNOWN", 0.0)
+    monkeypatch.setattr(composite, "_OPEN_SECONDS", 0.0)
     with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
         memory.remember("Ana lives in Lima.")
         memory.store.hold("ana")

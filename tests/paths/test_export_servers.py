@@ -20,7 +20,7 @@ from schemas import empty_store
 
 from engrain import Conflict, Memory, TooLarge
 from engrain.stores.redis import transfer
-from engrain.stores.redis.transfer import RedisMoving
+from engrain.stores.redis.transfer import RedisTransfer
 from engrain.transfer import preview
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
@@ -138,7 +138,7 @@ class CutOff:
         self._left = 0
         for name in ("keep_episode", "keep_task", "keep_step", "keep_event"):
             kind = name.removeprefix("keep_")
-            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisMoving, name)))  # type: ignore[arg-type]
+            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisTransfer, name)))  # type: ignore[arg-type]
 
     def off(self, load: Callable[[], object]) -> bool:
         self._left = 1

@@ -42,7 +42,7 @@ from engrain.ports import VectorQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors import outbox
 from engrain.stores.vectors.chroma import ChromaServer
-from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.outbox import OutboxVectorIndex
 from engrain.stores.vectors.qdrant import QdrantServer
 
 HERE = Path(__file__).parent
@@ -63,8 +63,8 @@ def server(tmp_path: Path) -> Iterator[QdrantServer]:
 
 
 @pytest.fixture
-def index(store: SqliteStore, server: QdrantServer) -> FedIndex:
-    return FedIndex(store, server, EMBEDDER)
+def index(store: SqliteStore, server: QdrantServer) -> OutboxVectorIndex:
+    return OutboxVectorIndex(store, server, EMBEDDER)
 
 
 def chroma_url() -> str:
@@ -79,7 +79,7 @@ def found(index: Any, text: str, **values: Any) -> list[str]:
 
 
 def test_what_is_forgotten_cut_or_corrected_is_gone_from_the_server(
-    index: FedIndex, server: QdrantServer, store: SqliteStore
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore
 ) -> None:
     kept, wrong, gone = add(store, fact("Ana likes tea."), fact("Ana likes coffee."), fact("Ana likes cocoa. " * 80))
     feed_all(index)
@@ -92,7 +92,9 @@ def test_what_is_forgotten_cut_or_corrected_is_gone_from_the_server(
     assert server.count(MODEL) == 2
 
 
-def test_fewer_windows_leave_no_point_behind(index: FedIndex, server: QdrantServer, store: SqliteStore) -> None:
+def test_fewer_windows_leave_no_point_behind(
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore
+) -> None:
     (id,) = add(store, fact("Ana likes cocoa. " * 80))
     feed_all(index)
     (hash,) = (one.hash for one in store.unembedded("unknown", 1))
@@ -104,8 +106,8 @@ def test_fewer_windows_leave_no_point_behind(index: FedIndex, server: QdrantServ
 def test_a_collection_of_another_model_loses_what_is_forgotten_too(server: QdrantServer, store: SqliteStore) -> None:
     new = HashEmbedder("new")
     id, other = add(store, fact("Ana likes tea."), fact("Ana plays chess."))
-    feed_all(FedIndex(store, server, EMBEDDER))
-    index = FedIndex(store, server, new)
+    feed_all(OutboxVectorIndex(store, server, EMBEDDER))
+    index = OutboxVectorIndex(store, server, new)
     feed_all(index)
     assert server.count(MODEL, [id, other]) == 2
     forget(store, id)
@@ -117,7 +119,7 @@ def test_a_collection_of_another_model_loses_what_is_forgotten_too(server: Qdran
 
 
 def test_a_slow_feeder_does_not_bring_back_what_a_faster_one_removed(
-    index: FedIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes feed one server: the first has read the item when the second forgets it and settles that."""
     (id,) = add(store, fact("Ana likes tea."))
@@ -135,18 +137,20 @@ def test_a_slow_feeder_does_not_bring_back_what_a_faster_one_removed(
     assert server.count(MODEL) == 0
 
 
-def test_a_dropped_collection_fills_itself_again(index: FedIndex, server: QdrantServer, store: SqliteStore) -> None:
+def test_a_dropped_collection_fills_itself_again(
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore
+) -> None:
     (id,) = add(store, fact("Ana likes tea."))
     feed_all(index)
-    for name in [one.name for one in server._ask("get_collections").collections]:
-        server._ask("delete_collection", name)
+    for name in [one.name for one in server._call("get_collections").collections]:
+        server._call("delete_collection", name)
     assert found(index, "Ana likes tea.") == [id]
     feed_all(index)
     assert server.count(MODEL, [id]) == 1
     assert index.state()["behind"] == 0
 
 
-def test_an_index_behind_says_how_far(index: FedIndex, store: SqliteStore) -> None:
+def test_an_index_behind_says_how_far(index: OutboxVectorIndex, store: SqliteStore) -> None:
     add(store, *(fact(f"Number {n}.") for n in range(5)))
     assert index.state()["behind"] == 5
     assert [one.state for one in index.check()] == ["warn"]
@@ -158,9 +162,9 @@ def test_an_index_behind_says_how_far(index: FedIndex, store: SqliteStore) -> No
 
 
 def test_a_server_that_is_too_slow_for_a_batch_is_fed_in_smaller_ones(
-    index: FedIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "REST", 0.0)
+    monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.0)
     put, sizes = server.put, []
 
     def slow(model: str, points: Any) -> None:
@@ -198,11 +202,11 @@ def with_row(text: str, row: Any, **values: Any) -> Any:
 
 
 def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
-    index: FedIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    index: OutboxVectorIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than are compared one by one, and all beyond what the server names first."""
-    monkeypatch.setattr(outbox, "FEW", 20)
-    monkeypatch.setattr(outbox, "FIRST", 16)
+    monkeypatch.setattr(outbox, "MAX_DIRECT_ITEMS", 20)
+    monkeypatch.setattr(outbox, "MIN_POINTS", 16)
     rows = random_rows(300)
     order = np.argsort(-(rows @ rows[0]))
     far = set(order[-70:].tolist())
@@ -215,9 +219,9 @@ def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
 
 
 def test_more_equals_than_the_server_names_come_newest_first(
-    index: FedIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    index: OutboxVectorIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "FIRST", 16)
+    monkeypatch.setattr(outbox, "MIN_POINTS", 16)
     row = random_rows(1)[0]
     ids = add(store, *(with_row(str(n), row) for n in range(200)))
     feed_all(index)
@@ -225,15 +229,15 @@ def test_more_equals_than_the_server_names_come_newest_first(
 
 
 def test_points_of_a_store_that_shares_the_collection_are_left_alone(
-    index: FedIndex, server: QdrantServer, store: SqliteStore, tmp_path: Path
+    index: OutboxVectorIndex, server: QdrantServer, store: SqliteStore, tmp_path: Path
 ) -> None:
     other = SqliteStore(tmp_path / "other.db")
     (foreign,) = add(other, fact("Ana likes tea."))
-    feed_all(FedIndex(other, server, EMBEDDER))
+    feed_all(OutboxVectorIndex(other, server, EMBEDDER))
     (own,) = add(store, fact("Ana likes coffee."))
     feed_all(index)
     assert found(index, "Ana likes tea.") == [own]
-    assert found(FedIndex(other, server, EMBEDDER), "Ana likes tea.") == [foreign]
+    assert found(OutboxVectorIndex(other, server, EMBEDDER), "Ana likes tea.") == [foreign]
     other.close()
 
 
@@ -243,7 +247,7 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
 ) -> None:
     make = QdrantServer if kind == "qdrant" else ChromaServer
     with closing(make(f"{kind}://{tmp_path}/vectors")) as server:
-        index = FedIndex(store, server, EMBEDDER)
+        index = OutboxVectorIndex(store, server, EMBEDDER)
         told, forgotten = add(store, fact("Ana likes tea."), fact("Ana likes coffee."))
         (bens,) = add(store, fact("Ben likes tea."), scope=BEN)
         feed_all(index)
@@ -266,7 +270,7 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
 )
 def test_chroma_reaches_the_true_best_in_scopes_of_every_size(share: float, store: SqliteStore, tmp_path: Path) -> None:
     server = ChromaServer(f"chroma://{tmp_path}/vectors")
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     rows, questions = random_rows(4_000), random_rows(20, 2)
     inside = rows[: int(share * len(rows))]
     ids = add(store, *(with_row(str(n), row) for n, row in enumerate(inside)))
@@ -291,7 +295,7 @@ def test_a_crash_between_store_and_server_heals(where: str, tmp_path: Path) -> N
     ended = subprocess.run(program, capture_output=True, timeout=300, check=False)
     assert ended.returncode == -9, ended.stderr.decode()
     store, server = SqliteStore(tmp_path / "agent.db"), ChromaServer(url)
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     assert index.state()["behind"] == 5
     for text in (*(f"First {n}." for n in range(5)), *(f"Second {n}." for n in range(5))):
         (nearest, *_), (item, *_) = found(index, text), store.page(listed(text))
@@ -323,7 +327,7 @@ def mortal() -> Iterator[ChromaProcess]:
 
 def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess, store: SqliteStore) -> None:
     server = ChromaServer(f"{mortal.url}/?timeout=3")
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     (old,) = add(store, fact("Ana likes tea."))
     feed_all(index)
     mortal.kill()
@@ -347,7 +351,7 @@ def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess
 
 def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, store: SqliteStore) -> None:
     server = ChromaServer(f"{mortal.url}/?timeout=3")
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     (id,) = add(store, fact("Ana likes tea."))
     feed_all(index)
     mortal.pause()
@@ -366,7 +370,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
 def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "REST", 0.2)
+    monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(vector_sync, "LONGEST_PAUSE", 0.2)
     monkeypatch.setattr(vector_sync, "IDLE", 0.01)
     with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
@@ -392,7 +396,7 @@ def test_a_server_that_says_nothing_is_given_up_in_time(kind: Any, store: Sqlite
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scheme = kind.__name__.removesuffix("Server").lower()
         server = kind(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/?timeout=1")
-        index = FedIndex(store, server, EMBEDDER)
+        index = OutboxVectorIndex(store, server, EMBEDDER)
         (id,) = add(store, fact("Ana likes tea."))
         began = time.monotonic()
         with pytest.warns(BackendUnavailableWarning):
@@ -506,7 +510,7 @@ def test_a_vector_server_is_no_store_of_items() -> None:
         Memory("qdrant://localhost:6333", embedder=EMBEDDER)
 
 
-def test_an_item_that_waits_and_is_on_the_server_is_found_once(index: FedIndex, store: SqliteStore) -> None:
+def test_an_item_that_waits_and_is_on_the_server_is_found_once(index: OutboxVectorIndex, store: SqliteStore) -> None:
     (id,) = add(store, fact("Ana likes tea."))
     feed_all(index)
     store.apply(Plan(ANA, (Change(id, metadata={"k": 1}),)))

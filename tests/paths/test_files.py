@@ -710,7 +710,7 @@ def test_settings_that_make_no_sense_are_refused(memory: Memory, folder: Path) -
     for path in ("", "a\x00b", 7):
         with pytest.raises(ConfigError):
             memory.mirror(path)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         memory.mirror(folder / "no" / "such").sync()
 
 

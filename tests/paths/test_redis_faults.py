@@ -214,7 +214,7 @@ def test_a_journal_waits_for_a_server_that_is_still_starting() -> None:
 
 
 def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "REST", 0.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
     one = redis_cluster()[0]
     through = Proxy(free_port())  # nobody is there yet
     with pytest.warns(BackendUnavailableWarning):
@@ -230,7 +230,7 @@ def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.Mo
 def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
     store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REST", 600.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 600.0)
     proxy.judge = lambda *_: "swallow"
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
         store.episodes.recent(ANA, None, 9, NOW)

@@ -187,7 +187,7 @@ def test_two_stores_that_share_a_server_and_a_user_do_not_mix(tmp_path: Path, se
 def test_the_log_answers_while_the_server_is_emptied_or_dead(
     tmp_path: Path, mortal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REST", 0.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.0)
     path = settings(tmp_path, mortal.url, 3)
     with opened(path) as memory:
         memory.start_session("monday")

@@ -23,7 +23,7 @@ from engrain.cli.main import root
 from engrain.config import from_toml
 from engrain.core.errors import ConfigError
 from engrain.stores.redis import RedisStore
-from engrain.stores.urls import read_address, read_url
+from engrain.stores.urls import parse_redis_url, parse_vector_url
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -107,8 +107,8 @@ def test_the_settings_name_servers_of_the_compose_file(services: dict[str, Any])
     for url in (chosen.store, chosen.episodic, chosen.sessions, chosen.tasks, chosen.vectors):
         assert url
         assert re.match(r"\w+://(?:\w+@)?(\w+):", url)[1] in services  # type: ignore[index]
-    assert read_url(str(chosen.episodic)).timeout == 2
-    assert read_address(str(chosen.vectors), 0).port == 6333
+    assert parse_redis_url(str(chosen.episodic)).timeout == 2
+    assert parse_vector_url(str(chosen.vectors), 0).port == 6333
     assert services["upkeep"]["environment"]["ENGRAIN_STORE"].endswith("/engrain.toml")
     assert any("engrain.toml" in volume for volume in services["upkeep"]["volumes"])
 

@@ -20,7 +20,7 @@ from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.stores.redis import RedisStore, connection
 from engrain.stores.redis.episodes import GRACE
-from engrain.stores.urls import read_url
+from engrain.stores.urls import parse_redis_url
 
 HOUR = timedelta(hours=1)
 
@@ -216,7 +216,7 @@ def test_a_scope_that_is_empty_is_let_go_of_when_nobody_has_written_there_for_lo
     assert (store.episodes.expire(later), store.journal.prune(later)) == (2, 2)
     assert len(_noted(server)) == 4, "somebody may be about to write"
     store.episodes.add(ANA, episode("b"))
-    monkeypatch.setattr(connection, "_KEPT", -10)
+    monkeypatch.setattr(connection, "_KEPT_SECONDS", -10)
     assert (store.episodes.expire(later), store.journal.prune(later)) == (0, 0)
     assert len(_noted(server)) == 1
     assert not keys(server, "tasks:now")
@@ -228,7 +228,7 @@ def _noted(server: Server) -> list[str]:
 
 
 def test_a_scope_noted_again_meanwhile_is_not_let_go_of(store: RedisStore, server: Server) -> None:
-    scopes = connection.Registry(store._link, "test")
+    scopes = connection.ScopeRegistry(store._link, "test")
     scopes.note(ANA)
     ((one,),) = [page for page in scopes.pages() if page]
     assert one.scope == ANA
@@ -302,7 +302,7 @@ def test_a_server_that_hides_its_settings_is_refused_unless_that_is_accepted() -
 
 def test_a_wrong_password_is_told_and_never_shown(server: Server) -> None:
     guarded = start_redis("--requirepass", "right")
-    with pytest.raises(ConfigError, match="does not let us in") as caught:
+    with pytest.raises(ConfigError, match="refused access") as caught:
         RedisStore(f"redis://:wrong-secret@127.0.0.1:{guarded.port}")
     assert "wrong-secret" not in str(caught.value)
     RedisStore(f"redis://:right@127.0.0.1:{guarded.port}").close()
@@ -362,7 +362,9 @@ def test_a_setting_in_the_url_that_cannot_be_is_refused(query: str) -> None:
 
 
 def test_a_url_s_own_settings_are_read_and_the_rest_is_the_client_s() -> None:
-    found = read_url("rediss://me:secret@host:7000/2?durability=relaxed&timeout=3&pool=4&cluster=on&client_name=app")
+    found = parse_redis_url(
+        "rediss://me:secret@host:7000/2?durability=relaxed&timeout=3&pool=4&cluster=on&client_name=app"
+    )
     assert (found.durability, found.timeout, found.pool, found.cluster) == ("relaxed", 3.0, 4, True)
     assert found.url == "rediss://me:secret@host:7000/2?client_name=app"
     assert "secret" not in found.shown

@@ -19,7 +19,7 @@ from qdrant_stub import Stub
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreUnavailable
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors.chroma import ChromaServer
-from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.outbox import OutboxVectorIndex
 from engrain.stores.vectors.qdrant import QdrantServer
 
 
@@ -48,11 +48,11 @@ def test_a_small_scope_is_compared_whole_and_a_large_one_by_its_graph(
     from engrain.stores.vectors import qdrant
 
     store, server = SqliteStore(":memory:"), QdrantServer(stub.url)
-    index = FedIndex(store, server, EMBEDDER)
+    index = OutboxVectorIndex(store, server, EMBEDDER)
     add(store, *(fact(f"Number {n}.") for n in range(5)))
     assert index.feed(100) == 5
     assert index.nearest(vector_query("Number 1.")).exact
-    monkeypatch.setattr(qdrant, "EXACT", 4)
+    monkeypatch.setattr(qdrant, "MAX_EXACT_POINTS", 4)
     assert not index.nearest(vector_query("Number 1.")).exact
     assert [one["exact"] for one in stub.params] == [True, False]
     assert stub.params[1]["hnsw_ef"] >= 256

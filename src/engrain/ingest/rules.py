@@ -21,7 +21,7 @@ _FIRST_WORD = re.compile(r"[\w']+")
 class Fact:
     kind: str
     slot: str | None
-    holds: bool  # even if a passing time is named beside it
+    holds: bool  # even if a passing time is named with it
 
 
 def skip_lead(shown: str, start: int, end: int) -> int:

@@ -18,7 +18,7 @@ from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
 from engrain.ports import Embedder, Services, UnembeddedItem
-from engrain.ports.search import settled
+from engrain.ports.search import pin_embedder
 
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
@@ -85,7 +85,7 @@ def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
 
 def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
     """Return the vectors of each (text, kind), all from one model."""
-    embedder = settled(embedder)
+    embedder = pin_embedder(embedder)
     pieces = [split_windows(text, kind, embedder) for text, kind in texts]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key

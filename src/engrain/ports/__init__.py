@@ -98,25 +98,25 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     def reply(self, ask: ChatRequest) -> ChatReply:
-        """ModelFailed if there is no usable answer within the time-out and the retries."""
+        """Answer a request. ModelFailed if there is no usable answer within the timeout and the retries."""
 
 
 class Server(Protocol):
-    """A store that holds a part of a memory beside its items."""
+    """A server that holds a part of a memory, apart from the store of its items."""
 
     @property
     def where(self) -> str:
-        """The server as it is named to people, without a password."""
+        """The server's name for people, without a password."""
 
     @property
     def trouble(self) -> str | None:
-        """Why it did not answer the last time; None if it did."""
+        """The reason why the server did not answer the last call; None if it did."""
 
     def check(self) -> list[Finding]:
-        """As ItemStore.check."""
+        """Check the server, like ItemStore.check."""
 
     def close(self) -> None:
-        """A second call does nothing; every other call after it is StoreClosed."""
+        """Close the server. A second call does nothing; every other call after it raises StoreClosed."""
 
 
 class Background(Protocol):
@@ -145,26 +145,26 @@ class Services:
     count_tokens: CountTokens
     episodes: Episodes | None = None
     journal: TaskJournal | None = None
-    model: Model | None = None  # the small one, for summaries and extraction
+    model: Model | None = None  # a small one, for summaries and extraction
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
     same_store: bool = False
     servers: tuple[Server, ...] = ()
-    # Where `vectors` are on a server of their own.
+    # Present if the vectors are on a server of their own.
     feed: Feed | None = None
     state: SessionState | None = None
     erasing: Erasing | None = None
     audit: AuditLog | None = None
     policies: Policies = field(default_factory=Policies)
-    # The embedder that made the vectors which are there, until the present one has made its own.
+    # The previous embedder, whose vectors answer until the current one has embedded everything.
     before: Embedder | None = None
-    # The folder of files that is kept in step with a memory.
+    # Opens the folder that mirrors a memory.
     folder: Callable[[Scope], Folder] | None = None
-    open_folder: Callable[[str], Folder] | None = None  # any other, by its path
-    # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
+    open_folder: Callable[[str], Folder] | None = None  # opens any other folder by its path
+    # (folder's path, scope id) -> the state in which both were found in sync, as long as this is open.
     rests: dict[tuple[str, str], IdleState] = field(default_factory=dict)
-    redact: RedactFunction | None = None  # what every text goes through before it is embedded or kept
-    # Every row of the memory in whatever store it is; None if `items` has them all.
+    redact: RedactFunction | None = None  # applied to every text before it is embedded or stored
+    # Reads and restores the rows of all stores of the memory; None if `items` has them all.
     rows: Movable | None = None
     background: Background | None = None  # where nothing runs in the background
     read_only: bool = False

@@ -1,4 +1,4 @@
-"""The contract of a store that can be backed up while it is written to."""
+"""The contracts of stored bytes: backups, deployment, rows that can be moved, and the mirror's folder."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 class Backed(Protocol):
     @property
     def code(self) -> str:
-        """Of this store, and of what is restored from its backups: the manifests of them have it."""
+        """The code of this store and of everything restored from its backups, which their manifests contain."""
 
     def backup(self, target: Path, key: str | None = None) -> BackupManifest:
-        """All that was committed at one moment, in one file that is read again and checked, with its manifest beside
-        it; writers go on meanwhile. What was forgotten before leaves no bytes in it.
+        """Write a snapshot of everything committed to one file, read it again to check it, and put a manifest next to
+        it.
 
-        With a key it is encrypted with that, else with the store's own, if it has one. InvalidInput if the target is
-        there already. If it fails, nothing is left at the target."""
+        Writers continue meanwhile. Data forgotten before leaves no bytes in it. The backup is encrypted with the given
+        key, or else with the store's own, if it has one. InvalidInput if the target exists. On failure, nothing is left
+        at the target.
+        """
 
 
 @runtime_checkable
 class Deployed(Protocol):
-    """What is not the store's own health, which `check` looks at, but what stands around it. Nothing is changed."""
+    """The environment of a store, in contrast to its own health, which `check` examines. Nothing is changed."""
 
     def deployment(self) -> list[Finding]:
-        """By the names "sync" (what an acknowledged write survives), "file system", "rights" (who else can read it),
-        "encryption" and "owners" (items of nobody beside those of somebody); what does not apply is left out."""
+        """Return findings by name; one that does not apply is left out.
+
+        "sync" (what an acknowledged write survives), "file system", "rights" (who else can read it), "encryption",
+        "owners" (items without a user next to items of users).
+        """
 
     def search_state(self, scope: Scope) -> Finding:
-        """Whether searches in this scope have what makes them fast."""
+        """Report whether searches in this scope have what makes them fast."""
 
 
 def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
-    """Where Linux says so; elsewhere it cannot be seen."""
+    """Return True if Linux reports an encrypted disk. Other systems do not tell."""
     number = path.stat().st_dev
     mapped = Path(devices) / f"{os.major(number)}:{os.minor(number)}" / "dm" / "uuid"
     try:
@@ -56,74 +61,94 @@ Answer = TypeVar("Answer")
 
 @runtime_checkable
 class Movable(Protocol):
-    """A store whose rows, of every scope, can be read one after the other and written as they are. For the rim, not for
-    callers who are inside a scope."""
+    """A store whose rows of every scope can be read in order and written unchanged.
+
+    For transfer only: it crosses scopes.
+    """
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
-        """The rows of one kind whose key comes after this one, in the order of their keys, at most so many; with a
-        scope, its rows and no others. Those of OWN are the store's: with a scope there are none of them but the row of
-        kind "store". What is being erased, or hidden by a hold, is not shown."""
+        """Return at most `limit` rows of one kind after this key, in the order of their keys; with a scope, only its
+        rows.
+
+        Rows of the kinds in OWN belong to the store: with a scope, only the row of kind "store" is returned. Data that
+        is being erased or hidden by a hold is not returned.
+        """
 
     def still(self, do: Callable[[], Answer]) -> Answer:
-        """What this thread reads here in `do` is of one moment, whatever others write meanwhile. It writes nothing
-        there, and `do` may be called twice. A fork may end the moment early, and a store in memory may have none."""
+        """Run `do` on a snapshot: this thread's reads in it are of one moment, whatever others write meanwhile.
+
+        `do` must not write, and may be called twice. A fork may end the snapshot early, and a store in memory may have
+        none.
+        """
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` in one transaction and roll it back, whether it returns or raises. Reads in `do` see its writes.
         `do` may be called twice. Other writers may have to wait for it. Never called inside another transaction."""
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
-        """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
+        """Return a token that changes when data of these scopes is forgotten, and when any erasure begins or ends."""
 
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
-        """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
-        name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task
-        which is not there is a Conflict, and so is an item whose id is another scope's.
+        """Write rows in one transaction, each replacing the row with its key.
 
-        The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. A hold that
-        hides shuts its user's scopes. What was restored is found as if it had been written here, by words and by
-        meaning, and stands in every outbox.
+        The rows come in the order of ROW_KINDS, because a row may name one of an earlier kind; items come by ascending
+        id. Conflict if a row names an item or a task that does not exist, or an item's id belongs to another scope.
 
-        With `since`, a Conflict if its mark is another by now: nothing is forgotten or erased between this look and the
-        end of the transaction. `done` is told now and then how many more rows were written."""
+        The row of kind "store" comes first: Conflict if the store holds rows under another key. A hold that hides data
+        blocks its user's scopes. Restored rows are found by words and by meaning as if they had been written here, and
+        are in every outbox.
+
+        With `since`, Conflict if that token has changed: nothing is forgotten or erased between reading it and the end
+        of the transaction. `done` is called now and then with the number of rows just written.
+        """
 
     def close(self) -> None:
-        """As ItemStore.close."""
+        """Close the store, like ItemStore.close."""
 
 
 class Folder(Protocol):
-    """A few files by known names: SOUL.md, MEMORY.md, memory/overflow.md, memory/conflicts.md, memory/YYYY-MM-DD.md,
-    and .engrain/mirror.json. Any other name is InvalidInput; so is a link, a device or anything but a plain file under
-    one of these names, wherever it leads. No method reads or writes outside the folder."""
+    """A few files by known names in one folder. No method reads or writes outside it.
+
+    The names are SOUL.md, MEMORY.md, memory/overflow.md, memory/conflicts.md, memory/YYYY-MM-DD.md and
+    .engrain/mirror.json. Any other name is InvalidInput. So is a link, a device or anything but a plain file under one
+    of these names, wherever it leads.
+    """
 
     @property
     def path(self) -> str: ...
 
     def lock(self, timeout: float) -> AbstractContextManager[None]:
-        """One holder at a time, in this and in other processes; freed when its process dies. Makes the folder if it
-        is not there. StoreBusy after the time-out."""
+        """Lock the folder for one holder, across processes. The lock is freed when its process dies.
+
+        Creates the folder if it does not exist. StoreBusy after the timeout.
+        """
 
     def days(self) -> list[str]:
-        """The names of the daily logs that are there, in order."""
+        """Return the names of the existing daily logs, in order."""
 
     def read(self, name: str) -> bytes | None:
-        """None if there is no such file; TooLarge if it is beyond the limit."""
+        """Return the file's bytes; None if it does not exist. TooLarge if it is beyond the limit."""
 
     def write(self, name: str, data: bytes, was: bytes | None) -> None:
-        """Replaces the file as a whole: whoever reads sees the old or the new one, also after a crash. Its mode stays.
-        Conflict if it is no longer as it `was`, None for not there."""
+        """Replace the whole file: a reader sees the old or the new one, even after a crash. Its mode stays.
+
+        Conflict if the file's content is no longer `was`; None means that it did not exist.
+        """
 
     def remove(self, name: str, was: bytes | None) -> None:
-        """Conflict if it is no longer as it `was`."""
+        """Remove the file. Conflict if its content is no longer `was`."""
 
     def leave(self) -> None:
-        """Removes the folder itself, if nothing of anybody is left in it."""
+        """Remove the folder itself if it is empty."""
 
     def signature(self, *, base: bool = False) -> object:
-        """Differs from what it was when one of the files that people edit may have changed, or with `base` the file
-        mirror.json. A change within the same tick of the file system's clock as the one before may not show."""
+        """Return a value that differs if one of the files that people edit may have changed, or mirror.json with
+        `base`.
+
+        A second change within one tick of the file system's clock may not show.
+        """
 
     def ticks(self, seconds: float, stop: Event) -> Iterator[None]:
-        """At once, then again after so many seconds or when a file changed, until `stop` is set."""
+        """Yield at once, then after every `seconds` or when a file changed, until `stop` is set."""

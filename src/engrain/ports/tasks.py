@@ -10,75 +10,99 @@ from engrain.core.model.tasks import Claim, Lease, StepEnd, StepRecord, StepStar
 
 
 class TaskJournal(Protocol):
-    """Tasks and their steps. Leases are judged by the store's clock; every write carries the lease's epoch and worker,
-    which are checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing, and so does
-    one that was given back, or whose task was pruned. A lease that ran out and that nobody has taken over since still
-    writes. Where one store has all the ports, this one is its `journal`."""
+    """Tasks and their steps. If one store has all the ports, this one is its `journal`.
+
+    The store's clock decides about leases. Every write carries the lease's epoch and worker, which are checked inside
+    the transaction that writes. A stale lease raises LeaseLost and changes nothing; so does one that was given back, or
+    whose task was pruned. An expired lease that nobody has taken over still writes.
+    """
 
     def claim(self, claim: Claim) -> Lease:
-        """A new task, or one whose lease has run out or was released: it is `running`, the epoch rises by one; goal,
-        version and deadline stay those of the first claim. A lease held by the worker that the claim calls `dead` has
-        run out. TaskClaimed names the worker that holds it; a finished task is returned with a
-        lease whose `status` says so and that cannot write."""
+        """Claim a new task, or one whose lease has expired or was released.
+
+        It is `running`, and the epoch rises by one.
+
+        Goal, version and deadline stay those of the first claim. A lease held by the worker that the claim calls `dead`
+        has expired. TaskClaimed names the worker that holds the lease. A finished task is returned with a lease that
+        cannot write, and whose `status` says so.
+        """
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
-        """The lease lasts so long from now."""
+        """Let the lease last `seconds` from now."""
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        """Records the intent, under the lease's epoch. A step that is already there is returned as it stands, with
-        nothing changed, unless `start.attempt` is one more than its attempt: then it begins again, but never once it
-        is done or skipped."""
+        """Record the intent of a step, under the lease's epoch.
+
+        An existing step is returned unchanged, unless `start.attempt` is one more than its attempt: then it begins
+        again, but never once it is done or skipped.
+        """
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        """Records the outcome of a step that was begun; NotFound if it was not. One that is settled (neither intent nor
-        ambiguous) stays: the same outcome again changes nothing, another is a Conflict. A snapshot that comes with it
-        is stored in the same transaction, as by `keep`; so it is by `record` and by a memory step."""
+        """Record the outcome of a step that was begun; NotFound if it was not.
+
+        A settled step (neither intent nor ambiguous) stays: the same outcome again changes nothing, another is a
+        Conflict. A snapshot in `end` is stored in the same transaction, as by `keep`. The same holds for `record` and
+        for a memory step.
+        """
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        """begin and finish in one transaction, for a step whose beginning nobody needs to know. One that is settled
-        already is returned as it stands; one that begins with this began `end.took` seconds ago."""
+        """Do begin and finish in one transaction, for a step whose beginning nobody needs to know.
+
+        A settled step is returned unchanged. A step that begins with this call began `end.took` seconds ago.
+        """
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
-        """Sets the task's status and outcome and gives the lease back. `ended_at` is set for a status in ENDED."""
+        """Set the task's status and outcome, and give the lease back. `ended_at` is set for a status in ENDED."""
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        """In the order they first began."""
+        """Return the steps in the order they first began."""
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
-        """Those of them that are intents or ambiguous, without reading the others: a task may have done thousands."""
+        """Return the intended and ambiguous steps, without reading the others: a task may have done thousands."""
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        """None if there is none, or it was pruned."""
+        """Return the task; None if there is none, or if it was pruned."""
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
-        """Newest start first."""
+        """Return the tasks, newest start first."""
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
-        """Settles an ambiguous or intended step by a person's or a probe's word, with no lease; Conflict if it is
-        settled already, NotFound if it was never begun, TaskClaimed if it is an intent and a lease on its task has not
-        run out: somebody may be doing it right now."""
+        """Settle an ambiguous or intended step without a lease, by the decision of a person or a probe.
+
+        Conflict if it is settled already, NotFound if it was never begun. TaskClaimed if it is an intent and its task's
+        lease has not expired: a worker may be doing it right now.
+        """
 
     def keep(self, lease: Lease, snapshot: str) -> None:
-        """Stores the task's working memory, in place of what was kept before."""
+        """Store the task's working memory, replacing the previous one."""
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
-        """Delivers an event to a task, which need not have begun; False if an event of that name is there already."""
+        """Deliver an event to a task, which need not have begun. False if an event of that name exists already."""
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        """The payload of an event that was delivered; None if it was not."""
+        """Return the payload of a delivered event; None if it was not delivered."""
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
-        """Parks, cancels or ends a task by a person's word, with no lease: the epoch rises, so that a worker that
-        still runs it is fenced off. NotFound if there is no such task, Conflict if it has ended."""
+        """Park, cancel or end a task without a lease, by a person's decision.
+
+        The epoch rises, so that a worker that still runs the task can no longer write. NotFound if there is no such
+        task, Conflict if it has ended.
+        """
 
     def expire(self, now: datetime) -> list[TaskRecord]:
-        """Unfinished tasks of any scope whose deadline is not after now become "expired": their leases write no more,
-        their steps are kept; which ones."""
+        """Set unfinished tasks of any scope whose deadline is not after now to "expired", and return them.
+
+        Their leases write no more, and their steps are kept.
+        """
 
     def prune(self, before: datetime) -> int:
-        """Remove tasks of any scope that ended before then, with their steps and events; how many. Never one that has
-        not ended."""
+        """Remove tasks of any scope that ended before then, with their steps and events. Return how many.
+
+        Never removes a task that has not ended.
+        """
 
     def remove(self, scope: Scope, task: str) -> None:
-        """Remove this one, with its steps and events. NotFound if there is no such task, Conflict if it has not
-        ended. Where the items are in the same store, `purge` takes the bytes."""
+        """Remove this task, with its steps and events. NotFound if there is no such task, Conflict if it has not ended.
+
+        If the items are in the same store, `purge` removes the bytes.
+        """

@@ -25,7 +25,7 @@ class TombstoneFilter:
     """Rejects rows and texts that were forgotten or erased.
 
     `scopes` are the rows' new and old scopes: erased data does not come back under another name. `texts` are further
-    texts to check, beside those of the rows.
+    texts to check, in addition to those of the rows.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
         raise Conflict("an erasure is running in the present store. Complete it first: engrain erase --resume")
     log = list(_iterate_rows(present, "audit"))
     if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
-        # Nothing was removed since, or both are one store by two names, which would lose what was told again.
+        # Nothing was removed since, or both are one store by two names, which would lose what was said again.
         return {"item": 0}
     before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
@@ -186,10 +186,10 @@ def _restore_current_items(present: Forgetting, restored: Movable, gone: Collect
         cites = [row for row in _iterate_rows(present, "cites") if row.key[0] in ids]
         there = _list_item_ids(restored) if cites else set()
         cites = [row for row in cites if _list_cited_ids(row) <= there]
-        beside = [
+        dependent_rows = [
             row for kind, name in kinds.items() for row in _iterate_rows(present, kind) if row.values[name] in ids
         ]
-        restored.restore([*cites, *beside])
+        restored.restore([*cites, *dependent_rows])
     return len(ids)
 
 

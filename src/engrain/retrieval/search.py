@@ -9,7 +9,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.recall import Hit, Recall, RecallRequest
 from engrain.ports import Services
-from engrain.ports.search import settled
+from engrain.ports.search import pin_embedder
 from engrain.retrieval.candidates import CandidateSet, collect_candidates, find_nearest_passage, load_items
 from engrain.retrieval.duplicates import find_duplicates
 from engrain.retrieval.expansion import expand_relations
@@ -32,7 +32,7 @@ MIN_WORD_COVER = 0.5  # share of the question's words from which words alone cho
 
 def search(request: RecallRequest, services: Services) -> Recall:
     """Search each scope on its own, so that none changes the order in another, then merge the results."""
-    services = replace(services, embedder=settled(services.embedder))
+    services = replace(services, embedder=pin_embedder(services.embedder))
     found: list[CandidateSet] = []
     rankings: list[Ranking] = []
     candidates: list[list[Candidate]] = []

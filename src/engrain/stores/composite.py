@@ -1,4 +1,4 @@
-"""A memory whose kinds of rows lie in several stores, moved as one."""
+"""Combine several stores into one memory: move their rows together, and block scopes that are being erased."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from engrain.ports import AuditLog, Erasing, Movable
 Answer = TypeVar("Answer")
 
 
-class Part(Protocol):
-    """Moves some kinds of rows, as a Movable does all."""
+class PartialStore(Protocol):
+    """A store that moves some kinds of rows, as a Movable does all."""
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]: ...
 
@@ -27,11 +27,14 @@ class Part(Protocol):
     ) -> None: ...
 
 
-class Composed:
-    """Each store keeps its rows of a call in its own way: what one has kept stays if another fails, and the call is
-    made again. That the items of episodes are there is not asked. `close` closes them all."""
+class CompositeStore:
+    """A Movable over several stores.
 
-    def __init__(self, items: Movable, parts: Mapping[RowKind, Part], close: Callable[[], None]) -> None:
+    Each store writes its rows in a transaction of its own. If one fails, the others' rows stay, and the caller
+    repeats the call. An episode's item is not checked. `close` closes all stores.
+    """
+
+    def __init__(self, items: Movable, parts: Mapping[RowKind, PartialStore], close: Callable[[], None]) -> None:
         self._items = items
         self._parts = parts
         self._close = close
@@ -41,7 +44,7 @@ class Composed:
         return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
-        """The store of the items is: the others may change meanwhile."""
+        """Run `do` on a snapshot of the items' store. The other stores may change meanwhile."""
         return self._items.still(do)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
@@ -70,7 +73,7 @@ class Composed:
         return self._items.preview(run)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
-        """One transaction of the items' store; what the others keep is kept again if it is done again."""
+        """Run `do` in one transaction of the items' store. The other stores write again if it is repeated."""
         joined: Callable[[Callable[[], Answer]], Answer] = getattr(self._items, "together", lambda do: do())
         return joined(do)
 
@@ -86,50 +89,49 @@ class Composed:
         self._close()
 
 
-# Seconds for which an open scope is not asked about again: less than an erasure waits before it looks the last time.
-_KNOWN = SETTLE_SECONDS / 2
-_MOST = 10_000
+# An open scope is not checked again for this long: less than an erasure waits before its last check.
+_OPEN_SECONDS = SETTLE_SECONDS / 2
+_MAX_CACHED_SCOPES = 10_000
 
 
-class Door:
-    """As the store of the items has it, which alone is told; without one that can erase, it is open to all."""
+class ErasureGuard:
+    """Tells a side store which scopes the items' store has blocked or on hold. Without one, all scopes are open."""
 
     def __init__(self, erasing: Erasing | None = None) -> None:
         self._erasing = erasing
         self._open: dict[Scope, float] = {}
 
-    def held(self, scope: Scope) -> bool:
+    def has_hold(self, scope: Scope) -> bool:
         return self._erasing is not None and self._erasing.held(scope)
 
-    def check_held(self, scope: Scope) -> None:
+    def check_no_hold(self, scope: Scope) -> None:
         user = find_owner(scope)
-        if user and self.held(scope):
+        if user and self.has_hold(scope):
             raise make_hold_error(user)
 
-    def holds(self) -> bool:
-        """Whether there is a hold on anybody."""
+    def has_any_hold(self) -> bool:
         return self._erasing is not None and bool(self._erasing.holds())
 
-    def lately_shut(self, scope: Scope) -> EngrainError | None:
-        """As `shut` was a moment ago: for what is asked often."""
+    def find_block_cached(self, scope: Scope) -> EngrainError | None:
+        """Return the block of a scope like `find_block`, up to a second late: for frequent calls."""
         if self._open.get(scope, 0.0) > time.monotonic():
             return None
-        found = self.shut(scope)
+        found = self.find_block(scope)
         if found is None:
-            if len(self._open) >= _MOST:
+            if len(self._open) >= _MAX_CACHED_SCOPES:
                 self._open.clear()
-            self._open[scope] = time.monotonic() + _KNOWN
+            self._open[scope] = time.monotonic() + _OPEN_SECONDS
         return found
 
-    def shut(self, scope: Scope) -> EngrainError | None:
-        """Why nothing of a scope is shown or written."""
+    def find_block(self, scope: Scope) -> EngrainError | None:
+        """Return the error for reads and writes of a blocked scope; None if it is open."""
         user = find_owner(scope)
         if self._erasing is None or user is None:
             return None
         mark = self._erasing.mark(user)
         if any(one.mark == mark and one.stage != "named" for one in self._erasing.running()):
             return BeingErased(
-                "this user's memory is being erased. Write again when that is done: engrain erase --resume."
+                "this user's memory is being erased. Write again when that is done: engrain erase --resume"
             )
         if any(one.mark == mark and one.hidden for one in self._erasing.holds()):
             return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")

@@ -1,4 +1,4 @@
-"""Read the URL of a database server: what is ours in it, what is the client's, and what may be shown."""
+"""Parse the URLs of servers, and hide their secrets in messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 from engrain.core.errors import ConfigError
 
 
-def split(
+def split_url(
     url: str, named: str, own: Collection[str], value: Callable[[str, str], object]
 ) -> tuple[str, dict[str, Any]]:
-    """The URL as the client takes it, and our own parameters, each as `value` reads it. `named` is what an error calls
-    it."""
+    """Split a URL into the one for the client and our own parameters, each parsed by `value`.
+
+    Error messages start with `named`.
+    """
     parts = urlsplit(url)
     try:
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
@@ -27,8 +29,8 @@ def split(
     return urlunsplit(parts._replace(query=rest)), {name: value(name, one) for name, one in given if name in own}
 
 
-def common(name: str, value: str) -> float | None:
-    """A parameter that servers have in common; None if it is not one, or not a value of it."""
+def parse_common_option(name: str, value: str) -> float | None:
+    """Parse a parameter that all servers share; None if it is another one, or its value is not valid."""
     try:
         if name == "pool" and 1 <= int(value) <= 1_000:
             return int(value)
@@ -41,54 +43,58 @@ def common(name: str, value: str) -> float | None:
     return None
 
 
-COMMON = {"timeout": "seconds, up to 3,600", "patience": "seconds, from 0 to 3,600", "pool": "a number from 1 to 1,000"}
+COMMON_OPTIONS = {
+    "timeout": "seconds, up to 3,600",
+    "patience": "seconds, from 0 to 3,600",
+    "pool": "a number from 1 to 1,000",
+}
 
 
-SECRET = ("password", "sslpassword", "ssl_password", "passfile")
+SECRET_OPTIONS = ("password", "sslpassword", "ssl_password", "passfile")
 
 
 def shown(url: str) -> str:
-    """The URL without what must not stand in a message; a path as it is."""
+    """Return the URL without its secrets, for messages. A path is returned unchanged."""
     if "://" not in url:
         return url
     parts = urlsplit(url)
     who, _, where = parts.netloc.rpartition("@")
     netloc = f"{who.partition(':')[0]}@{where}" if who else where
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET]
+    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET_OPTIONS]
     return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, quote_via=quote)))
 
 
-TIMEOUT = 5.0
+DEFAULT_TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,38}[A-Za-z0-9]")
-_OPTIONS = ("collection", "timeout", "tls")
+_VECTOR_OPTIONS = ("collection", "timeout", "tls")
 
 
 @dataclass(frozen=True, slots=True)
 class VectorAddress:
-    """A host, or with none a folder."""
+    """The address of a vector server: a host, or a folder."""
 
     scheme: str
     host: str = ""
     port: int = 0
     folder: Path | None = None
     collection: str = "engrain"
-    timeout: float = TIMEOUT
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
     tls: bool = False
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """With neither key nor options."""
+        """Return the address without key and options."""
         return f"{self.scheme}://{self.folder or f'{self.host}:{self.port}'}"
 
 
-def read_address(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAddress:
-    """scheme://host:port/?collection=… or scheme:///folder; `options` are those of this kind of server alone."""
+def parse_vector_url(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAddress:
+    """Parse scheme://host:port/?collection=… or scheme:///folder. `options` are those of this kind of server."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in given:
-        if name not in (*_OPTIONS, *options):
-            known = ", ".join((*_OPTIONS, *options))
-            raise ConfigError(f"unknown option {name!r} in the URL of a {parts.scheme} server. Known: {known}.")
+        if name not in (*_VECTOR_OPTIONS, *options):
+            known = ", ".join((*_VECTOR_OPTIONS, *options))
+            raise ConfigError(f"unknown option {name!r} in the URL of a {parts.scheme} server. Use one of: {known}.")
     if parts.username or parts.password:
         raise ConfigError(
             f"a {parts.scheme} URL takes no user or password: set {parts.scheme.upper()}_API_KEY instead."
@@ -103,55 +109,57 @@ def read_address(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAd
     return VectorAddress(
         parts.scheme,
         parts.hostname or "",
-        _port(parts.scheme, url) or port,
+        _parse_port(parts.scheme, url) or port,
         Path(folder) if folder else None,
-        _collection(given),
-        _timeout(given),
-        _flag(given, "tls"),
+        _parse_collection(given),
+        _parse_timeout(given),
+        _parse_flag(given, "tls"),
         tuple((name, given[name]) for name in options if name in given),
     )
 
 
-def _port(scheme: str, url: str) -> int | None:
+def _parse_port(scheme: str, url: str) -> int | None:
     try:
         return urlsplit(url).port
     except ValueError as exc:
         raise ConfigError(f"the port in the {scheme} URL is not a number up to 65535.") from exc
 
 
-def _collection(given: Mapping[str, str]) -> str:
+def _parse_collection(given: Mapping[str, str]) -> str:
     name = given.get("collection", "engrain")
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"collection {name!r}: 3 to 40 letters, digits, dots, dashes or underscores.")
+        raise ConfigError(f"collection {name!r} must be 3 to 40 letters, digits, dots, dashes or underscores.")
     return name
 
 
-def _timeout(given: Mapping[str, str]) -> float:
-    text = given.get("timeout", str(TIMEOUT))
+def _parse_timeout(given: Mapping[str, str]) -> float:
+    text = given.get("timeout", str(DEFAULT_TIMEOUT_SECONDS))
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 600:
-        raise ConfigError(f"timeout={text!r}: a number of seconds up to 600.")
+        raise ConfigError(f"timeout={text!r} must be a number of seconds up to 600.")
     return seconds
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
+def _parse_flag(given: Mapping[str, str], name: str) -> bool:
     text = given.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
-        raise ConfigError(f"{name}={text!r}: true or false.")
+        raise ConfigError(f"{name}={text!r} must be true or false.")
     return text in ("true", "1")
 
 
 Durability = Literal["strict", "relaxed"]
-_WANTED = {**COMMON, "durability": "strict or relaxed", "cluster": "on or off"}
+_REDIS_OPTIONS = {**COMMON_OPTIONS, "durability": "strict or relaxed", "cluster": "on or off"}
 
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """`timeout` is for one call with all its tries, in seconds; `patience` for a server that is still starting when a
-    journal is opened there, but no longer than the time-out."""
+    """The address of a Redis server. `timeout` covers one call with all its retries, in seconds.
+
+    `patience` is how long opening a journal waits for a starting server, at most as long as the timeout.
+    """
 
     url: str = field(repr=False)  # it may hold a password
     shown: str
@@ -162,21 +170,21 @@ class RedisAddress:
     cluster: bool = False
 
 
-def read_url(url: str) -> RedisAddress:
-    """redis://user:password@host:6379/0?durability=relaxed&timeout=10&patience=5&pool=32&cluster=on
+def parse_redis_url(url: str) -> RedisAddress:
+    """Parse redis://user:password@host:6379/0?durability=relaxed&timeout=10&patience=5&pool=32&cluster=on
 
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
     safe = shown(url)
-    rest, own = split(url, f"{safe} is not a Redis URL", _WANTED, _value)
+    rest, own = split_url(url, f"{safe} is not a Redis URL", _REDIS_OPTIONS, _parse_redis_option)
     return RedisAddress(rest, safe, **own)
 
 
-def _value(name: str, value: str) -> object:
-    if (found := common(name, value)) is not None:
+def _parse_redis_option(name: str, value: str) -> object:
+    if (found := parse_common_option(name, value)) is not None:
         return found
     if name == "durability" and value in ("strict", "relaxed"):
         return value
     if name == "cluster" and value in ("on", "off"):
         return value == "on"
-    raise ConfigError(f"{name} in the URL of a Redis store must be {_WANTED[name]}, not {value!r}.")
+    raise ConfigError(f"{name} in the URL of a Redis store must be {_REDIS_OPTIONS[name]}, not {value!r}.")

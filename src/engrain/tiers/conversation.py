@@ -25,7 +25,7 @@ from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Services, Summary, VectorQuery, WordQuery
-from engrain.ports.search import settled
+from engrain.ports.search import pin_embedder
 
 Form = Literal["anthropic", "openai"]
 
@@ -249,7 +249,7 @@ class ConversationMemory:
         where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
         words = WordQuery(tuple(dict.fromkeys(extract_terms(query))), self._scope, where, limit=LIKELY)
         ranked = [[hit.id for hit in self._services.words.best(words).hits]] if words.terms else []
-        embedder = settled(self._services.embedder)
+        embedder = pin_embedder(self._services.embedder)
         model = embedder.model
         asked = self._services.redact(query) if self._services.redact else query
         try:

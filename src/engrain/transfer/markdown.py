@@ -69,10 +69,10 @@ def _render_opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> li
     }
     counted = ", ".join(_count_noun(count, name) for name, count in counts.items() if count) or "nothing"
     about = (
-        f"This is a copy of all that is kept in the memory of {whose}, made on {now:%Y-%m-%d %H:%M}: {counted}. "
-        "Times are in UTC. What was said stands behind a bar, word for word. Whose word something is stands after "
-        '"told by". "Importance", from 0 to 1, is how much the program thinks that it matters: what matters least is '
-        "let go first."
+        f"This is a copy of everything in the memory of {whose}, made on {now:%Y-%m-%d %H:%M}: {counted}. "
+        "Times are in UTC. Quoted text is word for word. The source of an entry follows after "
+        '"told by". "Importance", from 0 to 1, is how much the program thinks that an entry matters: the least '
+        "important entries are removed first."
     )
     return ["# What this memory holds", "", about]
 
@@ -99,7 +99,7 @@ class _PageWriter:
         shown = (row for row in episodes if row.values["text"] or row.values["raw"] or not self._is_of_message(row))
         yield from self._section("What happened", map(self._episode, shown))
         yield from self._section("Tasks", map(self._task, self._rows["task"]))
-        yield from self._section("What tasks were told", map(self._event, self._rows["event"]))
+        yield from self._section("Events of tasks", map(self._event, self._rows["event"]))
 
     def _is_of_message(self, row: Row) -> bool:
         item = self._items.get(row.values["item"] or "")
@@ -191,7 +191,7 @@ class _PageWriter:
         ]
         lines += ["", "Goal:", "", *_quote(one["goal"])] if one["goal"] else []
         lines += ["", "Outcome:", "", *_quote(one["outcome"])] if one["outcome"] else []
-        lines += ["", "What was at hand:", "", *_quote(_render_recorded(one["snapshot"]))] if one["snapshot"] else []
+        lines += ["", "Working memory:", "", *_quote(_render_recorded(one["snapshot"]))] if one["snapshot"] else []
         for step in self._steps.get(row.key[1], ()):
             lines += ["", f"Step {_escape_line(step['name'])}, {_format_time(step['began_at'])}, {step['status']}:"]
             lines += ["", *_quote(_render_recorded(step["result"]))] if step["result"] is not None else []
@@ -251,7 +251,7 @@ def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
         f"{SOURCE_WORDS.get(kind, kind)} {_escape_line(name)}" if name else SOURCE_WORDS.get(kind, kind)
         for kind, name in sources
     ]
-    return f"told by {', '.join(dict.fromkeys(names))}" if names else "nobody says from whom"
+    return f"told by {', '.join(dict.fromkeys(names))}" if names else "source unknown"
 
 
 def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
@@ -302,9 +302,9 @@ def _render_inline(value: Any) -> str:
     return ", ".join(map(_render_inline, value)) if isinstance(value, list) else _render_value(value)
 
 
-def _indent(told: str) -> str:
-    lines = told.splitlines() or [""]
-    return f" {told}" if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
+def _indent(rendered: str) -> str:
+    lines = rendered.splitlines() or [""]
+    return f" {rendered}" if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
 
 
 def _shorten(text: str, most: int) -> str:

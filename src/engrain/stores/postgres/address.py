@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engrain.core.errors import ConfigError
-from engrain.stores.urls import COMMON, common, shown, split
+from engrain.stores.urls import COMMON_OPTIONS, parse_common_option, shown, split_url
 
 _LONGEST_NAME = 63
-_WANTED = {**COMMON, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
+_WANTED = {**COMMON_OPTIONS, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ def read_url(url: str) -> Address:
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
     safe = shown(url)
-    rest, own = split(url, f"{safe} is not a Postgres URL", _WANTED, _value)
+    rest, own = split_url(url, f"{safe} is not a Postgres URL", _WANTED, _value)
     return Address(rest, safe, **own)
 
 
 def _value(name: str, value: str) -> object:
-    if (found := common(name, value)) is not None:
+    if (found := parse_common_option(name, value)) is not None:
         return found
     if name == "prepare" and value in ("on", "off"):
         return value == "on"

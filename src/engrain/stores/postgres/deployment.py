@@ -9,7 +9,7 @@ from engrain.core.model.queries import Finding
 from engrain.stores.postgres.near import WIDEST
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.vectors import VectorSearch
-from engrain.stores.vectors.clients import owners
+from engrain.stores.vectors.clients import check_owners
 
 _SQL = load("deployment.sql")
 
@@ -19,7 +19,7 @@ class Deployment(VectorSearch):
         ((fsync, pages, commit, sealed, near),) = self._asked(None, _SQL["settings"])
         ((nobodys, owned),) = self._asked(None, _SQL["owners"])
         ((standby, reads),) = self._asked(None, _SQL["unwritable"])
-        around = [_sync(fsync, pages, commit), _sealed(sealed, near), owners(nobodys, owned)]
+        around = [_sync(fsync, pages, commit), _sealed(sealed, near), check_owners(nobodys, owned)]
         return [*around, *_writable(standby, reads)]
 
     def search_state(self, scope: Scope) -> Finding:

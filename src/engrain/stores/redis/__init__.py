@@ -1,4 +1,4 @@
-"""Episodes, durable tasks and what sessions have at hand, in Redis."""
+"""Episodes, durable tasks and cached session state in Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes in Redis, each with the engine's TTL."""
+"""Keep episodes and cached session state in Redis, each with a TTL."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
-from engrain.stores.composite import Door
-from engrain.stores.redis.connection import Link, Registry, load, new_call
+from engrain.stores.composite import ErasureGuard
+from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id
 
-_LUA = load("episodes.lua")
-# The engine goes by its own clock, which may be ahead of the caller's: it must never take away what is still shown.
+_LUA = load_scripts("episodes.lua")
+# Redis expires by its own clock, which may be ahead of the caller's: it must never expire what is still shown.
 GRACE = timedelta(hours=1)
 GRACE_MICROS = GRACE // timedelta(microseconds=1)
-_MOST = TIERS["episodic"].max_items or 0
-_PAGE = 500
+_MAX_EPISODES = TIERS["episodic"].max_items or 0
+_PAGE_SIZE = 500
 
 
 class RedisEpisodes:
-    """A view of the store. It knows no items: what stands over one that was forgotten is for others to remove.
+    """The `episodes` port of a RedisStore.
 
-    What is held is not removed, and the engine lets go of nothing of it."""
+    It knows no items: the caller removes the episodes of forgotten ones. Data on hold is not removed and has no TTL.
+    """
 
-    def __init__(self, link: Link, door: Door) -> None:
+    def __init__(self, link: RedisConnection, guard: ErasureGuard) -> None:
         self._link = link
-        self._door = door
-        self._scopes = Registry(link, "episodes", spare=True)
+        self._guard = guard
+        self._scopes = ScopeRegistry(link, "episodes", spare=True)
 
     def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         self._scopes.note(scope)
         kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
-        fields = [part for pair in fields_of(episode).items() for part in pair]
-        most = "" if self._door.held(scope) else _MOST
+        fields = [part for pair in encode_episode(episode).items() for part in pair]
+        most = "" if self._guard.has_hold(scope) else _MAX_EPISODES
         count, importance, expires = self._run("add", scope, episode.id, most, *kept, *fields)
-        return replace(episode, count=int(count), importance=float(importance), expires_at=_moment(expires))
+        return replace(episode, count=int(count), importance=float(importance), expires_at=_parse_time(expires))
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         index = "all" if session is None else f"of:{session}"
         found: dict[str, Episode] = {}
         top, seen = "+inf", "0"
         while top and len(found) < n:
-            most = min(n - len(found), _PAGE)
+            most = min(n - len(found), _PAGE_SIZE)
             page, top, seen = self._ask("recent", scope, index, to_micros(now), most, top, seen)
-            # The first of a page may have been on the one before, if somebody wrote in between.
+            # The first entry of a page may repeat the last page's, if somebody wrote in between.
             for id, flat in map(json.loads, page):
-                found.setdefault(id, episode_of(id, _paired(flat)))
+                found.setdefault(id, decode_episode(id, _pair_fields(flat)))
         return list(found.values())[:n]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
@@ -58,31 +59,33 @@ class RedisEpisodes:
         return text
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        self._door.check_held(scope)
-        pages = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
+        self._guard.check_no_hold(scope)
+        pages = [ids[start : start + _PAGE_SIZE] for start in range(0, len(ids), _PAGE_SIZE)]
         return sum(int(self._run("remove", scope, *page)) for page in pages)
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        return 0 if self._door.held(scope) else int(self._run("trim", scope, session, keep))
+        return 0 if self._guard.has_hold(scope) else int(self._run("trim", scope, session, keep))
 
     def hold(self, scope: Scope) -> None:
-        """Take its TTL from all that is there."""
+        """Remove the TTL of all existing data."""
         cursor = "0"
         while (cursor := str(self._run("hold", scope, cursor))) != "0":
             pass
 
     def expire(self, now: datetime) -> int:
         at = to_micros(now)
-        gone, held = 0, self._door.holds()
+        gone, held = 0, self._guard.has_any_hold()
         for page in self._scopes.pages():
-            bases = [base(one.scope) for one in page]
-            over = self._link.commands([("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE])
+            bases = [episode_prefix(one.scope) for one in page]
+            over = self._link.commands(
+                [("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE_INDEXES]
+            )
             for one in page if held else []:
-                # Written while the hold began, or held by somebody who did not know of this server.
-                if self._door.held(one.scope):
+                # Written while the hold began, or put on hold by a program that did not know this server.
+                if self._guard.has_hold(one.scope):
                     self.hold(one.scope)
             for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
-                gone += self._expire(one.scope, at) if count and not self._door.held(one.scope) else 0
+                gone += self._expire(one.scope, at) if count and not self._guard.has_hold(one.scope) else 0
             left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
         return gone
@@ -90,26 +93,26 @@ class RedisEpisodes:
     def _expire(self, scope: Scope, at: int) -> int:
         gone, done = 0, 0
         while not done:
-            went, done = self._run("expire", scope, at, _PAGE)
+            went, done = self._run("expire", scope, at, _PAGE_SIZE)
             gone += int(went)
         return gone
 
     def _run(self, name: str, scope: Scope, *args: str | int) -> Any:
-        return self._link.run(_LUA[name], base(scope), [new_call(), GRACE_MICROS, *args], spare=True)
+        return self._link.run(_LUA[name], episode_prefix(scope), [new_call_id(), GRACE_MICROS, *args], spare=True)
 
     def _ask(self, name: str, scope: Scope, *args: str | int) -> Any:
-        return self._link.ask(_LUA[name], base(scope), ["", GRACE_MICROS, *args], spare=True)
+        return self._link.ask(_LUA[name], episode_prefix(scope), ["", GRACE_MICROS, *args], spare=True)
 
 
-_DUE = ("due", "raws")
+_DUE_INDEXES = ("due", "raws")
 
 
-def base(scope: Scope) -> str:
+def episode_prefix(scope: Scope) -> str:
     return f"engrain:{{{scope.id}}}:episodes:"
 
 
-def fields_of(episode: Episode) -> dict[str, str | int]:
-    """What an episode is kept as; what it does not have is not there."""
+def encode_episode(episode: Episode) -> dict[str, str | int]:
+    """Encode an episode as the fields of a hash. Missing values have no field."""
     given: dict[str, str | int | None] = {
         "session": episode.session,
         "kind": episode.kind,
@@ -125,7 +128,7 @@ def fields_of(episode: Episode) -> dict[str, str | int]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def episode_of(id: str, fields: Mapping[str, str]) -> Episode:
+def decode_episode(id: str, fields: Mapping[str, str]) -> Episode:
     return Episode(
         id=id,
         session=fields["session"],
@@ -133,7 +136,7 @@ def episode_of(id: str, fields: Mapping[str, str]) -> Episode:
         text=fields["text"],
         importance=float(fields["importance"]),
         happened_at=from_micros(int(fields["happened"])),
-        expires_at=_moment(fields.get("expires", "")),
+        expires_at=_parse_time(fields.get("expires", "")),
         count=int(fields["count"]),
         data=json.loads(fields.get("data", "{}")),
         item=fields.get("item"),
@@ -141,43 +144,45 @@ def episode_of(id: str, fields: Mapping[str, str]) -> Episode:
     )
 
 
-def _paired(flat: Sequence[str]) -> dict[str, str]:
+def _pair_fields(flat: Sequence[str]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _moment(micros: str) -> datetime | None:
+def _parse_time(micros: str) -> datetime | None:
     return from_micros(int(micros)) if micros else None
 
 
-_STATE_LUA = load("state.lua")
-LIFE = timedelta(days=1)
-_LIFE = LIFE // timedelta(milliseconds=1)
+_STATE_LUA = load_scripts("state.lua")
+STATE_LIFETIME = timedelta(days=1)
+_STATE_LIFETIME_MS = STATE_LIFETIME // timedelta(milliseconds=1)
 
 
 class RedisSessionState:
-    """A view of the store. While a scope is erased, its texts are neither stored nor returned."""
+    """The `state` port of a RedisStore. A blocked scope stores and returns nothing: it is only a cache."""
 
-    def __init__(self, link: Link, door: Door) -> None:
+    def __init__(self, link: RedisConnection, guard: ErasureGuard) -> None:
         self._link = link
-        self._door = door
+        self._guard = guard
 
     def save(self, scope: Scope, session: str, text: str) -> None:
-        if not self._door.lately_shut(scope):
-            self._link.run(_STATE_LUA["save"], _base(scope), [f"working:{session}", _LIFE, text], spare=True)
+        if not self._guard.find_block_cached(scope):
+            self._link.run(
+                _STATE_LUA["save"], _state_prefix(scope), [f"working:{session}", _STATE_LIFETIME_MS, text], spare=True
+            )
 
     def load(self, scope: Scope, session: str) -> str | None:
-        if self._door.lately_shut(scope):
+        if self._guard.find_block_cached(scope):
             return None
-        text: str | None = self._link.command("GET", f"{_base(scope)}working:{session}", spare=True)
+        text: str | None = self._link.command("GET", f"{_state_prefix(scope)}working:{session}", spare=True)
         return text
 
     def drop(self, scope: Scope, session: str) -> None:
-        self._link.prove_writable()
-        self._link.command("DEL", f"{_base(scope)}working:{session}", spare=True)
+        self._link.check_writable()
+        self._link.command("DEL", f"{_state_prefix(scope)}working:{session}", spare=True)
 
     def clear(self, scope: Scope) -> int:
-        return int(self._link.run(_STATE_LUA["clear"], _base(scope), [], spare=True))
+        return int(self._link.run(_STATE_LUA["clear"], _state_prefix(scope), [], spare=True))
 
 
-def _base(scope: Scope) -> str:
+def _state_prefix(scope: Scope) -> str:
     return f"engrain:{{{scope.id}}}:sessions:"

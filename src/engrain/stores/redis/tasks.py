@@ -1,4 +1,4 @@
-"""Durable tasks in Redis: claims, leases, steps, snapshots and events."""
+"""Keep durable tasks in Redis: claims, leases, steps, snapshots and events."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from engrain.core.model.tasks import (
     TaskQuery,
     TaskRecord,
 )
-from engrain.stores.composite import Door
-from engrain.stores.redis.connection import Link, Registry, load, new_call
+from engrain.stores.composite import ErasureGuard
+from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id
 
-# The first word says what it is.
+# The first element names the kind of reply.
 Reply = Sequence[Any]
 
 
-def checked(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
-    """The reply, unless it says that nothing was done."""
+def check_reply(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
+    """Return the reply, or raise the error that it stands for."""
     if reply[0] == "lost" and lease is not None:
-        raise LeaseLost(f"{lease.worker} may no longer write to {what}: {_why_lost(*reply[1:])}.")
+        raise LeaseLost(f"{lease.worker} may no longer write to {what}: {_explain_lost_lease(*reply[1:])}.")
     if reply[0] == "missing":
         raise NotFound(f"there is no {what.removeprefix('the ')} in this scope.")
     if reply[0] == "settled":
@@ -40,34 +40,34 @@ def checked(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
     if reply[0] == "open":
         raise Conflict(f"{what} has not ended: it is {reply[1]}.")
     if reply[0] == "claimed":
-        raise TaskClaimed(f"{what} is run by {reply[1]}, until {_moment(reply[2])} at least.")
+        raise TaskClaimed(f"{what} is run by {reply[1]}, until {_parse_time(reply[2])} at least.")
     return reply
 
 
-def _why_lost(status: str, worker: str) -> str:
+def _explain_lost_lease(status: str, worker: str) -> str:
     if not status:
         return "it is no longer there"
     return "another worker took it over" if worker else f"it is {status}"
 
 
-def claimed(reply: Reply, claim: Claim) -> Lease:
-    if checked(reply, f"the task {claim.task!r}")[0] == "over":
+def parse_lease(reply: Reply, claim: Claim) -> Lease:
+    if check_reply(reply, f"the task {claim.task!r}")[0] == "over":
         status, epoch, ended = reply[1:]
-        return Lease(claim.scope, claim.task, claim.worker, int(epoch), _moment(ended), status)
+        return Lease(claim.scope, claim.task, claim.worker, int(epoch), _parse_time(ended), status)
     epoch, until = reply[1:]
-    return Lease(claim.scope, claim.task, claim.worker, int(epoch), _moment(until))
+    return Lease(claim.scope, claim.task, claim.worker, int(epoch), _parse_time(until))
 
 
-def extended(reply: Reply, lease: Lease) -> Lease:
-    return replace(lease, until=_moment(reply[2]), status="running")
+def parse_extension(reply: Reply, lease: Lease) -> Lease:
+    return replace(lease, until=_parse_time(reply[2]), status="running")
 
 
-def task_of(scope: Scope, reply: Reply) -> TaskRecord:
+def parse_task_reply(scope: Scope, reply: Reply) -> TaskRecord:
     _, task, flat = reply
-    return stands(scope, task, dict(zip(flat[::2], flat[1::2], strict=True)))
+    return decode_task(scope, task, dict(zip(flat[::2], flat[1::2], strict=True)))
 
 
-def stands(scope: Scope, task: str, fields: Mapping[str, str]) -> TaskRecord:
+def decode_task(scope: Scope, task: str, fields: Mapping[str, str]) -> TaskRecord:
     return TaskRecord(
         scope=scope,
         task=task,
@@ -76,96 +76,99 @@ def stands(scope: Scope, task: str, fields: Mapping[str, str]) -> TaskRecord:
         status=fields["status"],  # type: ignore[arg-type]
         epoch=int(fields["epoch"]),
         worker=fields.get("worker"),
-        until=_maybe(fields.get("until")),
-        started_at=_moment(fields["started"]),
-        ended_at=_maybe(fields.get("ended")),
+        until=_parse_optional_time(fields.get("until")),
+        started_at=_parse_time(fields["started"]),
+        ended_at=_parse_optional_time(fields.get("ended")),
         outcome=fields["outcome"],
-        deadline=_maybe(fields.get("deadline")),
+        deadline=_parse_optional_time(fields.get("deadline")),
         snapshot=fields.get("snapshot"),
     )
 
 
-def step_of(of: StepStart | StepEnd, reply: Reply) -> StepRecord:
-    """A fresh one has just got the outcome that it was given, which is not sent back."""
+def parse_step_reply(of: StepStart | StepEnd, reply: Reply) -> StepRecord:
+    """Decode a step. A fresh one has the outcome that was just sent, which the server does not send back."""
     if reply[0] == "fresh" and isinstance(of, StepEnd):
-        return _step(of.name, of.occurrence, reply[1], of.result, of.error)
-    return _step(of.name, of.occurrence, *reply[1:])
+        return _decode_step(of.name, of.occurrence, reply[1], of.result, of.error)
+    return _decode_step(of.name, of.occurrence, *reply[1:])
 
 
-def steps_of(fields: Mapping[str, str]) -> list[StepRecord]:
-    """In the order they first began."""
+def decode_steps(fields: Mapping[str, str]) -> list[StepRecord]:
+    """Decode the steps in the order they first began."""
     names = sorted((int(json.loads(value)[0]), name[1:]) for name, value in fields.items() if name[0] == "m")
     found = []
     for _, name in names:
         occurrence, _, own = name.partition(":")
         values = (fields.get(f"{part}{name}") for part in "re")
-        found.append(_step(own, int(occurrence), fields[f"m{name}"], *values))
+        found.append(_decode_step(own, int(occurrence), fields[f"m{name}"], *values))
     return found
 
 
-def own_name(name: str, occurrence: int) -> str:
-    """A step's name among the fields of its task."""
+def step_field(name: str, occurrence: int) -> str:
+    """Return the name of a step's fields in the hash of its task."""
     return f"{occurrence}:{name}"
 
 
-def optional(value: str | None) -> str:
+def encode_optional(value: str | None) -> str:
     return "" if value is None else f"={value}"
 
 
-def _step(name: str, occurrence: int, told: str, result: str | None, error: str | None) -> StepRecord:
-    _, kind, status, attempt, epoch, given, key, version, began, ended = json.loads(told)
+def _decode_step(name: str, occurrence: int, encoded: str, result: str | None, error: str | None) -> StepRecord:
+    _, kind, status, attempt, epoch, given, key, version, began, ended = json.loads(encoded)
     return StepRecord(
-        name, occurrence, kind, status, int(attempt), int(epoch), given, key, version, _moment(began), _maybe(ended),
-        result, error,
+        name, occurrence, kind, status, int(attempt), int(epoch), given, key, version, _parse_time(began),
+        _parse_optional_time(ended), result, error,
     )  # fmt: skip
 
 
-def _moment(micros: str) -> datetime:
+def _parse_time(micros: str) -> datetime:
     return from_micros(int(micros))
 
 
-def _maybe(micros: str | None) -> datetime | None:
-    return _moment(micros) if micros else None
+def _parse_optional_time(micros: str | None) -> datetime | None:
+    return _parse_time(micros) if micros else None
 
 
-_LUA = load("journal.lua")
-_PAGE = 100
+_LUA = load_scripts("journal.lua")
+_PAGE_SIZE = 100
 
 
 class RedisJournal:
-    """A view of the store. Leases are judged by the server's clock; with a clock that was handed in, by that one.
+    """The `journal` port of a RedisStore. The server's clock decides about leases, unless a clock was passed.
 
-    Of a scope that is shut nothing is shown and no task begins; a worker that is at one loses it within a second."""
+    A blocked scope shows nothing and starts no task. A worker of its task loses the lease within a second.
+    """
 
-    def __init__(self, link: Link, clock: Clock, door: Door) -> None:
+    def __init__(self, link: RedisConnection, clock: Clock, guard: ErasureGuard) -> None:
         self._link = link
-        self._door = door
+        self._guard = guard
         self._clock = None if clock is system_clock else clock
-        self._scopes = Registry(link, "tasks")
+        self._scopes = ScopeRegistry(link, "tasks")
 
     # Tasks
 
     def claim(self, claim: Claim) -> Lease:
-        self._prove_open(claim.scope)
+        self._check_open(claim.scope)
         self._scopes.note(claim.scope, again=True)
         deadline = "" if claim.deadline is None else to_micros(claim.deadline)
-        wish = (claim.worker, _micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
-        return claimed(self._run("claim", claim.scope, claim.task, *wish), claim)
+        wish = (claim.worker, _to_micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
+        return parse_lease(self._run("claim", claim.scope, claim.task, *wish), claim)
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
-        return extended(self._held("extend", lease, _micros(seconds)), lease)
+        return parse_extension(self._run_with_lease("extend", lease, _to_micros(seconds)), lease)
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
-        return task_of(lease.scope, self._held("finish_task", lease, end.status, end.outcome))
+        return parse_task_reply(lease.scope, self._run_with_lease("finish_task", lease, end.status, end.outcome))
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
-        self._prove_open(scope)
+        self._check_open(scope)
         reply = self._run("overrule", scope, task, end.status, end.outcome)
-        return task_of(scope, checked(reply, f"the task {task!r}"))
+        return parse_task_reply(scope, check_reply(reply, f"the task {task!r}"))
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        fields = None if self._door.shut(scope) else self._link.command("HGETALL", f"{base(scope)}task:{task}")
-        return stands(scope, task, fields) if fields else None
+        fields = (
+            None if self._guard.find_block(scope) else self._link.command("HGETALL", f"{task_prefix(scope)}task:{task}")
+        )
+        return decode_task(scope, task, fields) if fields else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
         if query.scope is not None:
@@ -177,127 +180,131 @@ class RedisJournal:
     def expire(self, now: datetime) -> list[TaskRecord]:
         late = to_micros(now)
         return [
-            task_of(scope, reply)
+            parse_task_reply(scope, reply)
             for scope in self._scopes_with("due", str(late))
             for reply in self._until_none("expire", scope, late)
         ]
 
     def prune(self, before: datetime) -> int:
         old = to_micros(before)
-        scopes = [scope for scope in self._scopes_with("ended", f"({old}") if not self._door.held(scope)]
+        scopes = [scope for scope in self._scopes_with("ended", f"({old}") if not self._guard.has_hold(scope)]
         return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
 
     def remove(self, scope: Scope, task: str) -> None:
-        self._door.check_held(scope)
-        checked(self._run("remove", scope, task), f"the task {task!r}")
+        self._guard.check_no_hold(scope)
+        check_reply(self._run("remove", scope, task), f"the task {task!r}")
 
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        name = own_name(start.name, start.occurrence)
-        return step_of(start, self._held("begin", lease, name, *_start(start)))
+        name = step_field(start.name, start.occurrence)
+        return parse_step_reply(start, self._run_with_lease("begin", lease, name, *_start_arguments(start)))
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        reply = self._held("finish", lease, own_name(end.name, end.occurrence), *_end(end), optional(end.snapshot))
-        return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence})"))
+        reply = self._run_with_lease(
+            "finish", lease, step_field(end.name, end.occurrence), *_end_arguments(end), encode_optional(end.snapshot)
+        )
+        return parse_step_reply(end, check_reply(reply, f"the step {end.name!r} ({end.occurrence})"))
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        name = own_name(start.name, start.occurrence)
-        more = (optional(end.snapshot), _micros(end.took))
-        return step_of(end, self._held("record", lease, name, *_start(start), *_end(end), *more))
+        name = step_field(start.name, start.occurrence)
+        more = (encode_optional(end.snapshot), _to_micros(end.took))
+        return parse_step_reply(
+            end, self._run_with_lease("record", lease, name, *_start_arguments(start), *_end_arguments(end), *more)
+        )
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
-        self._prove_open(scope)
-        reply = self._run("resolve", scope, task, own_name(end.name, end.occurrence), *_end(end))
-        return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence}) of task {task!r}"))
+        self._check_open(scope)
+        reply = self._run("resolve", scope, task, step_field(end.name, end.occurrence), *_end_arguments(end))
+        return parse_step_reply(end, check_reply(reply, f"the step {end.name!r} ({end.occurrence}) of task {task!r}"))
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        if self._door.shut(scope):
+        if self._guard.find_block(scope):
             return []
-        return steps_of(self._link.command("HGETALL", f"{base(scope)}steps:{task}"))
+        return decode_steps(self._link.command("HGETALL", f"{task_prefix(scope)}steps:{task}"))
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
-        if self._door.shut(scope):
+        if self._guard.find_block(scope):
             return []
-        flat = self._link.ask(_LUA["unsettled"], base(scope), [self._given(), "", task])
-        return steps_of(dict(zip(flat[::2], flat[1::2], strict=True)))
+        flat = self._link.ask(_LUA["unsettled"], task_prefix(scope), [self._time_argument(), "", task])
+        return decode_steps(dict(zip(flat[::2], flat[1::2], strict=True)))
 
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:
-        self._held("keep", lease, snapshot)
+        self._run_with_lease("keep", lease, snapshot)
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
-        self._prove_open(scope)
+        self._check_open(scope)
         self._scopes.note(scope, again=True)
         return bool(self._run("signal", scope, task, event, payload)[1])
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        if self._door.shut(scope):
+        if self._guard.find_block(scope):
             return None
-        payload: str | None = self._link.command("HGET", f"{base(scope)}events:{task}", event)
+        payload: str | None = self._link.command("HGET", f"{task_prefix(scope)}events:{task}", event)
         return payload
 
-    # How scripts are asked
+    # Running scripts
 
     def _run(self, name: str, scope: Scope, *args: str | int) -> Reply:
-        reply: Reply = self._link.run(_LUA[name], base(scope), [self._given(), new_call(), *args])
+        reply: Reply = self._link.run(_LUA[name], task_prefix(scope), [self._time_argument(), new_call_id(), *args])
         return reply
 
-    def _held(self, name: str, lease: Lease, *args: str | int) -> Reply:
-        if shut := self._door.lately_shut(lease.scope):
+    def _run_with_lease(self, name: str, lease: Lease, *args: str | int) -> Reply:
+        if shut := self._guard.find_block_cached(lease.scope):
             raise LeaseLost(f"{lease.worker} may no longer write to task {lease.task!r}: {shut}")
         reply = self._run(name, lease.scope, lease.task, lease.worker, lease.epoch, *args)
-        return checked(reply, f"task {lease.task!r}", lease)
+        return check_reply(reply, f"task {lease.task!r}", lease)
 
-    def _prove_open(self, scope: Scope) -> None:
-        if shut := self._door.shut(scope):
+    def _check_open(self, scope: Scope) -> None:
+        if shut := self._guard.find_block(scope):
             raise shut
 
-    def _given(self) -> str:
+    def _time_argument(self) -> str:
         return "" if self._clock is None else str(to_micros(self._clock()))
 
     def _tasks(self, scope: Scope, query: TaskQuery) -> list[TaskRecord]:
-        if self._door.shut(scope):
+        if self._guard.find_block(scope):
             return []
-        # What has ended is kept for days: whoever looks for what is open does not go through it.
+        # Ended tasks are kept for days: a query for open ones does not read them.
         open_only = query.stale or (query.status and not set(query.status) & set(ENDED_STATUSES))
         index, states, stale = "open" if open_only else "tasks", ",".join(query.status), "1" if query.stale else ""
         found: list[TaskRecord] = []
         below = "+inf"
         while below and len(found) < query.limit:
-            wanted: list[str | int] = [self._given(), "", index, states, stale, below, _PAGE]
-            last, page = self._link.ask(_LUA["tasks"], base(scope), wanted)
-            found += [task_of(scope, reply) for reply in page]
+            wanted: list[str | int] = [self._time_argument(), "", index, states, stale, below, _PAGE_SIZE]
+            last, page = self._link.ask(_LUA["tasks"], task_prefix(scope), wanted)
+            found += [parse_task_reply(scope, reply) for reply in page]
             below = last and f"({last}"
         return found[: query.limit]
 
     def _scopes_with(self, index: str, until: str) -> Iterator[Scope]:
-        """Those that have something up to a time; whoever has no tasks at all any more is let go of."""
+        """Yield the scopes with entries up to a time, and unlist those without any tasks."""
         for page in self._scopes.pages():
-            bases = [base(one.scope) for one in page]
+            bases = [task_prefix(one.scope) for one in page]
             counts = self._link.commands([("ZCOUNT", f"{start}{index}", "-inf", until) for start in bases])
             yield from (one.scope for one, count in zip(page, counts, strict=True) if count)
             left = self._link.commands([("EXISTS", f"{start}tasks") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
 
     def _until_none(self, name: str, scope: Scope, until: int) -> Iterator[Any]:
-        """Batch after batch: others come in between."""
-        while found := self._run(name, scope, until, _PAGE):
+        """Run a script batch by batch, so that other calls get their turn."""
+        while found := self._run(name, scope, until, _PAGE_SIZE):
             yield from found if isinstance(found, list) else [found]
 
 
-def base(scope: Scope) -> str:
+def task_prefix(scope: Scope) -> str:
     return f"engrain:{{{scope.id}}}:tasks:"
 
 
-def _start(start: StepStart) -> tuple[str | int, ...]:
+def _start_arguments(start: StepStart) -> tuple[str | int, ...]:
     return (start.kind, start.input, start.key, start.version, start.attempt)
 
 
-def _end(end: StepEnd) -> tuple[str, ...]:
-    return (end.status, optional(end.result), optional(end.error))
+def _end_arguments(end: StepEnd) -> tuple[str, ...]:
+    return (end.status, encode_optional(end.result), encode_optional(end.error))
 
 
-def _micros(seconds: float) -> int:
+def _to_micros(seconds: float) -> int:
     return timedelta(seconds=seconds) // timedelta(microseconds=1)

@@ -14,7 +14,7 @@ from engrain.core.model.queries import Finding
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.sql import load
-from engrain.stores.vectors.clients import owners
+from engrain.stores.vectors.clients import check_owners
 
 _SQL = load("deployment.sql")
 _FULL = 2  # of the pragma synchronous: every commit waits for the disk
@@ -93,7 +93,7 @@ class Deployment(Handle):
 
     def _owners(self) -> Finding:
         ((nobodys, owned),) = self.snapshot(lambda db: db.rows(_SQL["owners"]))
-        return owners(nobodys, owned)
+        return check_owners(nobodys, owned)
 
 
 def open_to_others(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Vectors in Chroma: a server, or a folder that one process has for itself."""
+"""Keep vectors in Chroma: on a server, or in a folder that serves one process."""
 
 from __future__ import annotations
 
@@ -28,25 +28,28 @@ from engrain.core.errors import (
     StoreUnavailable,
 )
 from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
-from engrain.stores.urls import VectorAddress, read_address
-from engrain.stores.vectors.clients import Folder
+from engrain.stores.urls import VectorAddress, parse_vector_url
+from engrain.stores.vectors.clients import LockedFolder
 
-PORT = 8000
-PAUSE = 0.5
-_BATCH = 500
+DEFAULT_PORT = 8000
+RETRY_PAUSE_SECONDS = 0.5
+_BATCH_SIZE = 500
 # Measured on 10,000 × 384: the 100 nearest of 400 are all found in scopes of 1 %, 19 % and 100 %.
 _HNSW = {"space": "cosine", "ef_construction": 200, "ef_search": 400, "max_neighbors": 32}
 T = TypeVar("T")
 
 
 class ChromaServer:
-    """Its graph is approximate. Validity is not filtered here: each condition costs Chroma as much as the search."""
+    """A VectorServer over Chroma. Its search is approximate.
+
+    It does not filter by validity: each condition costs Chroma as much as the search.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._address = read_address(url, PORT, ("tenant", "database"))
+        self._address = parse_vector_url(url, DEFAULT_PORT, ("tenant", "database"))
         self._key = api_key
         folder = self._address.folder
-        self._folder = Folder(folder) if folder else None
+        self._folder = LockedFolder(folder) if folder else None
         self._pid = os.getpid()
         self._turn = threading.RLock()
         self._client: Any = None
@@ -54,7 +57,7 @@ class ChromaServer:
         self._closed = False
         if self._folder:
             try:
-                self._connected()
+                self._connect()
             except BaseException:
                 self.close()
                 raise
@@ -66,16 +69,18 @@ class ChromaServer:
     # Collections
 
     def models(self) -> list[str]:
-        return sorted(one.metadata["model"] for one in self._mine())
+        return sorted(one.metadata["model"] for one in self._list_own_collections())
 
     def target(self, model: str, dimension: int) -> str:
         with self._turn:
             if model not in self._collections and not dimension:
-                self._collections[model] = self._ask("get_collection", self._name(model), embedding_function=None)
+                self._collections[model] = self._call_client(
+                    "get_collection", self._collection_name(model), embedding_function=None
+                )
             elif model not in self._collections:
-                self._collections[model] = self._ask(
+                self._collections[model] = self._call_client(
                     "get_or_create_collection",
-                    self._name(model),
+                    self._collection_name(model),
                     embedding_function=None,
                     metadata={"model": model, "engrain": self._address.collection},
                     configuration={"hnsw": _HNSW},
@@ -83,51 +88,51 @@ class ChromaServer:
             return f"chroma/{self._collections[model].id}"
 
     def remove(self, model: str) -> None:
-        self._ask("delete_collection", self._name(model))
+        self._call_client("delete_collection", self._collection_name(model))
         self._collections.pop(model, None)
 
     def clear(self) -> None:
-        for one in self._mine():
-            self._ask("delete_collection", one.name)
+        for one in self._list_own_collections():
+            self._call_client("delete_collection", one.name)
         self._collections.clear()
 
-    def _mine(self) -> list[Any]:
-        found = self._ask("list_collections")
+    def _list_own_collections(self) -> list[Any]:
+        found = self._call_client("list_collections")
         return [one for one in found if (one.metadata or {}).get("engrain") == self._address.collection]
 
-    def _name(self, model: str) -> str:
+    def _collection_name(self, model: str) -> str:
         return f"{self._address.collection}-{hashlib.blake2b(model.encode(), digest_size=8).hexdigest()}"
 
     # Points
 
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
-        for batch in _batches(points):
-            self._at(
+        for batch in _split_batches(points):
+            self._call_collection(
                 model,
                 "upsert",
-                ids=[_id(one) for one in batch],
+                ids=[_point_id(one) for one in batch],
                 embeddings=np.frombuffer(b"".join(one.row for one in batch), dtype="<f4").reshape(len(batch), -1),
                 metadatas=[{"item": one.item, "window": one.window, "scope": one.scope} for one in batch],
             )
-        kept = {_id(one) for one in points}
-        there = self._ids(model, list(dict.fromkeys(one.item for one in points)))
-        # What an item had more windows of before.
+        kept = {_point_id(one) for one in points}
+        there = self._find_point_ids(model, list(dict.fromkeys(one.item for one in points)))
+        # Remove the windows of items that had more of them before.
         self._delete(model, [id for id in there if id not in kept])
 
     def drop(self, model: str, items: Sequence[str]) -> None:
-        self._delete(model, self._ids(model, items))
+        self._delete(model, self._find_point_ids(model, items))
         left = self.count(model, items)
         if left:
             raise StoreError(f"{self.where} still has {left} points of items that were removed from it.")
 
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
         if items is None:
-            return int(self._at(model, "count"))
-        return len(self._ids(model, items))
+            return int(self._call_collection(model, "count"))
+        return len(self._find_point_ids(model, items))
 
     def nearest(self, query: PointQuery) -> FoundPoints:
         vector = np.asarray(query.vector, dtype=np.float32).reshape(1, -1)
-        found = self._at(
+        found = self._call_collection(
             query.model,
             "query",
             query_embeddings=vector,
@@ -138,15 +143,15 @@ class ChromaServer:
         items = [id.rpartition(":")[0] for id in found["ids"][0]]
         return FoundPoints(items, [1.0 - float(one) for one in found["distances"][0]], exact=False)
 
-    def _ids(self, model: str, items: Sequence[str]) -> list[str]:
+    def _find_point_ids(self, model: str, items: Sequence[str]) -> list[str]:
         found: list[str] = []
-        for batch in _batches(items):
-            found += self._at(model, "get", where={"item": {"$in": list(batch)}}, include=[])["ids"]
+        for batch in _split_batches(items):
+            found += self._call_collection(model, "get", where={"item": {"$in": list(batch)}}, include=[])["ids"]
         return found
 
     def _delete(self, model: str, ids: Sequence[str]) -> None:
-        for batch in _batches(ids):
-            self._at(model, "delete", ids=list(batch))
+        for batch in _split_batches(ids):
+            self._call_collection(model, "delete", ids=list(batch))
 
     # The server
 
@@ -158,22 +163,22 @@ class ChromaServer:
         if self._folder:
             self._folder.leave()
 
-    def _at(self, model: str, verb: str, **options: Any) -> Any:
-        """A call of the model's collection."""
+    def _call_collection(self, model: str, verb: str, **options: Any) -> Any:
+        """Call a method of the model's collection."""
         collection = self._collections.get(model)
         if collection is None:
             raise NotFound(f"{self.where} has no collection for {model}.")
-        return self._tried(lambda _: getattr(collection, verb)(**options))
+        return self._retry(lambda _: getattr(collection, verb)(**options))
 
-    def _ask(self, verb: str, *args: Any, **options: Any) -> Any:
-        return self._tried(lambda client: getattr(client, verb)(*args, **options))
+    def _call_client(self, verb: str, *args: Any, **options: Any) -> Any:
+        return self._retry(lambda client: getattr(client, verb)(*args, **options))
 
-    def _tried(self, call: Callable[[Any], Any]) -> Any:
-        """All calls can be repeated without harm."""
+    def _retry(self, call: Callable[[Any], Any]) -> Any:
+        """Retry a call until the timeout. All calls can be repeated without harm."""
         ends = time.monotonic() + self._address.timeout
         while True:
             try:
-                return call(self._connected())
+                return call(self._connect())
             except EngrainError:
                 raise
             except NotFoundError as exc:
@@ -182,38 +187,38 @@ class ChromaServer:
             except (AuthorizationError, ChromaAuthError) as exc:
                 raise ConfigError(f"{self.where} refused the key: set CHROMA_API_KEY.") from exc
             except (httpx.HTTPError, OSError, ChromaError, ValueError) as exc:
-                if not _unanswered(exc):
+                if not _is_unanswered(exc):
                     raise StoreError(f"{self.where} refused: {str(exc)[:200]}") from exc
-                # A server that has just been started anew refuses at once.
-                if time.monotonic() + PAUSE > ends:
-                    raise self._silent(exc) from exc
-                time.sleep(PAUSE)
+                # A restarting server refuses at once.
+                if time.monotonic() + RETRY_PAUSE_SECONDS > ends:
+                    raise self._build_unavailable(exc) from exc
+                time.sleep(RETRY_PAUSE_SECONDS)
 
-    def _silent(self, exc: Exception) -> StoreUnavailable:
+    def _build_unavailable(self, exc: Exception) -> StoreUnavailable:
         why = str(exc) or type(exc).__name__
         return StoreUnavailable(f"{self.where} did not answer within {self._address.timeout:g} s: {why}.")
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
         if self._folder and os.getpid() != self._pid:
             raise StoreBusy(f"{self.where} serves the process that opened it, not one that was forked from it.")
         with self._turn:
             if self._client is None:
-                self._client = _embedded(self._address) if self._folder else self._remote()
+                self._client = _open_embedded(self._address) if self._folder else self._connect_remote()
             return self._client
 
-    def _remote(self) -> Any:
+    def _connect_remote(self) -> Any:
         address, timeout = self._address, self._address.timeout
         headers = {"x-chroma-token": self._key} if self._key else {}
         scheme = "https" if address.tls else "http"
-        # The first words are ours: Chroma's client tells a server that is not there as a wrong value.
+        # Ask ourselves first: Chroma's client reports a missing server as a wrong value.
         try:
             ask = Request(f"{scheme}://{address.host}:{address.port}/api/v2/heartbeat", headers=headers)
             with urlopen(ask, timeout=timeout) as answer:
                 answer.read()
         except HTTPError:
-            pass  # it answers; what it refuses, it refuses again below
+            pass  # it answers; a refusal comes again below
         options = dict(address.options)
         settings = Settings(
             chroma_api_impl="chromadb.api.fastapi.FastAPI",
@@ -228,7 +233,7 @@ class ChromaServer:
 
 
 class _Client(Client):
-    """Chroma's own has no time-out and no setting for one, nor for the questions with which it begins."""
+    """Chroma's client with a timeout. The original has none, and none for its first requests either."""
 
     def __init__(self, seconds: float, tenant: str, database: str, settings: Settings) -> None:
         self._seconds = seconds
@@ -246,18 +251,18 @@ class _Client(Client):
         client._server._session.timeout = httpx.Timeout(self._seconds)
 
 
-def _unanswered(exc: Exception) -> bool:
-    """Also where Chroma's client raises something else about it."""
+def _is_unanswered(exc: Exception) -> bool:
+    """Check the cause too, because Chroma's client raises other errors about it."""
     return any(isinstance(one, (httpx.HTTPError, OSError)) for one in (exc, exc.__context__))
 
 
-def _embedded(address: VectorAddress) -> Any:
+def _open_embedded(address: VectorAddress) -> Any:
     return chromadb.PersistentClient(path=str(address.folder), settings=Settings(anonymized_telemetry=False))
 
 
-def _id(point: VectorPoint) -> str:
+def _point_id(point: VectorPoint) -> str:
     return f"{point.item}:{point.window}"
 
 
-def _batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (many[start : start + _BATCH] for start in range(0, len(many), _BATCH))
+def _split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))

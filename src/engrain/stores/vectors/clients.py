@@ -1,4 +1,4 @@
-"""One connection to a vector server for all memories of a process that use it."""
+"""Share one client per vector server within a process, and lock the folders of embedded ones."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from engrain.core.model.queries import Finding
 from engrain.ports import VectorServer
 
 _guard = threading.Lock()
-_open: dict[str, tuple[VectorServer, int]] = {}
+_open_clients: dict[str, tuple[VectorServer, int]] = {}
 
 
-def borrow(key: str, make: Callable[[], VectorServer]) -> VectorServer:
-    """The one that is open under this key, or a new one; each borrower gives it back once."""
+def acquire_client(key: str, make: Callable[[], VectorServer]) -> VectorServer:
+    """Return the client that is open under this key, or a new one. Each caller releases it once."""
     with _guard:
-        server, users = _open.get(key) or (make(), 0)
-        _open[key] = server, users + 1
+        server, users = _open_clients.get(key) or (make(), 0)
+        _open_clients[key] = server, users + 1
         return server
 
 
-def give_back(key: str) -> None:
-    """The last one closes it."""
+def release_client(key: str) -> None:
+    """Release a client. The last release closes it."""
     with _guard:
-        server, users = _open.pop(key)
+        server, users = _open_clients.pop(key)
         if users > 1:
-            _open[key] = server, users - 1
+            _open_clients[key] = server, users - 1
         else:
             server.close()
 
 
-class Folder:
-    """Held until `leave`, or until the process ends in whatever way: the operating system lets go of the lock."""
+class LockedFolder:
+    """A folder locked for this process until `leave`. The operating system frees the lock when the process ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        beside = path.with_name(f"{path.name}.lock")
+        lock_path = path.with_name(f"{path.name}.lock")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(beside, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            self._file = os.open(lock_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as exc:
             raise StoreUnavailable(f"the folder {path} cannot be used: {exc}.") from exc
         try:
@@ -71,10 +71,10 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def owners(nobodys: int, owned: int) -> Finding:
-    """`nobodys` are items whose scope names nobody, `owned` the memories of users."""
+def check_owners(nobodys: int, owned: int) -> Finding:
+    """Report items without a user next to memories of users. `nobodys` counts items, `owned` memories."""
     if nobodys and owned:
-        # Nearly always a program that forgot to say whose memory it opens.
+        # Nearly always a program that forgot to pass the user.
         why = f"{nobodys:,} of its items belong to nobody, beside the memories of {owned:,} users"
         return Finding(
             "owners", "warn", why, "engrain list, without --user, shows them; give every Memory(…) its user="

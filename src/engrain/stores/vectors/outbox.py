@@ -1,4 +1,4 @@
-"""A vector index over an item store and a vector server that is fed from the store's outbox."""
+"""Search vectors on a server that is synchronized from the item store's outbox."""
 
 from __future__ import annotations
 
@@ -45,31 +45,34 @@ from engrain.ports import (
 
 Row = npt.NDArray[np.float64]
 
-FIRST = 256  # points that the server is asked for at least
-WIDER = 4
-FEW = 500  # items that a filter leaves: so many are compared one by one
-NEWEST = 2_000  # items that are compared one by one while the server is away
-CHUNK = 1_000
-ALL = 10_000_000
-COUNTED = 100_000  # changes to come are counted up to here
-REST = 5.0  # seconds for which a server that did not answer is left alone
-CLOSE = 1e-5
-REREAD = 5
+MIN_POINTS = 256  # requested from the server
+WIDENING_FACTOR = 4
+MAX_DIRECT_ITEMS = 500  # matching a filter: up to this many are compared without the server
+MAX_ITEMS_WITHOUT_SERVER = 2_000  # the newest ones, compared while the server does not answer
+CHUNK_SIZE = 1_000
+MAX_ENTRIES = 10_000_000
+MAX_COUNTED_CHANGES = 100_000  # pending ones
+RETRY_PAUSE_SECONDS = 5.0  # after a call that the server did not answer
+COSINE_TOLERANCE = 1e-5
+MAX_REREADS = 5
 
 _log = logging.getLogger("engrain")
-# One feeder at a time for a server, in this process.
-_turns: WeakKeyDictionary[VectorServer, threading.Lock] = WeakKeyDictionary()
+# One synchronization at a time per server, in this process.
+_feed_locks: WeakKeyDictionary[VectorServer, threading.Lock] = WeakKeyDictionary()
 
 
-class Scored(NamedTuple):
+class ScoredItem(NamedTuple):
     cosine: float
     id: str
     every: Row  # the cosine of each window
 
 
-class FedIndex:
-    """The item store is the truth: it says what is visible, what matches, and what the cosines are. The server names
-    candidates. What it has not taken yet is compared here, one by one, so that every acknowledged write is found."""
+class OutboxVectorIndex:
+    """A VectorIndex over an item store and a vector server.
+
+    The item store decides what is visible, what matches, and what the cosines are. The server only names candidates.
+    Changes that have not reached it yet are compared here, so that every acknowledged write is found.
+    """
 
     def __init__(
         self,
@@ -84,10 +87,10 @@ class FedIndex:
         self._embedder = embedder
         self._clock = clock
         self._leave = leave or server.close
-        self._others: list[str] | None = None  # models that have a collection too
+        self._other_models: list[str] | None = None  # that have a collection too
         self._error: str | None = None
         self._again = 0.0
-        self._most = ALL  # changes at a time, fewer for a server that is slow
+        self._batch_limit = MAX_ENTRIES  # changes at a time, fewer for a slow server
         self._closed = False
 
     # Search
@@ -95,136 +98,140 @@ class FedIndex:
     def nearest(self, query: VectorQuery) -> Nearest:
         if query.limit <= 0:
             return Nearest([], [])
-        asked = _unit(query)
-        few = self._few(query)
-        if few is not None:
-            return _answer(self._scored(query, asked, few), query.limit, exact=True, whole=True)
+        unit = _normalize(query)
+        filtered = self._list_filtered(query)
+        if filtered is not None:
+            return _build_answer(self._score_items(query, unit, filtered), query.limit, exact=True, whole=True)
         try:
-            return self._searched(query, asked)
+            return self._search(query, unit)
         except NotFound:
-            # Its collection was dropped, by a rebuild perhaps: a new one begins with everything in the outbox.
-            return self._searched(query, asked)
+            # The collection was dropped, perhaps by a rebuild: a new one starts with everything in the outbox.
+            return self._search(query, unit)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         anything = replace(query, where=None)
-        found = {one.id: one.cosine for one in self._scored(anything, _unit(query), list(dict.fromkeys(ids)))}
+        found = {one.id: one.cosine for one in self._score_items(anything, _normalize(query), list(dict.fromkeys(ids)))}
         return [found.get(id, np.nan) for id in ids]
 
-    def _few(self, query: VectorQuery) -> list[str] | None:
-        """The items that a filter leaves, if it leaves few: the server could not find them among the many."""
+    def _list_filtered(self, query: VectorQuery) -> list[str] | None:
+        """Return the items that match the filter if they are few: the server could not find them among the many."""
         if query.where is None or not query.where.conditions:
             return None
-        found = self._items.page(ListQuery(query.scope, query.where, query.at, limit=FEW + 1))
-        return [item.id for item in found] if len(found) <= FEW else None
+        found = self._items.page(ListQuery(query.scope, query.where, query.at, limit=MAX_DIRECT_ITEMS + 1))
+        return [item.id for item in found] if len(found) <= MAX_DIRECT_ITEMS else None
 
-    def _searched(self, query: VectorQuery, asked: Row) -> Nearest:
+    def _search(self, query: VectorQuery, unit: Row) -> Nearest:
         if time.monotonic() < self._again:
-            return self._without_server(query, asked, [])
+            return self._search_without_server(query, unit, [])
         waiting: list[OutboxEntry] = []
         try:
-            target = self._server.target(query.model, asked.size)
-            # Before the server is asked: what leaves the outbox after this is on the server already.
-            waiting = self._items.outbox(target, ALL, query.scope)
-            answer = self._both(query, asked, waiting)
+            target = self._server.target(query.model, unit.size)
+            # Read before the server answers: a change that leaves the outbox later is on the server already.
+            waiting = self._items.outbox(target, MAX_ENTRIES, query.scope)
+            answer = self._search_both(query, unit, waiting)
             self._error, self._again = None, 0.0
             return answer
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
-            # Also when it refuses: a copy that cannot be read is no reason to answer nothing.
-            self._note(exc)
+            # A refusal counts too: an unreadable copy is no reason to return nothing.
+            self._record_error(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
-            return self._without_server(query, asked, [one.item for one in waiting if not one.gone])
+            return self._search_without_server(query, unit, [one.item for one in waiting if not one.gone])
 
-    def _both(self, query: VectorQuery, asked: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
+    def _search_both(self, query: VectorQuery, unit: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
         known = {one.item for one in waiting}
-        scored = self._scored(query, asked, [one.item for one in waiting if not one.gone])
-        # Now, the store's time is the clock's or later. So what is over by the clock is over.
+        scored = self._score_items(query, unit, [one.item for one in waiting if not one.gone])
+        # The store's time is never before the clock's, so data that is over by the clock is over.
         points = PointQuery(
-            asked.astype(np.float32),
+            unit.astype(np.float32),
             query.model,
             query.scope.id,
             to_seconds(query.at or self._clock()),
-            max(FIRST, WIDER * query.limit),
+            max(MIN_POINTS, WIDENING_FACTOR * query.limit),
             at_least=query.at is None,
         )
         while True:
             found = self._server.nearest(points)
             fresh = [id for id in dict.fromkeys(found.items) if id not in known]
             known.update(fresh)
-            scored += self._scored(query, asked, fresh)
-            scored.sort(reverse=True, key=_rank)
+            scored += self._score_items(query, unit, fresh)
+            scored.sort(reverse=True, key=_sort_key)
             whole = len(found.items) < points.limit
-            # Enough only if no point that was not named can be among the best, not even as an equal.
-            if whole or (len(scored) >= query.limit and scored[query.limit - 1].cosine > found.cosines[-1] + CLOSE):
-                return _answer(scored, query.limit, found.exact, whole)
-            points = replace(points, limit=WIDER * points.limit)
+            # Enough only if no further point can be among the best, not even as an equal.
+            if whole or (
+                len(scored) >= query.limit and scored[query.limit - 1].cosine > found.cosines[-1] + COSINE_TOLERANCE
+            ):
+                return _build_answer(scored, query.limit, found.exact, whole)
+            points = replace(points, limit=WIDENING_FACTOR * points.limit)
 
-    def _without_server(self, query: VectorQuery, asked: Row, waiting: Sequence[str]) -> Nearest:
-        newest = self._items.page(ListQuery(query.scope, query.where, query.at, limit=NEWEST + 1))
-        whole = len(newest) <= NEWEST
-        ids = dict.fromkeys([*waiting, *(item.id for item in newest[:NEWEST])])
-        return _answer(self._scored(query, asked, list(ids)), query.limit, exact=whole, whole=whole)
+    def _search_without_server(self, query: VectorQuery, unit: Row, waiting: Sequence[str]) -> Nearest:
+        newest = self._items.page(ListQuery(query.scope, query.where, query.at, limit=MAX_ITEMS_WITHOUT_SERVER + 1))
+        whole = len(newest) <= MAX_ITEMS_WITHOUT_SERVER
+        ids = dict.fromkeys([*waiting, *(item.id for item in newest[:MAX_ITEMS_WITHOUT_SERVER])])
+        return _build_answer(self._score_items(query, unit, list(ids)), query.limit, exact=whole, whole=whole)
 
-    def _scored(self, query: VectorQuery, asked: Row, ids: Sequence[str]) -> list[Scored]:
-        """Those that are visible, match and have a vector."""
-        scored: list[Scored] = []
-        for start in range(0, len(ids), CHUNK):
-            some = ids[start : start + CHUNK]
+    def _score_items(self, query: VectorQuery, unit: Row, ids: Sequence[str]) -> list[ScoredItem]:
+        """Score the items that are visible, match the filter and have a vector."""
+        scored: list[ScoredItem] = []
+        for start in range(0, len(ids), CHUNK_SIZE):
+            some = ids[start : start + CHUNK_SIZE]
             shown = self._items.sketches(SketchQuery(query.scope, some, 0, query.where, query.at))
             wanted = {one.id for one in shown}.intersection(some)
-            scored += _compared(asked, self._items.vectors(query.scope, sorted(wanted), query.model))
+            scored += _score_vectors(unit, self._items.vectors(query.scope, sorted(wanted), query.model))
         return scored
 
     # Feeding
 
     def feed(self, limit: int) -> int:
-        """Every collection that there is: one of an older model must lose what is forgotten too."""
+        """Synchronize every collection: one of an older model must lose forgotten items too."""
         if time.monotonic() < self._again:
             raise StoreUnavailable(self._error or self._server.where)
-        limit = min(limit, self._most)
+        limit = min(limit, self._batch_limit)
         try:
-            with _turns.setdefault(self._server, threading.Lock()):
-                fed = self._fed(limit)
+            with _feed_locks.setdefault(self._server, threading.Lock()):
+                fed = self._feed_all(limit)
         except NotFound:
-            # Dropped by somebody else: the next call makes it anew.
-            self._others = None
+            # Dropped by another process: the next call creates it again.
+            self._other_models = None
             return 1
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
-            # What it could not take within the time-out, it may take in smaller parts.
-            self._most = max(1, limit // 2)
-            self._note(exc)
+            # A smaller batch may fit into the timeout.
+            self._batch_limit = max(1, limit // 2)
+            self._record_error(exc)
             raise
-        self._error, self._again, self._most = None, 0.0, min(ALL, 2 * self._most)
+        self._error, self._again, self._batch_limit = None, 0.0, min(MAX_ENTRIES, 2 * self._batch_limit)
         return fed
 
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
         try:
             targets = self._targets().values()
         except NotFound:
-            self._others = None
+            self._other_models = None
             return True
-        return any(one.item in items for target in targets for one in self._items.outbox(target, ALL, scope))
+        return any(one.item in items for target in targets for one in self._items.outbox(target, MAX_ENTRIES, scope))
 
     # Erasing
 
     def known(self) -> list[Scope]:
-        """None of its own: every point is of an item."""
+        """Return no scope: every point belongs to an item."""
         return []
 
     def scopes(self, user: Subject) -> list[Scope]:
         return []
 
     def hold(self, user: Subject) -> None:
-        """No point ends by itself."""
+        """Do nothing: points do not expire."""
 
     def erase(self, scope: Scope) -> int:
-        """What went from any scope and at any time: the server may have been set back. Not by feeding, since others may
-        write as fast, and a transaction of theirs that is open holds back what is later. A feeder that brings some of
-        it at this very moment looks once more, and takes it back. Another store may have points in the same collection:
-        those stay."""
+        """Remove the points of all items removed in any scope at any time: the server may have been set back.
+
+        Synchronizing would not do: others may write as fast, and their open transactions hold back later changes. A
+        synchronization that runs right now reads again and removes what it just added. Points of another store in the
+        same collection stay.
+        """
         gone, there = self._items.removed(), 0
         for model, _ in self._collections() if gone else ():
             if found := self._server.count(model, gone):
@@ -237,12 +244,14 @@ class FedIndex:
         return sum(self._server.count(model, gone) for model, _ in self._collections()) if gone else 0
 
     def remains(self, scope: Scope, before: datetime, back: bool) -> int:
-        """Of any scope and time. What a feeder has still to take off is taken off first: it was forgotten just now."""
+        """Count the points of items removed in any scope at any time. Pending removals are done first."""
         gone, there = self._items.removed(), 0
         for model, target in self._collections():
-            if due := [one.item for one in self._items.outbox(target, ALL) if one.gone]:
+            if due := [one.item for one in self._items.outbox(target, MAX_ENTRIES) if one.gone]:
                 self._server.drop(model, due)
-            there += sum(self._server.count(model, gone[at : at + CHUNK]) for at in range(0, len(gone), CHUNK))
+            there += sum(
+                self._server.count(model, gone[at : at + CHUNK_SIZE]) for at in range(0, len(gone), CHUNK_SIZE)
+            )
         return there
 
     def drop(self, items: Collection[str]) -> None:
@@ -250,28 +259,28 @@ class FedIndex:
             self._server.drop(model, list(items))
 
     def _collections(self) -> Iterator[tuple[str, str]]:
-        """Every model that has one, with its target."""
+        """Yield every model that has a collection, with its target."""
         for model in self._server.models():
-            with suppress(NotFound):  # dropped meanwhile, with all that was in it
+            with suppress(NotFound):  # dropped meanwhile, with all its points
                 yield model, self._server.target(model, 0)
 
-    def _fed(self, limit: int) -> int:
-        return sum(self._brought(model, target, limit) for model, target in self._targets().items())
+    def _feed_all(self, limit: int) -> int:
+        return sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
 
     def _targets(self) -> dict[str, str]:
         own = self._embedder.model.key
         target = self._own_target()
-        if self._others is None:
-            self._others = [model for model in self._server.models() if model != own]
-        return {own: target, **{model: self._server.target(model, 0) for model in self._others}}
+        if self._other_models is None:
+            self._other_models = [model for model in self._server.models() if model != own]
+        return {own: target, **{model: self._server.target(model, 0) for model in self._other_models}}
 
-    def _brought(self, model: str, target: str, limit: int) -> int:
+    def _feed_model(self, model: str, target: str, limit: int) -> int:
         entries = self._items.outbox(target, limit)
         if not entries:
             return 0
         before = None
-        for _ in range(REREAD):
-            points = self._points(entries, model)
+        for _ in range(MAX_REREADS):
+            points = self._load_points(entries, model)
             if points == before:
                 break
             if points:
@@ -279,17 +288,17 @@ class FedIndex:
             there = {one.item for one in points}
             if gone := [one.item for one in entries if one.item not in there]:
                 self._server.drop(model, gone)
-            # Once more, since another process may have brought and settled something newer in between.
+            # Read again: another process may have written and settled something newer in between.
             before = points
         self._items.settle(target, entries[-1].seq)
         if gone and model != self._embedder.model.key and not self._server.count(model):
-            # Nothing is left of an older model. A program that still has it finds no collection, and makes it anew.
+            # Nothing is left of an older model. A program that still uses it creates the collection again.
             self._server.remove(model)
-            self._others = None
+            self._other_models = None
         return len(entries)
 
-    def _points(self, entries: Sequence[OutboxEntry], model: str) -> list[VectorPoint]:
-        """As they stand now. What is gone, was corrected or has no vector of the model has none."""
+    def _load_points(self, entries: Sequence[OutboxEntry], model: str) -> list[VectorPoint]:
+        """Load the current points. Removed or corrected items, and those without a vector of the model, have none."""
         by_scope: dict[Scope, list[str]] = {}
         for one in entries:
             by_scope.setdefault(one.scope, []).append(one.item)
@@ -301,12 +310,12 @@ class FedIndex:
                     points += item_to_points(item, scope.id, vectors[item.id].rows)
         return points
 
-    # Care
+    # Maintenance
 
     def refeed(self) -> None:
-        with _turns.setdefault(self._server, threading.Lock()):
+        with _feed_locks.setdefault(self._server, threading.Lock()):
             self._server.clear()
-            self._others = None
+            self._other_models = None
 
     @property
     def where(self) -> str:
@@ -320,9 +329,9 @@ class FedIndex:
         behind: int | None = None
         try:
             if time.monotonic() >= self._again:
-                behind = len(self._items.outbox(self._own_target(), COUNTED))
+                behind = len(self._items.outbox(self._own_target(), MAX_COUNTED_CHANGES))
         except (StoreError, ConfigError, NotFound) as exc:
-            self._note(exc)
+            self._record_error(exc)
         return {"server": self._server.where, "behind": behind, "error": self._error}
 
     def check(self) -> list[Finding]:
@@ -332,7 +341,7 @@ class FedIndex:
             points = self._server.count(self._embedder.model.key)
         except (StoreError, ConfigError, NotFound) as exc:
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
-        behind = len(self._items.outbox(target, COUNTED))
+        behind = len(self._items.outbox(target, MAX_COUNTED_CHANGES))
         if behind:
             why = f"{where} holds {points:,} points and has {behind:,} changes to come"
             return [Finding("vectors", "warn", why, "they go there while a memory is open")]
@@ -347,43 +356,43 @@ class FedIndex:
             self._closed = True
             self._leave()
 
-    def _note(self, exc: EngrainError) -> None:
+    def _record_error(self, exc: EngrainError) -> None:
         if self._error is None:
-            _log.warning("vectors are searched without their server: %s", exc)
-        self._error, self._again = str(exc), time.monotonic() + REST
+            _log.warning("the vector server does not answer, so vectors are searched without it: %s", exc)
+        self._error, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
 
 
-def _compared(asked: Row, found: Mapping[str, Vectors]) -> list[Scored]:
+def _score_vectors(unit: Row, found: Mapping[str, Vectors]) -> list[ScoredItem]:
     windows = [row for vectors in found.values() for row in vectors.rows]
     if not windows:
         return []
-    if any(len(row) != 4 * asked.size for row in windows):
-        raise InvalidInput(f"the vector has {asked.size} dimensions; those of its model have others.")
-    rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), asked.size)
-    # Row by row in the same steps, so that equal vectors tie.
-    every = (rows.astype(np.float64) * asked).sum(axis=1).clip(-1.0, 1.0)
+    if any(len(row) != 4 * unit.size for row in windows):
+        raise InvalidInput(f"the vector has {unit.size} dimensions, but its model's vectors have another number.")
+    rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), unit.size)
+    # Row by row with the same operations, so that equal vectors tie exactly.
+    every = (rows.astype(np.float64) * unit).sum(axis=1).clip(-1.0, 1.0)
     ends = np.cumsum([len(vectors.rows) for vectors in found.values()]).tolist()
     starts = [0, *ends[:-1]]
     best = np.maximum.reduceat(every, starts).tolist()
     parts = (every[start:end] for start, end in zip(starts, ends, strict=True))
-    return list(map(Scored, best, found, parts))
+    return list(map(ScoredItem, best, found, parts))
 
 
-def _rank(one: Scored) -> tuple[float, str]:
+def _sort_key(one: ScoredItem) -> tuple[float, str]:
     return one.cosine, one.id
 
 
-def _answer(scored: Sequence[Scored], limit: int, exact: bool, whole: bool) -> Nearest:
-    """`whole`: all that could be compared was, so that the mean is known."""
-    best = sorted(scored, reverse=True, key=_rank)[:limit]
-    # Rounded, so that it does not show in which order they came.
+def _build_answer(scored: Sequence[ScoredItem], limit: int, exact: bool, whole: bool) -> Nearest:
+    """Build the answer. The background is known only if `whole`, when everything was compared."""
+    best = sorted(scored, reverse=True, key=_sort_key)[:limit]
+    # Rounded, so that the order of the sum does not show.
     background = round(float(np.concatenate([one.every for one in scored]).mean()), 4) if whole and scored else None
     return Nearest([one.id for one in best], [one.cosine for one in best], exact, background)
 
 
-def _unit(query: VectorQuery) -> Row:
-    asked = np.asarray(query.vector, dtype=np.float64).ravel()
-    length = float(np.sqrt(np.square(asked).sum()))
+def _normalize(query: VectorQuery) -> Row:
+    unit = np.asarray(query.vector, dtype=np.float64).ravel()
+    length = float(np.sqrt(np.square(unit).sum()))
     if not np.isfinite(length):
-        raise InvalidInput("the vector holds a value that is not a finite number.")
-    return asked / length if length else asked
+        raise InvalidInput("the vector has a value that is not a finite number.")
+    return unit / length if length else unit

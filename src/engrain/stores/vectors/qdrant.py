@@ -1,4 +1,4 @@
-"""Vectors in Qdrant: a server, or a folder that one process has for itself."""
+"""Keep vectors in Qdrant: on a server, or in a folder that serves one process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from engrain.core.errors import ConfigError, NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
-from engrain.stores.urls import VectorAddress, read_address
-from engrain.stores.vectors.clients import Folder
+from engrain.stores.urls import VectorAddress, parse_vector_url
+from engrain.stores.vectors.clients import LockedFolder
 
-PORT = 6333
-EXACT = 20_000  # points of a scope that are all compared; beyond, the graph is asked
-PAUSE = 0.5
-_BATCH = 500
+DEFAULT_PORT = 6333
+MAX_EXACT_POINTS = 20_000  # of a scope: up to this many are all compared, more are searched by the graph
+RETRY_PAUSE_SECONDS = 0.5
+_BATCH_SIZE = 500
 _NAMESPACE = uuid.UUID("6b0d5e0e-5d5c-4c0a-9d0f-0c5f6a3f7f11")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(r"~([0-9a-f]+)~")
@@ -33,19 +33,22 @@ T = TypeVar("T")
 
 
 class QdrantServer:
-    """The collection of a model is named COLLECTION--MODEL--MARK; the mark is new whenever it is made."""
+    """A VectorServer over Qdrant.
+
+    A model's collection is named COLLECTION--MODEL--MARK, with a new mark whenever it is created.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._address = read_address(url, PORT)
+        self._address = parse_vector_url(url, DEFAULT_PORT)
         folder = self._address.folder
-        self._folder = Folder(folder) if folder else None
+        self._folder = LockedFolder(folder) if folder else None
         self._pid = os.getpid()
         # The embedded form is a plain Python object; the server's client is safe for threads.
         self._turn = threading.RLock()
         self._names: dict[str, str] = {}
         self._client: QdrantClient | None = None
         try:
-            self._client = _client(self._address, api_key)
+            self._client = _open_client(self._address, api_key)
         except BaseException:
             self.close()
             raise
@@ -62,47 +65,47 @@ class QdrantServer:
     def target(self, model: str, dimension: int) -> str:
         with self._turn:
             if model not in self._names:
-                known = self._known(model)
+                known = self._find_collection(model)
                 if known is None and not dimension:
                     raise NotFound(f"{self.where} has no collection for {model}.")
-                self._names[model] = known or self._made(model, dimension)
+                self._names[model] = known or self._create_collection(model, dimension)
             return f"qdrant/{self._names[model]}"
 
     def remove(self, model: str) -> None:
         for one, name in self._collections():
             if one == model:
-                self._ask("delete_collection", name)
+                self._call("delete_collection", name)
         self._names.pop(model, None)
 
     def clear(self) -> None:
         for _, name in self._collections():
-            self._ask("delete_collection", name)
+            self._call("delete_collection", name)
         self._names.clear()
 
     def _collections(self) -> list[tuple[str, str]]:
-        """(model, name), those of this memory."""
-        found = self._ask("get_collections").collections
+        """Return (model, name) of this memory's collections."""
+        found = self._call("get_collections").collections
         split = [(one.name, one.name.split("--")) for one in found]
         mine = [(name, parts) for name, parts in split if len(parts) >= 3 and parts[0] == self._address.collection]
-        return sorted((_model("--".join(parts[1:-1])), name) for name, parts in mine)
+        return sorted((_unescape_model("--".join(parts[1:-1])), name) for name, parts in mine)
 
-    def _known(self, model: str) -> str | None:
+    def _find_collection(self, model: str) -> str | None:
         name = next((name for one, name in self._collections() if one == model), None)
         if name:
-            self._index(name)
+            self._create_indexes(name)
         return name
 
-    def _made(self, model: str, dimension: int) -> str:
-        name = f"{self._address.collection}--{_escaped(model)}--{secrets.token_hex(6)}"
-        # Every question is asked within one scope: a graph for each, and none over all.
+    def _create_collection(self, model: str, dimension: int) -> str:
+        name = f"{self._address.collection}--{_escape_model(model)}--{secrets.token_hex(6)}"
+        # Every search is within one scope: a graph for each, and none over all.
         graphs = q.HnswConfigDiff(m=0, payload_m=32, ef_construct=200)
         space = q.VectorParams(size=dimension, distance=q.Distance.COSINE)
-        self._ask("create_collection", name, vectors_config=space, hnsw_config=graphs)
-        self._index(name)
-        # Two processes may have made one each at the same moment: both take the first by name.
-        return self._known(model) or name
+        self._call("create_collection", name, vectors_config=space, hnsw_config=graphs)
+        self._create_indexes(name)
+        # Two processes may create one each at the same moment: both use the first by name.
+        return self._find_collection(model) or name
 
-    def _index(self, name: str) -> None:
+    def _create_indexes(self, name: str) -> None:
         if self._folder:
             return
         schemas: dict[str, Any] = {
@@ -111,57 +114,59 @@ class QdrantServer:
             "begins": q.PayloadSchemaType.INTEGER,
             "ends": q.PayloadSchemaType.INTEGER,
         }
-        known = self._ask("get_collection", name).payload_schema
+        known = self._call("get_collection", name).payload_schema
         for field, schema in schemas.items():
             if field not in known:
-                self._ask("create_payload_index", name, field, schema, wait=True)
+                self._call("create_payload_index", name, field, schema, wait=True)
 
     # Points
 
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
-        name = self._name(model)
-        for batch in _batches(points):
-            self._ask("upsert", name, [_struct(one) for one in batch], wait=True)
+        name = self._collection_name(model)
+        for batch in _split_batches(points):
+            self._call("upsert", name, [_build_point(one) for one in batch], wait=True)
         items = list(dict.fromkeys(one.item for one in points))
-        kept: list[int | str | uuid.UUID] = [_id(one) for one in points]
-        # What an item had more windows of before.
-        rest = q.Filter(must=[_of(items)], must_not=[q.HasIdCondition(has_id=kept)])
-        self._ask("delete", name, q.FilterSelector(filter=rest), wait=True)
+        kept: list[int | str | uuid.UUID] = [_point_id(one) for one in points]
+        # Remove the windows of items that had more of them before.
+        rest = q.Filter(must=[_match_items(items)], must_not=[q.HasIdCondition(has_id=kept)])
+        self._call("delete", name, q.FilterSelector(filter=rest), wait=True)
 
     def drop(self, model: str, items: Sequence[str]) -> None:
-        name = self._name(model)
-        for batch in _batches(items):
-            self._ask("delete", name, q.FilterSelector(filter=q.Filter(must=[_of(batch)])), wait=True)
+        name = self._collection_name(model)
+        for batch in _split_batches(items):
+            self._call("delete", name, q.FilterSelector(filter=q.Filter(must=[_match_items(batch)])), wait=True)
         left = self.count(model, items)
         if left:
             raise StoreError(f"{self.where} still has {left} points of items that were removed from it.")
 
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
-        name = self._name(model)
+        name = self._collection_name(model)
         if items is None:
-            return int(self._ask("count", name, exact=True).count)
-        wanted = [q.Filter(must=[_of(batch)]) for batch in _batches(items)]
-        return sum(self._ask("count", name, one, exact=True).count for one in wanted)
+            return int(self._call("count", name, exact=True).count)
+        wanted = [q.Filter(must=[_match_items(batch)]) for batch in _split_batches(items)]
+        return sum(self._call("count", name, one, exact=True).count for one in wanted)
 
     def nearest(self, query: PointQuery) -> FoundPoints:
-        name = self._name(query.model)
-        held = _held(query)
-        exact = self._folder is not None or self._few(name, query.scope)
-        # The embedded form compares all, and says so when it is told how to search.
+        name = self._collection_name(query.model)
+        valid = _match_valid(query)
+        exact = self._folder is not None or self._is_small(name, query.scope)
+        # The embedded form compares everything, and warns if it gets search parameters.
         how = None if self._folder else q.SearchParams(exact=exact, hnsw_ef=None if exact else max(256, query.limit))
-        found = self._ask(
+        found = self._call(
             "query_points",
             name,
             query=np.asarray(query.vector, dtype=np.float32).ravel().tolist(),
-            query_filter=held,
+            query_filter=valid,
             search_params=how,
             limit=query.limit,
             with_payload=["item"],
         ).points
         return FoundPoints([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
 
-    def _few(self, name: str, scope: str) -> bool:
-        return bool(self._ask("count", name, q.Filter(must=[_within(scope)]), exact=False).count <= EXACT)
+    def _is_small(self, name: str, scope: str) -> bool:
+        return bool(
+            self._call("count", name, q.Filter(must=[_match_scope(scope)]), exact=False).count <= MAX_EXACT_POINTS
+        )
 
     # The server
 
@@ -172,26 +177,26 @@ class QdrantServer:
         if self._folder:
             self._folder.leave()
 
-    def _name(self, model: str) -> str:
+    def _collection_name(self, model: str) -> str:
         if model not in self._names:
             raise NotFound(f"{self.where} has no collection for {model}.")
         return self._names[model]
 
-    def _ask(self, verb: str, *args: Any, **options: Any) -> Any:
-        """A call of the client. All of them can be repeated without harm."""
+    def _call(self, verb: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the client and retry until the timeout. All calls can be repeated without harm."""
         ends = time.monotonic() + self._address.timeout
         while True:
             try:
-                with self._using() as client:
+                with self._use_client() as client:
                     return getattr(client, verb)(*args, **options)
             except UnexpectedResponse as exc:
-                raise self._refused(exc) from exc
+                raise self._translate_response(exc) from exc
             except (ApiException, OSError) as exc:
-                # A server that has just been started anew refuses at once.
-                if time.monotonic() + PAUSE > ends:
+                # A restarting server refuses at once.
+                if time.monotonic() + RETRY_PAUSE_SECONDS > ends:
                     why = f"did not answer within {self._address.timeout:g} s: {str(exc) or type(exc).__name__}."
                     raise StoreUnavailable(f"{self.where} {why}") from exc
-                time.sleep(PAUSE)
+                time.sleep(RETRY_PAUSE_SECONDS)
             except ValueError as exc:
                 if "not found" not in str(exc):
                     raise StoreError(f"{self.where} gave no answer of a Qdrant server: {str(exc)[:200]}") from exc
@@ -199,7 +204,7 @@ class QdrantServer:
                 raise NotFound(f"a collection is no longer in {self.where}.") from exc
 
     @contextmanager
-    def _using(self) -> Iterator[QdrantClient]:
+    def _use_client(self) -> Iterator[QdrantClient]:
         if self._client is None:
             raise StoreClosed("this store was closed. Open it again.")
         if not self._folder:
@@ -210,7 +215,7 @@ class QdrantServer:
         with self._turn:
             yield self._client
 
-    def _refused(self, exc: UnexpectedResponse) -> Exception:
+    def _translate_response(self, exc: UnexpectedResponse) -> Exception:
         if exc.status_code == 404:
             self._names.clear()
             return NotFound(f"a collection is no longer in {self.where}.")
@@ -221,7 +226,7 @@ class QdrantServer:
         return StoreError(f"{self.where} refused: {exc.status_code} {exc.content.decode(errors='replace')[:200]}")
 
 
-def _client(address: VectorAddress, api_key: str | None) -> QdrantClient:
+def _open_client(address: VectorAddress, api_key: str | None) -> QdrantClient:
     if address.folder:
         return QdrantClient(path=str(address.folder), force_disable_check_same_thread=True)
     return QdrantClient(
@@ -234,36 +239,36 @@ def _client(address: VectorAddress, api_key: str | None) -> QdrantClient:
     )
 
 
-def _struct(point: VectorPoint) -> q.PointStruct:
+def _build_point(point: VectorPoint) -> q.PointStruct:
     payload = {name: getattr(point, name) for name in ("item", "window", "scope", "begins", "ends")}
-    return q.PointStruct(id=_id(point), vector=np.frombuffer(point.row, dtype="<f4").tolist(), payload=payload)
+    return q.PointStruct(id=_point_id(point), vector=np.frombuffer(point.row, dtype="<f4").tolist(), payload=payload)
 
 
-def _id(point: VectorPoint) -> str:
-    """The same for the same window of the same item."""
+def _point_id(point: VectorPoint) -> str:
+    """Return the same id for the same window of the same item."""
     return str(uuid.uuid5(_NAMESPACE, f"{point.item}/{point.window}"))
 
 
-def _of(items: Sequence[str]) -> q.FieldCondition:
+def _match_items(items: Sequence[str]) -> q.FieldCondition:
     return q.FieldCondition(key="item", match=q.MatchAny(any=list(items)))
 
 
-def _within(scope: str) -> q.FieldCondition:
+def _match_scope(scope: str) -> q.FieldCondition:
     return q.FieldCondition(key="scope", match=q.MatchValue(value=scope))
 
 
-def _held(query: PointQuery) -> q.Filter:
+def _match_valid(query: PointQuery) -> q.Filter:
     begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
-    return q.Filter(must=[_within(query.scope), *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
+    return q.Filter(must=[_match_scope(query.scope), *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
 
 
-def _batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (many[start : start + _BATCH] for start in range(0, len(many), _BATCH))
+def _split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))
 
 
-def _escaped(model: str) -> str:
+def _escape_model(model: str) -> str:
     return _PLAIN.sub(lambda found: f"~{ord(found[0]):x}~", model)
 
 
-def _model(escaped: str) -> str:
+def _unescape_model(escaped: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), escaped)
