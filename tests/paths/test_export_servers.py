@@ -136,8 +136,8 @@ class CutOff:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
         self._left = 0
-        for name in ("keep_episode", "keep_task", "keep_step", "keep_event"):
-            kind = name.removeprefix("keep_")
+        for name in ("restore_episode", "restore_task", "restore_step", "restore_event"):
+            kind = name.removeprefix("restore_")
             monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisTransfer, name)))  # type: ignore[arg-type]
 
     def off(self, load: Callable[[], object]) -> bool:

@@ -109,7 +109,8 @@ def test_help_is_quick_and_pulls_in_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "onnxruntime", "apsw", "rich", "orjson"} & set(loaded)
-    assert min(cpu_seconds("--help") for _ in range(5)) <= 0.15
+    assert not {"engrain.memory", "engrain.core.model.plans", "engrain.core.model.messages"} & set(loaded)
+    assert min(cpu_seconds("--help") for _ in range(5)) <= 0.3
 
 
 def test_recall_with_the_local_embedder_loads_no_http_client(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from engrain.cli.command import COMMON
 from engrain.cli.output import document, line, many, safe
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.messages import read_calls
-from engrain.core.rules.cascade import find_addresses
 from engrain.core.validation import find_similar_names, suggest_name
 
 if TYPE_CHECKING:
@@ -262,6 +260,9 @@ def nothing_from(memory: Memory, source: str) -> list[str]:
     items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
     known = {one.name for item in items for one in item.sources if one.name}
     said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
+    from engrain.core.model.messages import read_calls
+    from engrain.core.rules.cascade import find_addresses
+
     known |= {one for item in said for call in read_calls(item.text, item.metadata) for one in find_addresses(call)}
     like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]
     named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []

@@ -8,14 +8,15 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.model.items import Item
-from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.plain import plain
 from engrain.core.progress import Progress
+
+if TYPE_CHECKING:
+    from engrain.core.model.items import Item
 
 LONGEST = 600
 INDENT = "  "
@@ -93,6 +94,8 @@ def _traits(item: Item) -> Iterator[str]:
 
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
+    from engrain.core.model.messages import RESERVED_KEY
+
     for key, value in item.metadata.items():
         ours = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
         if not ours:
