@@ -23,6 +23,12 @@ def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
 
 
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
+
+
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope = scope

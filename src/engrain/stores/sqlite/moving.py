@@ -66,7 +66,7 @@ class Moving(Handle):
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]

@@ -62,7 +62,7 @@ class Restoring:
 
     def _items(self, items: Mapping[str, tuple[Ready, int]]) -> None:
         """With the scopes that they are in."""
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(items),))}
         ((last,),) = self.db.rows(_SQL["last_item"])
@@ -87,7 +87,7 @@ class Restoring:
 
     def _again(self, one: Ready, scope: int, number: int) -> None:
         """In place of what is there; its sources and index follow."""
-        from engrain.stores.sqlite.index_rows import drop_vectors
+        from engrain.stores.sqlite.index.rows import drop_vectors
 
         values = dict(zip(COLUMNS, one.columns, strict=True))
         self.db.run(_SQL["keep_item"], {**values, "n": number, "changed": self._mark()})

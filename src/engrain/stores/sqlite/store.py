@@ -62,7 +62,7 @@ class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sess
 
     def apply(self, plan: Plan) -> Applied:
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
-        import engrain.stores.sqlite.index_rows  # noqa: F401
+        import engrain.stores.sqlite.index.rows  # noqa: F401
 
         return self.transaction(lambda db: self._apply(db, plan), plan.request_id)
 
@@ -219,7 +219,7 @@ def _index(work: Work) -> None:
     """Index rows wait until here, so that the vectors of many items are coded in one go."""
     if work.indexing:
         # Not above: it needs numpy, which `import engrain` must not.
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         waiting, work.indexing = work.indexing, []
         write_index_many(work.db, waiting)
@@ -351,7 +351,7 @@ def _change(work: Work, step: Change) -> Outcome:
 
 
 def _embed(work: Work, step: Embed) -> Outcome:
-    from engrain.stores.sqlite.index_rows import write_vectors
+    from engrain.stores.sqlite.index.rows import write_vectors
 
     rows = work.db.rows(_SQL["hash_of"], (work.scope_n, step.id))
     if not rows:
