@@ -17,10 +17,10 @@ from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.core.model.items import Item
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
-from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
@@ -73,9 +73,11 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(
+            self.snapshot, self.transaction, self._scope, self._add_scope, self._purge.mark, clock
+        )
         self.journal = SqliteJournal(self)
-        self.episodes = SqliteEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)

@@ -30,6 +30,7 @@ from engrain.core.model.plans import (
     resolve_references,
 )
 from engrain.core.validation import check_metadata
+from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -43,7 +44,6 @@ from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
@@ -85,7 +85,7 @@ class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sess
         applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
         _index(work)
         for happening in plan.episodes:
-            happen(work, happening)
+            add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in applied.outcomes])
         self._record(db, applied)

@@ -15,7 +15,7 @@ NUMBERED = re.compile(r"\b(\d+) `([a-z -]+)`")
 
 
 def test_the_settings_of_the_guide_are_all_there_are_and_can_be_read(tmp_path: Path) -> None:
-    block = re.search(r"## Settings.*?```toml\n(.*?)```", (DOCS / "guide.md").read_text(), re.DOTALL)
+    block = re.search(r"## Settings.*?```toml\n(.*?)```", (DOCS / "reference" / "settings.md").read_text(), re.DOTALL)
     assert block is not None
     file = tmp_path / "engrain.toml"
     file.write_text(block[1])
@@ -27,13 +27,13 @@ def test_the_settings_of_the_guide_are_all_there_are_and_can_be_read(tmp_path: P
 
 
 def test_the_settings_of_the_lifecycle_are_all_on_its_page() -> None:
-    block = re.search(r"^    \[lifecycle\]\n(?:    .*\n)+", (DOCS / "lifecycle.md").read_text(), re.MULTILINE)
+    block = re.search(r"^    \[lifecycle\]\n(?:    .*\n)+", (DOCS / "how-to" / "maintain.md").read_text(), re.MULTILINE)
     assert block is not None
     assert set(re.findall(r"^    (\w+) +=", block[0], re.MULTILINE)) == {one.name for one in fields(Policies)}
 
 
 def test_a_point_of_the_doctor_is_called_by_its_number() -> None:
-    named = NUMBERED.findall((DOCS / "deploy.md").read_text())
+    named = NUMBERED.findall((DOCS / "how-to" / "deploy.md").read_text())
     numbers = {point.name: str(number) for number, point in enumerate(CHECKS, 1)}
     assert len(named) > 10
     assert [(number, name) for number, name in named if numbers.get(name) != number] == []
