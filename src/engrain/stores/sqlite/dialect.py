@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from engrain.core.clock import Clock, to_micros
 from engrain.core.identity import Scope
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
@@ -23,6 +24,12 @@ def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
 
 
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
+
+
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope = scope
@@ -30,6 +37,13 @@ class SqliteTransaction:
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self._dialect.find(statement)
@@ -55,6 +69,12 @@ class SqliteTransaction:
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def lock_holds(self) -> None:
+        """The transaction has the whole file already."""
+
+    def mark_purge(self) -> None:
+        self._dialect.mark_purge(self._db)
+
     def begin_write(self) -> tuple[int, int]:
         self.lock_scope()
         ((self._change,),) = self._db.rows("select change from counter")
@@ -76,6 +96,8 @@ class SqliteTransaction:
             bound[name] = json.dumps(list(bound[name]), ensure_ascii=False)
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self._scope_key()
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         if "change" in statement.parameters:
@@ -104,10 +126,11 @@ class SqliteDialect:
         transaction: Run,
         find_scope: Callable[[Connection, Scope], int | None],
         add_scope: Callable[[Connection, Scope], int],
+        mark_purge: Callable[[Connection], None],
         clock: Clock,
     ) -> None:
         self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
-        self.find_scope, self.add_scope = find_scope, add_scope
+        self.find_scope, self.add_scope, self.mark_purge = find_scope, add_scope, mark_purge
         self.key = b""  # read when the file is open
 
     @property
