@@ -13,7 +13,7 @@ from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.fragments import SYNTAX
 
 Answer = TypeVar("Answer")

@@ -10,7 +10,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Vectors
 from engrain.ports import Changes, ItemChange, ItemCitation, ListQuery, OutboxEntry, OutdatedSpan, UnembeddedItem
 from engrain.stores.relational.rows import read_items
-from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.rows import as_json

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from engrain.core.clock import from_micros
 from engrain.core.model.items import Item
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")
