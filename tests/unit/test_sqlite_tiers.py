@@ -38,9 +38,12 @@ def test_no_statement_reads_a_whole_scope_for_a_few_rows() -> None:
     store = SqliteStore(":memory:")
     statements = {**load("episodes.sql"), **load("forget.sql")}
     statements |= {
-        name: load_statements()[name].sql for name in ("add_trial", "count_trials", "load_trials", "find_item")
-    }
-    statements["corrected"] = load("queries.sql")["corrected"]
+        name: load_statements()[name].sql
+        for name in (
+            "add_trial", "count_trials", "load_trials", "find_item", "load_items", "load_corrected", "load_citations",
+            "find_outdated_spans", "find_last_version", "load_vectors", "add_uses",
+        )
+    }  # fmt: skip
     del statements["recent"]  # whose order is that of the scope
 
     def check(db: Connection) -> None:

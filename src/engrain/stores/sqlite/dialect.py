@@ -9,10 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 from engrain.core.clock import Clock, to_micros
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 
 Answer = TypeVar("Answer")
@@ -124,7 +126,7 @@ class SqliteDialect:
         """A transaction that is open on this connection."""
         return SqliteTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self._snapshot(lambda db: _finish(do(self.over(db, scope))))
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
@@ -132,6 +134,17 @@ class SqliteDialect:
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self._snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """All windows of an item are in one row."""
+        return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
+
+
+def _split(windows: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(windows[start : start + size] for start in range(0, len(windows), size))
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.items import Item
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
@@ -31,7 +31,6 @@ from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.tidy import Tidy, begin_log
-from engrain.stores.sqlite.touches import Touches
 from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ class Handle:
         self._site = readable(survey(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
-        self._touches = Touches()
         self._lenses: Lenses | None = None
         self._closed = False
         self._local = threading.local()  # the moment that this thread reads at
@@ -74,6 +72,7 @@ class Handle:
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
+        self.usage = UsageCounts(self.dialect, self._site.read_only)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
         self.outcomes = Outcomes(self.dialect)
@@ -152,30 +151,19 @@ class Handle:
 
     # What the writer calls around a commit
 
-    def before_commit(self, db: Connection) -> None:
-        self._touches.write(db)
-
     def committed(self) -> None:
         # After the commit, and not before: whoever is told that it is kept can find it.
         self._check_there()
 
     def after_commit(self, db: Connection) -> None:
-        self._touches.written()
         self._tidy.after_commit(db, self._site.journal)
         self._purge.after_commit(db)
-
-    def after_failure(self) -> None:
-        self._touches.take_back()
 
     # What the other parts of the store use
 
     @property
     def _key(self) -> bytes:
         return self.dialect.key
-
-    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
-        """The items with those uses that are not written yet."""
-        return self._touches.shown(scope.id, items)
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
@@ -220,6 +208,7 @@ class Handle:
         return self.transaction(lambda db: do())
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
@@ -302,8 +291,7 @@ class Handle:
             self._tidy.stop()
             # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
             with contextlib.suppress(EngrainError):
-                if self._touches and not self._site.read_only:
-                    self.transaction(lambda db: None)
+                self.usage.write_all()
                 if self._purge.pending:
                     self._purge.run()
         finally:

@@ -19,7 +19,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.stores.sqlite.details import Details
-from engrain.stores.sqlite.filters import where_sql
+from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.roster import Mask, Reader, Roster
 from engrain.stores.sqlite.scan import Scan
 from engrain.stores.sqlite.sql import load
@@ -87,7 +87,7 @@ class Lens:
         if where is None or not where.conditions:
             return visible
         # A change of any row makes another mask, so a mask that is still the same vouches for the filter's rows.
-        expression, values = where_sql(where)
+        expression, values = build_where(where)
         # By type as well: True and 1 are equal to Python, and different to a filter.
         key = (expression, tuple((type(value), value) for value in values.values()))
         kept = self._filtered.get(key)
