@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
+from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
@@ -26,7 +25,7 @@ from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
-from engrain.stores.sqlite.pool import Moment, Pool
+from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.sql import load
@@ -63,15 +62,15 @@ class Handle:
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
         self._lenses: Lenses | None = None
-        self._closed = False
-        self._local = threading.local()  # the moment that this thread reads at
         self._name = str(self._site.path)
         self._identity: Identity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._scope, self._add_scope, clock)
+        self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
+        self.together, self.still = self.dialect.together, self.dialect.still
         self.usage = UsageCounts(self.dialect, self._site.read_only)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
@@ -81,7 +80,7 @@ class Handle:
         try:
             self._begin()
         except BaseException:
-            self._closed = True
+            self.dialect.closed = True
             self._shut()
             raise
         _opened.add(self)
@@ -165,65 +164,9 @@ class Handle:
     def _key(self) -> bytes:
         return self.dialect.key
 
-    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
-        if self._closed:
-            raise StoreClosed(CLOSED)
-        joined = self._writer.joined()
-        if joined is not None:
-            return fn(joined)
-        if self._site.path is None:
-            return self._read_in_memory(fn)
-        moment: Moment | None = getattr(self._local, "moment", None)
-        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
-
-    def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """A store in memory has one connection for all."""
-        before = getattr(self._local, "reads", False)
-        self._local.reads = True
-        try:
-            with self._writer.access:
-                return fn(self._writer.connection())
-        finally:
-            self._local.reads = before
-
-    def transaction(self, fn: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
-        """Run `fn` in a write transaction, in the thread that writes: see WriteQueue.
-
-        All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
-        """
-        if self._closed:
-            raise StoreClosed(CLOSED)
-        if self._site.read_only:
-            raise ReadOnlyStore(self._site.unwritable())
-        joined = self._writer.joined()
-        if joined is not None:
-            return fn(joined)
-        if getattr(self._local, "reads", False):
-            raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
-        return self._writer.run(fn, request_id)
-
-    def together(self, do: Callable[[], Answer]) -> Answer:
-        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
-        return self.transaction(lambda db: do())
-
     def preview(self, do: Callable[[], Answer]) -> Answer:
         self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
-
-    def still(self, do: Callable[[], Answer]) -> Answer:
-        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
-        none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._local, "moment", None) or self._writer.joined():
-            return do()
-        moment = Moment()
-        try:
-            self._local.moment = moment
-            self._pool.begin(moment)
-            return do()
-        finally:
-            self._pool.end(moment)
-            self._local.moment = None
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
@@ -280,12 +223,12 @@ class Handle:
     # Closing and forking
 
     def purge(self) -> bool:
-        if self._closed:
+        if self.dialect.closed:
             raise StoreClosed(CLOSED)
         return self._purge.run(wait=True)
 
     def close(self) -> None:
-        if self._closed:
+        if self.dialect.closed:
             return
         try:
             self._tidy.stop()
@@ -295,7 +238,7 @@ class Handle:
                 if self._purge.pending:
                     self._purge.run()
         finally:
-            self._closed = True
+            self.dialect.closed = True
             self._shut()
 
     def _shut(self) -> None:
