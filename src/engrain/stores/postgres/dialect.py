@@ -12,8 +12,9 @@ from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.locks import hold_stays
+from engrain.stores.postgres.locks import hold_stays, holds_stay
 from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -29,6 +30,13 @@ class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope = scope
         self._dialect, self._db = dialect, db
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
@@ -53,6 +61,12 @@ class PostgresTransaction:
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
+    def lock_holds(self) -> None:
+        holds_stay(self._db)
+
+    def mark_purge(self) -> None:
+        self.run("mark_purge")
+
     def begin_write(self) -> tuple[int, int]:
         assert self.scope is not None
         return self._dialect.begin_write(self._db, self.scope)
@@ -70,6 +84,8 @@ class PostgresTransaction:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self.scope and self.scope.id
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         return bound

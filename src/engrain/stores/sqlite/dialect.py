@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engrain.core.clock import Clock, to_micros
 from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
@@ -22,12 +24,21 @@ from engrain.stores.sqlite.opening import Site
 from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.index.items import Reader
+
 Answer = TypeVar("Answer")
 
 
 @cache
 def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
+
+
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
 
 
 class SqliteTransaction:
@@ -37,6 +48,13 @@ class SqliteTransaction:
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self._dialect.find(statement)
@@ -62,6 +80,12 @@ class SqliteTransaction:
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def lock_holds(self) -> None:
+        """The transaction has the whole file already."""
+
+    def mark_purge(self) -> None:
+        self._dialect.mark_purge(self._db)
+
     def begin_write(self) -> tuple[int, int]:
         self.lock_scope()
         ((self._change,),) = self._db.rows("select change from counter")
@@ -83,6 +107,8 @@ class SqliteTransaction:
             bound[name] = json.dumps(list(bound[name]), ensure_ascii=False)
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self._scope_key()
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         if "change" in statement.parameters:
@@ -92,7 +118,6 @@ class SqliteTransaction:
         return bound
 
     def _scope_key(self) -> int | None:
-        # Looked up in each transaction: another process may have erased or hidden it since.
         if self._key is None and self.scope is not None:
             self._key = self._dialect.find_scope(self._db, self.scope)
         return self._key
@@ -106,14 +131,14 @@ class SqliteDialect:
         writer: WriteQueue,
         pool: Pool,
         site: Site,
-        find_scope: Callable[[Connection, Scope], int | None],
         add_scope: Callable[[Connection, Scope], int],
+        mark_purge: Callable[[Connection], None],
         clock: Clock,
     ) -> None:
         self._writer, self._pool, self._site, self._clock = writer, pool, site, clock
         self._local = threading.local()  # the moment that this thread reads at
         self.closed = False
-        self.find_scope, self.add_scope = find_scope, add_scope
+        self.add_scope, self.mark_purge = add_scope, mark_purge
         self.key = b""  # read when the file is open
 
     @property
@@ -125,6 +150,18 @@ class SqliteDialect:
 
     def clock_micros(self) -> int:
         return to_micros(self._clock())
+
+    def find_scope(self, db: Connection, scope: Scope) -> int | None:
+        """The scope's number. Looked up each time: another process may have erased or hidden it since."""
+        rows = db.rows("select scope from scope where id = ?", (scope.id,))
+        return int(rows[0][0]) if rows else None
+
+    def find_time(self, db: Reader, at: datetime | None = None) -> int:
+        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
+        if at is not None:
+            return to_micros(at)
+        ((newest,),) = db.rows("select now from counter")
+        return max(self.clock_micros(), int(newest))
 
     def over(self, db: Connection, scope: Scope | None) -> SqliteTransaction:
         """A transaction that is open on this connection."""

@@ -7,19 +7,18 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
-from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
@@ -33,13 +32,12 @@ from engrain.stores.sqlite.tidy import Tidy, begin_log
 from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
 if TYPE_CHECKING:
-    from engrain.stores.sqlite.lens import Lenses
-    from engrain.stores.sqlite.roster import Reader
+    from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 
 _SQL = load("queries.sql")
-LENS_BYTES = 1_000_000_000
+INDEX_BYTES = 1_000_000_000
 READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
@@ -53,7 +51,7 @@ class Handle:
         ids: IdSource | None = None,
         engine: Engine | Sealed = "auto",
         read_only: bool = False,
-        cache_bytes: int = LENS_BYTES,
+        cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
@@ -61,19 +59,20 @@ class Handle:
         self._site = readable(survey(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
-        self._lenses: Lenses | None = None
+        self._indexes: IndexCache | None = None
         self._name = str(self._site.path)
         self._identity: Identity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._add_scope, self._purge.mark, clock)
+        self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still
         self.usage = UsageCounts(self.dialect, self._site.read_only)
         self.journal = SqliteJournal(self)
-        self.episodes = SqliteEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)
@@ -168,18 +167,6 @@ class Handle:
         self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
 
-    def _micros(self, db: Reader, at: datetime | None = None) -> int:
-        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
-        if at is not None:
-            return to_micros(at)
-        ((_, newest),) = db.rows(_SQL["counters"])
-        return max(to_micros(self._clock()), int(newest))
-
-    def _scope(self, db: Connection, scope: Scope) -> int | None:
-        """Looked up each time: another process may have erased or hidden it since."""
-        rows = db.rows(_SQL["scope_number"], (scope.id,))
-        return int(rows[0][0]) if rows else None
-
     def _scope_or_new(self, db: Connection, scope: Scope) -> int:
         known = self._scope(db, scope)
         return self._add_scope(db, scope) if known is None else known
@@ -213,12 +200,13 @@ class Handle:
         return self._pool.bare(load)
 
     @property
-    def _lens(self) -> Lenses:
-        if self._lenses is None:
-            from engrain.stores.sqlite.lens import Lenses
+    def _index(self) -> IndexCache:
+        if self._indexes is None:
+            # Not at the top: it needs numpy, which opening a store does not.
+            from engrain.stores.sqlite.index.view import IndexCache
 
-            self._lenses = Lenses(self.snapshot, self._micros, self._cache_bytes)
-        return self._lenses
+            self._indexes = IndexCache(self.snapshot, self._micros, self._cache_bytes)
+        return self._indexes
 
     # Closing and forking
 
@@ -256,7 +244,7 @@ class Handle:
 
     def _after_fork(self, child: bool) -> None:
         if child:
-            self._lenses = None
+            self._indexes = None
             self._writer.reset()
             self._pool.renew()
             self._tidy.renew()

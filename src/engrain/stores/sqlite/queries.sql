@@ -1,7 +1,3 @@
--- scope_number --
--- The store's own number of a scope.
-select scope from scope where id = ?;
-
 -- add_scope --
 insert into scope (id, tenant, agent, user) values (?, ?, ?, ?);
 
