@@ -226,10 +226,10 @@ class WorkingMemory:
 
     def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> BufferEntry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return what was kept of it."""
-        entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_values(item)})
+        entry = self._buffer.budget.make_entry(**{"kind": kind, "speaker": speaker, **_values(item)})
         self.changing()
         with self._lock:
-            self._buffer = self._buffer.added(entry)
+            self._buffer = self._buffer.add_entries(entry)
         self.changed()
         return entry
 
@@ -238,7 +238,7 @@ class WorkingMemory:
         self.changing()
         with self._lock:
             before = self._buffer
-            self._buffer = before.compressed()
+            self._buffer = before.compress()
             done = self._buffer is not before
         if done:
             self.changed()
@@ -261,7 +261,7 @@ class WorkingMemory:
                 return False
             self._failure = wrong
             if wrong is None:
-                self._buffer = self._buffer.improved(str(summary))
+                self._buffer = self._buffer.with_model_summary(str(summary))
         if wrong is None:
             self.changed()
         return wrong is None
