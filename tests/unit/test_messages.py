@@ -23,7 +23,7 @@ from engrain.core.model.messages import (
     item_to_message,
     message_to_note,
 )
-from engrain.core.text.spans import cut_spans
+from engrain.core.rules.removal import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})

@@ -12,13 +12,13 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Subject, SubjectKind, find_owner, hash_tombstone
-from engrain.core.model.rows import Key, Row, RowKind, hold_to_row, row_to_hold
+from engrain.core.model.rows import Row, RowKind, hold_to_row, row_to_hold
 from engrain.ports import AuditLog, Movable, Services
 from engrain.ports.erasure import Erasing
+from engrain.ports.storage import PAGE_SIZE, iterate_rows
 from engrain.privacy.receipts import Receipt
 
 TOMBSTONE_PAGE_SIZE = 1_000
-REPLAY_PAGE_SIZE = 500
 
 
 class TombstoneFilter:
@@ -129,8 +129,8 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
         raise Conflict("the present store and the backup are different memories: their tombstones do not match.")
     if present.erasing.running():
         raise Conflict("an erasure is running in the present store. Complete it first: engrain erase --resume")
-    log = list(_iterate_rows(present, "audit"))
-    if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
+    log = list(iterate_rows(present, "audit"))
+    if len(log) > 1 and log == list(iterate_rows(restored, "audit")):
         # Nothing was removed since, or both are one store by two names, which would lose what was said again.
         return {"item": 0}
     before = set(restored.removed())
@@ -170,24 +170,20 @@ def erased_at(receipt: Receipt) -> datetime:
     return datetime.fromisoformat(receipt.values["asked_at" if receipt.values["by"] == "user" else "erased_at"])
 
 
-def _list_item_ids(store: Movable) -> set[str]:
-    return {row.key[0] for row in _iterate_rows(store, "item")}
-
-
 def _restore_current_items(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
     # Reading all rows takes long, and nearly always the removed items are not there either.
     perhaps = set(gone).difference(present.removed())
-    standing = [row for row in _iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
+    standing = [row for row in iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
-    for start in range(0, len(standing), REPLAY_PAGE_SIZE):
-        restored.restore(standing[start : start + REPLAY_PAGE_SIZE])
+    for start in range(0, len(standing), PAGE_SIZE):
+        restored.restore(standing[start : start + PAGE_SIZE])
     if ids:
         kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
-        cites = [row for row in _iterate_rows(present, "cites") if row.key[0] in ids]
-        there = _list_item_ids(restored) if cites else set()
-        cites = [row for row in cites if _list_cited_ids(row) <= there]
+        cites = [row for row in iterate_rows(present, "cites") if row.key[0] in ids]
+        there = {row.key[0] for row in iterate_rows(restored, "item")} if cites else set()
+        cites = [row for row in cites if {cite[1] for cite in row.values["cites"]} <= there]
         dependent_rows = [
-            row for kind, name in kinds.items() for row in _iterate_rows(present, kind) if row.values[name] in ids
+            row for kind, name in kinds.items() for row in iterate_rows(present, kind) if row.values[name] in ids
         ]
         restored.restore([*cites, *dependent_rows])
     return len(ids)
@@ -198,20 +194,20 @@ def _copy_records(present: Movable, restored: Movable) -> None:
 
     A hold or a reason that was released since stays.
     """
-    known = {row.key: row_to_hold(row) for row in _iterate_rows(restored, "hold")}
-    holds = (row_to_hold(row) for row in _iterate_rows(present, "hold"))
+    known = {row.key: row_to_hold(row) for row in iterate_rows(restored, "hold")}
+    holds = (row_to_hold(row) for row in iterate_rows(present, "hold"))
     rows = [
-        *_iterate_rows(present, "grave"),
+        *iterate_rows(present, "grave"),
         *(hold_to_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
     ]
     log, older = (
-        list(_iterate_rows(present, "audit")),
-        [row for row in _iterate_rows(restored, "audit") if row.key != ("head",)],
+        list(iterate_rows(present, "audit")),
+        [row for row in iterate_rows(restored, "audit") if row.key != ("head",)],
     )
     if older == log[: len(older)]:
         rows += log
-    for start in range(0, len(rows), REPLAY_PAGE_SIZE):
-        restored.restore(rows[start : start + REPLAY_PAGE_SIZE])
+    for start in range(0, len(rows), PAGE_SIZE):
+        restored.restore(rows[start : start + PAGE_SIZE])
 
 
 def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
@@ -219,14 +215,3 @@ def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
         return hold
     reasons = tuple(dict.fromkeys([*known.reasons, *hold.reasons]))
     return replace(hold, at=min(hold.at, known.at), reasons=reasons, hidden=hold.hidden or known.hidden)
-
-
-def _list_cited_ids(row: Row) -> set[str]:
-    return {cite[1] for cite in row.values["cites"]}
-
-
-def _iterate_rows(store: Movable, kind: RowKind) -> Iterator[Row]:
-    after: Key | None = None
-    while rows := store.dump(kind, after, REPLAY_PAGE_SIZE):
-        yield from rows
-        after = rows[-1].key

@@ -15,16 +15,22 @@ from engrain.core.model.items import Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.ingest import write
 from engrain.ports import Services
-from engrain.transfer.dedupe import Deduplicated, by_user, corrections, deduplicate, extract_facts, find_worth
-from engrain.transfer.preview import preview
+from engrain.transfer.dedupe import (
+    Deduplicated,
+    deduplicate,
+    extract_facts,
+    find_lasting_statements,
+    is_users_message,
+    plan_corrections,
+)
+from engrain.transfer.load_export import load_rows, preview
 from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_note_lines
-from engrain.transfer.restore import restore
 from engrain.transfer.verify import verify_export
 
 NOTES_PER_PROGRESS = 2_048
 
 Done = Callable[[int], None]
-Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
+Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts extracted from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
             "nevertheless, give other_scope=True or --other-scope."
         )
     with _explain_interrupted_export():
-        decision = restore(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
+        decision = load_rows(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
     return LoadResult(
         "engrain",
         len(export.rows),
@@ -131,7 +137,7 @@ def _load_notes(
     conversations = read.notes if options.facts else ()
     statuses, facts = load.preview(given, conversations) if options.dry_run else load.write(given, conversations, done)
     found.update(statuses)
-    drawn_facts = Counter(facts)
+    extracted = Counter(facts)
     return LoadResult(
         form,
         len(read.notes) + len(read.bad),
@@ -140,7 +146,7 @@ def _load_notes(
         found["replaced"],
         found["behind"],
         found["kept_out"],
-        facts=drawn_facts["added"] + drawn_facts["replaced"] + drawn_facts["behind"],
+        facts=extracted["added"] + extracted["replaced"] + extracted["behind"],
         bad=tuple(read.bad),
         written=not options.dry_run,
     )
@@ -148,17 +154,17 @@ def _load_notes(
 
 @dataclass(frozen=True, slots=True)
 class _NoteLoad:
-    """Notes on their way into a scope. A plan of them is too late after an erasure since `began`."""
+    """A load of notes into a scope. After an erasure since `began`, its plans are refused."""
 
     scope: Scope
     services: Services
     began: int
 
     def write(self, given: Deduplicated, conversations: Sequence[Note], done: Done) -> Statuses:
-        """Write the notes, and the facts drawn from the conversations: the status of each."""
+        """Write the notes and the facts extracted from the conversations. Return their statuses."""
         with _count_written(done) as counting:
             statuses = self._commit(given.new, counting)
-            for plan in corrections(given.changed, self.scope, self.services, self.began):
+            for plan in plan_corrections(given.changed, self.scope, self.services, self.began):
                 self.services.items.apply(plan)
             facts = list(extract_facts(conversations, self.scope, self.services)) if conversations else []
             return statuses, self._commit(facts, lambda _: None)
@@ -166,9 +172,9 @@ class _NoteLoad:
     def preview(self, given: Deduplicated, conversations: Sequence[Note]) -> Statuses:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
         new = self._plans(given.new)
-        changed = list(corrections(given.changed, self.scope, self.services, self.began, embed=False))
-        find = cache(find_worth)
-        for note in filter(by_user, conversations):
+        changed = list(plan_corrections(given.changed, self.scope, self.services, self.began, embed=False))
+        find = cache(find_lasting_statements)
+        for note in filter(is_users_message, conversations):
             find(write.build_draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
 
         def do(check: Done) -> Statuses:
@@ -212,7 +218,7 @@ class _NoteLoad:
         return statuses
 
     def _plans(self, notes: Sequence[Note]) -> list[Plan]:
-        """Plans without vectors."""
+        """Return plans without vectors."""
         steps = [Add(write.build_draft(note, self.services.redact), note.request_id) for note in notes]
         parts = (tuple(steps[start : start + write.BATCH_SIZE]) for start in range(0, len(steps), write.BATCH_SIZE))
         return [Plan(self.scope, part, began=self.began) for part in parts]

@@ -17,7 +17,8 @@ from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import SESSION_SLOT_PREFIX
 from engrain.ports import Services
-from engrain.transfer.export import PAGE_SIZE, ExportResult, iterate_exported, require_movable
+from engrain.ports.storage import PAGE_SIZE
+from engrain.transfer.export import ExportResult, iterate_exported, require_movable
 
 Values = dict[str, Any]
 MAX_CITED_CHARACTERS = 500  # of a cited text; its conversation has the whole

@@ -38,8 +38,8 @@ class ToolSpec:
 class ToolCall:
     """A call that a model asks for.
 
-    `malformed` is the model's text if its arguments are not a JSON object. `arguments` are then empty. The call must not
-    be made: answer it as failed, and the model sees its text.
+    `malformed` is the model's text if its arguments are not a JSON object; `arguments` are empty then. Do not make such
+    a call: answer it as failed, and the model sees its text.
     """
 
     id: str

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
-from engrain.core.plain import plain_values
-from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text, fields_to_plain
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -107,7 +106,7 @@ class Item:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON: times as ISO 8601 texts, tuples as lists."""
-        return plain_values(self)
+        return fields_to_plain(self)
 
     @property
     def source(self) -> str | None:

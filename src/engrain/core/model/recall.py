@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item
-from engrain.core.plain import plain_values
+from engrain.core.validation import fields_to_plain
 
 Reason = Literal["floor", "n", "budget", "source", "double"]
 
@@ -168,7 +168,7 @@ class Recall:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON: times as ISO 8601 texts, tuples as lists."""
-        return plain_values(self)
+        return fields_to_plain(self)
 
 
 def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:

@@ -264,20 +264,26 @@ def count_noun(count: int, one: str, many: str | None = None) -> str:
 ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "scope": ("memory", "memories"),
     "item": ("item", None),
+    "cites": ("item that cites others", "items that cite others"),
     "source": ("source", None),
     "vector": ("vector", None),
+    "tombstone": ("tombstone", None),
     "session": ("session", None),
     "summary": ("summary", "summaries"),
     "progress": ("mark of progress", "marks of progress"),
     "episode": ("episode", None),
     "raw_text": ("raw output", None),
-    "trial": ("trial", None),
+    "trial": ("trial of a procedure", "trials of procedures"),
     "request": ("answered request", None),
     "task": ("task", None),
     "step": ("step", None),
     "large_result": ("large result", None),
     "snapshot": ("snapshot", None),
     "event": ("event", None),
+    "grave": ("tombstone of the erased", "tombstones of the erased"),
+    "erased": ("mark of an erasure", "marks of erasures"),
+    "hold": ("legal hold", None),
+    "audit": ("row of the audit log", "rows of the audit log"),
     "cut": ("text that it was cut out of", "texts that it was cut out of"),
     "beside": ("key on another server", "keys on other servers"),
     "files": ("file", None),
@@ -289,6 +295,12 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(
         count_noun(counts[kind], *ROW_KIND_NAMES.get(kind, (kind, None))) for kind in kinds if counts.get(kind)
     )
+
+
+def name_rows(kind: str) -> str:
+    """Return the plural name of a kind of rows."""
+    one, many = ROW_KIND_NAMES.get(kind, (kind, kind))
+    return many or one + "s"
 
 
 def describe_verification(seen: Mapping[str, int]) -> str:

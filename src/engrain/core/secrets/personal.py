@@ -8,8 +8,7 @@ from contextlib import suppress
 from itertools import chain
 
 from engrain.core.errors import BackendMissing
-from engrain.core.secrets.credentials import find_service_keys
-from engrain.core.secrets.named import Span, find_stems
+from engrain.core.secrets.credentials import Span, find_service_keys, find_stems
 
 _SPACES = " \xa0\u2009\u202f"
 _START = rf"(?<![\w+.,/-])(?<!\d[{_SPACES}-])"

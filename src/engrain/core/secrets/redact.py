@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.errors import InvalidInput
-from engrain.core.secrets.credentials import find_credentials
-from engrain.core.secrets.named import is_secret_name
+from engrain.core.secrets.credentials import find_credentials, is_secret_name
 from engrain.core.secrets.personal import find_phones, is_phone_name, passes_luhn, require_phone_library
 
 PrivateKind = Literal["keys", "cards", "mails", "phones", "iban"]
