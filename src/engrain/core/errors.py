@@ -9,6 +9,13 @@ from typing import NamedTuple
 class EngrainError(Exception):
     """The root of the tree. Catch it to catch every error that engrain raises on purpose."""
 
+    interrupt: BaseException | None = None
+
+    def raise_interrupt(self) -> None:
+        """Raise the interrupt that came during the call. A handler that continues must not swallow it."""
+        if self.interrupt is not None:
+            raise self.interrupt
+
 
 class BackendUnavailableWarning(UserWarning):
     """A server that holds a part of the memory does not answer. The result says what it lacks."""
@@ -144,9 +151,11 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The commit reported an error, or an interrupt came while the write was under way, so that it may or may not be
-    durable. Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception
-    that a signal handler raised, if that was the reason."""
+    """The commit failed, or an interrupt came during the write, so that it may or may not be durable.
+
+    Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception that a signal
+    handler raised, if that was the reason.
+    """
 
     def __init__(
         self, message: str = "", request_id: str | None = None, interrupt: BaseException | None = None
@@ -154,11 +163,6 @@ class OutcomeUnknown(StoreError):
         super().__init__(message)
         self.request_id = request_id
         self.interrupt = interrupt
-
-    def raise_interrupt(self) -> None:
-        """For who would repeat the write by itself: the interrupt must not be lost by that."""
-        if self.interrupt is not None:
-            raise self.interrupt
 
 
 # Durable tasks

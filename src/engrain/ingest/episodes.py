@@ -110,6 +110,7 @@ def commit_plan(plan: Plan, services: Services) -> Applied:
         try:
             added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
         except StoreError as exc:
+            exc.raise_interrupt()
             # The rows and lasting items are stored: an error here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
     if added and _was_erased_meanwhile(plan, services):

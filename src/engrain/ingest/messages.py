@@ -230,6 +230,7 @@ def _finish_forgetting(result: RecordResult, scope: Scope, services: Services) -
         services.items.purge()
         write.embed_missing(services, len(result.marked))
     except (StoreError, EmbedderFailed) as exc:
+        exc.raise_interrupt()
         # The items are forgotten; maintenance retries the rest.
         _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)
     return result

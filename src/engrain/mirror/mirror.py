@@ -146,6 +146,7 @@ class Mirror:
             except StoreClosed:
                 raise
             except EngrainError as exc:
+                exc.raise_interrupt()
                 _log.warning("%s was not synced: %s", self.path, exc)
                 outcome, seen = exc, None if isinstance(exc, StoreError) else seen
             if report is not None and (outcome or isinstance(outcome, EngrainError)):

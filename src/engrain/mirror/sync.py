@@ -192,6 +192,7 @@ class SyncRound:
             try:
                 self._services.items.purge()
             except StoreError as exc:
+                exc.raise_interrupt()
                 # The items are forgotten; the purge is tried again later.
                 _log.warning("the bytes of forgotten items are not purged yet: %s", exc)
 

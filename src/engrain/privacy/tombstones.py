@@ -1,4 +1,4 @@
-"""Keep rows of an old copy out that were forgotten or erased since."""
+"""Keep forgotten and erased data out: reject it in a load, and remove it again from a restored backup."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from engrain.ports import AuditLog, Movable, Services
 from engrain.ports.erasure import Erasing
 from engrain.ports.storage import PAGE_SIZE, iterate_rows
 from engrain.privacy.receipts import Receipt
-
-TOMBSTONE_PAGE_SIZE = 1_000
 
 
 class TombstoneFilter:
@@ -64,12 +62,7 @@ class TombstoneFilter:
             found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
             return {text for pairs in found for text, out in pairs if out}
         key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        forgotten: set[str] = set()
-        for scope in self._scopes:
-            after = None
-            while rows := store.dump("tombstone", after, TOMBSTONE_PAGE_SIZE, scope):
-                forgotten |= {row.key[1] for row in rows}
-                after = rows[-1].key
+        forgotten = {row.key[1] for scope in self._scopes for row in iterate_rows(store, "tombstone", scope)}
         return {text for text in texts if hash_tombstone(key, text) in forgotten}
 
     def _find_erased_at(self, subject: Subject) -> int:
@@ -120,10 +113,10 @@ class Forgetting(Movable, Protocol):
 
 
 def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) -> Mapping[str, int]:
-    """Remove from a restored store what was erased or forgotten in the present one. Return the rows by kind.
+    """Remove from a restored store what was erased or forgotten in the present one. Return the removed rows by kind.
 
-    An item of the present store may have a tombstone's words because it was told again or cut. It is restored as it
-    is there. Nothing is restored from a `damaged` store.
+    An item of the present store may have the words of a tombstone, because they were told again or cut. It is restored
+    as it is there. Nothing is restored from a `damaged` store.
     """
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
         raise Conflict("the present store and the backup are different memories: their tombstones do not match.")
@@ -142,7 +135,7 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
 
 
 def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mapping[str, int]:
-    """Remove what receipts name, unless the store knows of that erasure already: rows by kind."""
+    """Remove what receipts name, unless the store knows of that erasure already. Return the removed rows by kind."""
     known = restored.erasing.all_erased()
     ids, times = {one.receipt for one in known}, {one.mark: one.at for one in known}
     erased = [
@@ -157,7 +150,7 @@ def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mappin
 def count_named(
     receipts: Sequence[Receipt], left_of: Callable[[Sequence[Erasure]], Sequence[Mapping[str, int]]]
 ) -> Mapping[str, int]:
-    """How many rows each receipt names, by its id. `left_of` counts them in a store."""
+    """Count the rows that each receipt names, by its id. `left_of` counts them in a store."""
     asked = [
         Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "named", erased_at(one))
         for one in receipts
@@ -166,7 +159,7 @@ def count_named(
 
 
 def erased_at(receipt: Receipt) -> datetime:
-    """The store marks a user when the erasure is asked for, and a part of a memory when it is erased."""
+    """Return the time before which data was erased: the request for a user, the deletion for a part of a memory."""
     return datetime.fromisoformat(receipt.values["asked_at" if receipt.values["by"] == "user" else "erased_at"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -44,7 +43,7 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
     """
     now, read = system_clock(), 0
     scheme, named, _ = to.partition("://")
-    told: dict[str, Any] = {"to": scheme if named else "file"}
+    details: dict[str, Any] = {"to": scheme if named else "file"}
     copying = count_progress(progress, "copy")
 
     def count(rows: int) -> None:
@@ -53,17 +52,19 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
         copying(rows)
 
     def begin() -> None:
-        # Where it cannot be written now, the end says so.
-        with suppress(EngrainError):
-            if entry := record("copy_begun", told):
-                told["begun"] = entry.n
+        try:
+            if entry := record("copy_begun", details):
+                details["begun"] = entry.n
+        except EngrainError as exc:  # the end is recorded too, and reports the error
+            exc.raise_interrupt()
 
     unrecorded = ""
     written = copy_rows(source, target, count, now, begin=begin)
     if written:
         try:
-            record("copy", told)
+            record("copy", details)
         except EngrainError as exc:
+            exc.raise_interrupt()
             unrecorded = str(exc)
         copy_rows(source, target, copying, now, ("audit",))
     copied = compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)

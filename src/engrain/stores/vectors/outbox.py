@@ -134,6 +134,7 @@ class OutboxVectorIndex:
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
+            exc.raise_interrupt()
             # A refusal counts too: an unreadable copy is no reason to return nothing.
             self._record_error(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
@@ -331,6 +332,7 @@ class OutboxVectorIndex:
             if time.monotonic() >= self._again:
                 behind = len(self._items.outbox(self._own_target(), MAX_COUNTED_CHANGES))
         except (StoreError, ConfigError, NotFound) as exc:
+            exc.raise_interrupt()
             self._record_error(exc)
         return {"server": self._server.where, "behind": behind, "error": self._error}
 
@@ -340,6 +342,7 @@ class OutboxVectorIndex:
             target = self._own_target()
             points = self._server.count(self._embedder.model.key)
         except (StoreError, ConfigError, NotFound) as exc:
+            exc.raise_interrupt()
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
         behind = len(self._items.outbox(target, MAX_COUNTED_CHANGES))
         if behind:
