@@ -1,4 +1,4 @@
-"""Select the hits to return: above the floor, at most n, within the token budget, not all from one source."""
+"""Select the hits to return: relevant, at most n, without duplicates, within the budget, not all of one source."""
 
 from __future__ import annotations
 
@@ -237,17 +237,10 @@ def _summarize_omitted(left: Mapping[Reason, list[Candidate]]) -> tuple[Omitted,
     for reason, some in left.items():
         if some:
             best = sorted(some, key=attrgetter("relevance"), reverse=True)
-            found.append(
-                Omitted(
-                    reason, len(some), tuple(one.id for one in best[:MAX_OMITTED_IDS]), _round_down(best[0].relevance)
-                )
-            )
+            # Rounded down, so that a relevance below the floor never reads as equal to it.
+            relevance = math.floor(best[0].relevance * 10_000) / 10_000
+            found.append(Omitted(reason, len(some), tuple(one.id for one in best[:MAX_OMITTED_IDS]), relevance))
     return tuple(found)
-
-
-def _round_down(share: float) -> float:
-    """Round down, so that a relevance below the floor never reads as equal to it."""
-    return math.floor(share * 10_000) / 10_000
 
 
 def _locate_passage(text: str, number: int) -> tuple[int, int]:

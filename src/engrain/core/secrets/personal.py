@@ -50,7 +50,7 @@ def require_phone_library() -> None:
 
 
 def find_phones(text: str, lower: str) -> Iterator[Span]:
-    """Spans of phone numbers, in no order. `lower` is the text in lower case, of the same length."""
+    """Yield the spans of phone numbers, in no order. `lower` is the text in lower case, of the same length."""
     for match in chain(_INTERNATIONAL.finditer(text), _NATIONAL.finditer(text)):
         version = "." in match[0] and _VERSION.search(text, max(0, match.start() - _LONGEST_VERSION), match.start())
         if not version and _is_phone(match[0], international=match.re is _INTERNATIONAL):

@@ -15,7 +15,7 @@ from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, IS_QUESTION, NU
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import find_sentence_spans
 from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize
-from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens
+from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens, shorten_line
 
 SUMMARY_KIND = "summary"  # the kind of a part that is an earlier summary
 
@@ -292,7 +292,8 @@ def _cut_line(text: str) -> str:
 
 def _make_label(part: DigestPart) -> str:
     """Name the speaker, the kind and the day. The label ends with the first ": " of the line."""
-    speaker, kind = _shorten(part.speaker, _MAX_SPEAKER_CHARACTERS), _shorten(part.kind, _MAX_KIND_CHARACTERS)
+    speaker = shorten_line(part.speaker, _MAX_SPEAKER_CHARACTERS)
+    kind = shorten_line(part.kind, _MAX_KIND_CHARACTERS)
     label = ", ".join(filter(None, (speaker, kind, part.day))).replace(": ", ":")
     return f"{label}: " if label else ""
 
@@ -300,11 +301,6 @@ def _make_label(part: DigestPart) -> str:
 def _split_label(text: str) -> tuple[str, str | None]:
     label = _LABEL.match(text)
     return (text[label.end() :], label[0][:-2]) if label else (text, None)
-
-
-def _shorten(name: str, limit: int) -> str:
-    short = " ".join(name.split())
-    return short if len(short) <= limit else short[: limit - 1] + ELLIPSIS
 
 
 def _split_summary(text: str) -> list[str]:

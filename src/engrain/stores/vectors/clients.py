@@ -1,16 +1,19 @@
-"""Share one client per vector server within a process, and lock the folders of embedded ones."""
+"""Share one client per vector server in a process, lock the folders of embedded ones, and split batches."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from engrain.core.errors import StoreBusy, StoreUnavailable
 from engrain.core.model.queries import Finding
 from engrain.ports import VectorServer
 
+_BATCH_SIZE = 500
+T = TypeVar("T")
 _guard = threading.Lock()
 _open_clients: dict[str, tuple[VectorServer, int]] = {}
 
@@ -31,6 +34,10 @@ def release_client(key: str) -> None:
             _open_clients[key] = server, users - 1
         else:
             server.close()
+
+
+def split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))
 
 
 class LockedFolder:

@@ -191,7 +191,7 @@ class OutboxVectorIndex:
         limit = min(limit, self._batch_limit)
         try:
             with _feed_locks.setdefault(self._server, threading.Lock()):
-                fed = self._feed_all(limit)
+                fed = sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
         except NotFound:
             # Dropped by another process: the next call creates it again.
             self._other_models = None
@@ -264,9 +264,6 @@ class OutboxVectorIndex:
         for model in self._server.models():
             with suppress(NotFound):  # dropped meanwhile, with all its points
                 yield model, self._server.target(model, 0)
-
-    def _feed_all(self, limit: int) -> int:
-        return sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
 
     def _targets(self) -> dict[str, str]:
         own = self._embedder.model.key
