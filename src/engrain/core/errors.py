@@ -9,13 +9,6 @@ from typing import NamedTuple
 class EngrainError(Exception):
     """The root of the tree. Catch it to catch every error that engrain raises on purpose."""
 
-    interrupt: BaseException | None = None
-
-    def raise_interrupt(self) -> None:
-        """Raise the interrupt that came during the call. A handler that continues must not swallow it."""
-        if self.interrupt is not None:
-            raise self.interrupt
-
 
 class BackendUnavailableWarning(UserWarning):
     """A server that holds a part of the memory does not answer. The result says what it lacks."""
@@ -163,6 +156,22 @@ class OutcomeUnknown(StoreError):
         super().__init__(message)
         self.request_id = request_id
         self.interrupt = interrupt
+
+    def raise_interrupt(self) -> None:
+        """Raise the interrupt, if there is one. Call it before you repeat the write or carry on."""
+        if self.interrupt is not None:
+            raise self.interrupt
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt that broke off a write, if that is what the error reports."""
+    if isinstance(error, OutcomeUnknown):
+        error.raise_interrupt()
+
+
+def find_interrupt(error: BaseException) -> BaseException:
+    """Return the interrupt that broke off a write, or the error itself. Code that handles errors must not lose it."""
+    return error.interrupt if isinstance(error, OutcomeUnknown) and error.interrupt is not None else error
 
 
 # Durable tasks

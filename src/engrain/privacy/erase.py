@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
+from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
@@ -126,8 +126,7 @@ def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
     except OnHold:
         raise
     except (_ErasurePending, EngrainError) as exc:
-        if isinstance(exc, EngrainError):
-            exc.raise_interrupt()
+        raise_interrupt(exc)
         _log.warning("the erasure %s is not complete yet: %s", id, exc)
         return ErasureResult(id, erasure.counts if erasure else {}, why=str(exc))
     log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
@@ -179,7 +178,7 @@ def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]
         try:
             files += clean_folder(services, open_folder(services, folder), erasure)
         except EngrainError as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     return files, stuck
 
@@ -207,7 +206,7 @@ def _erase_servers(services: Services, erasure: Erasure) -> int:
                 if left := server.left(scope):
                     raise _ErasurePending(f"{left} keys are still on a server.")
         except EngrainError as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             raise _ErasurePending(str(exc)) from exc
     return gone
 
@@ -223,7 +222,7 @@ def _clean_vector_server(services: Services, erasure: Erasure) -> None:
             if not services.feed.feed(_BATCH):
                 raise _ErasurePending("the vector server still has the data, and this role may not write to it.")
     except EngrainError as exc:
-        exc.raise_interrupt()
+        raise_interrupt(exc)
         raise _ErasurePending(f"the vector server does not answer: {exc}") from exc
 
 

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 
-from engrain.core.errors import EngrainError
+from engrain.core.errors import EngrainError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold, HoldRelease, ReasonChoice, Subject, find_owner
 from engrain.ports import Erasable, Services
@@ -26,7 +26,7 @@ def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
                 server.hold(subject)
                 known = known or bool(server.scopes(subject))
             except EngrainError as exc:
-                exc.raise_interrupt()
+                raise_interrupt(exc)
                 _log.warning("%s starts the hold only with the next maintenance: %s", server.where, exc)
     return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
-from engrain.core.errors import ConfigError, EngrainError, InvalidInput
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
@@ -28,7 +28,7 @@ METHODS: Mapping[str, Sequence[str]] = {
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
-# Who removes the copies that an erasure does not reach; docs/erasure.md explains each.
+# Who removes the copies that an erasure does not reach; docs/reference/receipts.md explains each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
 _BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
@@ -295,7 +295,7 @@ def _check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck
                 left += _count_left(services, server, done, own)
                 asked.append(server.where)
             except EngrainError as exc:
-                exc.raise_interrupt()
+                raise_interrupt(exc)
                 away.append(f"{server.where}: {exc}")
     return ServerCheck(tuple(asked), left, tuple(away))
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from engrain.core.clock import system_clock, to_micros
-from engrain.core.errors import Conflict, EngrainError, OnHold
+from engrain.core.errors import Conflict, EngrainError, OnHold, raise_interrupt
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.results import count_noun, describe_counts, name_rows
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
@@ -56,7 +56,7 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
             if entry := record("copy_begun", details):
                 details["begun"] = entry.n
         except EngrainError as exc:  # the end is recorded too, and reports the error
-            exc.raise_interrupt()
+            raise_interrupt(exc)
 
     unrecorded = ""
     written = copy_rows(source, target, count, now, begin=begin)
@@ -64,7 +64,7 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
         try:
             record("copy", details)
         except EngrainError as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             unrecorded = str(exc)
         copy_rows(source, target, copying, now, ("audit",))
     copied = compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)

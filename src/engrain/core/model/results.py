@@ -196,7 +196,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One point of the checklist, numbered and named as in docs/checklist.md."""
+    """One point of the checklist, numbered and named as in docs/reference/checklist.md."""
 
     number: int
     group: Group

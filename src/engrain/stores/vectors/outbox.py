@@ -26,6 +26,7 @@ from engrain.core.errors import (
     StoreClosed,
     StoreError,
     StoreUnavailable,
+    raise_interrupt,
 )
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
@@ -134,7 +135,7 @@ class OutboxVectorIndex:
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             # A refusal counts too: an unreadable copy is no reason to return nothing.
             self._record_error(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
@@ -329,7 +330,7 @@ class OutboxVectorIndex:
             if time.monotonic() >= self._again:
                 behind = len(self._items.outbox(self._own_target(), MAX_COUNTED_CHANGES))
         except (StoreError, ConfigError, NotFound) as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             self._record_error(exc)
         return {"server": self._server.where, "behind": behind, "error": self._error}
 
@@ -339,7 +340,7 @@ class OutboxVectorIndex:
             target = self._own_target()
             points = self._server.count(self._embedder.model.key)
         except (StoreError, ConfigError, NotFound) as exc:
-            exc.raise_interrupt()
+            raise_interrupt(exc)
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
         behind = len(self._items.outbox(target, MAX_COUNTED_CHANGES))
         if behind:
