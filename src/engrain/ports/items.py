@@ -41,7 +41,7 @@ class ItemStore(Protocol):
         applied. Conflict if the session's length is not `expect`. OutcomeUnknown if the commit failed in a way that may
         have kept the write.
 
-        Add: merges, versions or adds the draft as core.reconcile decides. Two texts are the same if text, kind and
+        Add: merges, versions or adds the draft as core.rules.reconcile decides. Two texts are the same if text, kind and
         relation are equal. The outcome is one of:
         - `added`.
         - `repeated`: the item keeps the higher importance and trust and the later expiry, gets the source if it is new,
