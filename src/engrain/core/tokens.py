@@ -1,4 +1,4 @@
-"""Count tokens without a vocabulary, and shorten texts to a number of tokens."""
+"""Count tokens without a vocabulary, and shorten texts to so many tokens or characters."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
 
 
 def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
-    """List the copies that exist, complete or cut off. Older logs have entries of complete ones only."""
+    """List the copies that exist, complete or cut off. If a beginning was not recorded, the end counts."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]

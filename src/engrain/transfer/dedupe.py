@@ -1,27 +1,21 @@
-"""Tell new, known and changed notes of an import apart, and extract facts from its conversations."""
+"""Tell the new, known and changed notes of an import apart."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Item, Note, Source, Statement
-from engrain.core.model.messages import item_to_message
+from engrain.core.model.items import Item, Note
 from engrain.core.model.plans import Correct, Plan
-from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.statements import load_statement_rules
-from engrain.ingest import gate, write
-from engrain.ingest.facts import Utterance, build_note
+from engrain.ingest import write
 from engrain.ports import Services
 from engrain.ports.storage import iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import require_movable
 
 BATCH_SIZE = 256
-MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
     """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
     store = require_movable(services)
     given = {note.request_id or "": note for note in notes}
-    asked = _load_answered_requests(services, scope)
+    asked = load_answered_requests(services, scope)
     # The texts as they would be stored, and as tombstones have them.
     texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
     versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
@@ -106,52 +100,7 @@ def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
     return chain
 
 
-def _load_answered_requests(services: Services, scope: Scope) -> dict[str, str]:
+def load_answered_requests(services: Services, scope: Scope) -> dict[str, str]:
     """Return request id -> id of the item that the request added."""
     rows = iterate_rows(require_movable(services), "request", scope)
     return {row.key[1]: row.values["outcomes"][0][0] for row in rows}
-
-
-def find_lasting_statements(text: str) -> list[Statement]:
-    """Find the statements of a message that are worth keeping. It takes a millisecond or two."""
-    found = gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS]))
-    # A request to forget was addressed to the other system, not to this memory.
-    return [one for one in found if isinstance(one, Statement)]
-
-
-def extract_facts(
-    notes: Sequence[Note],
-    scope: Scope,
-    services: Services,
-    find: Callable[[str], list[Statement]] = find_lasting_statements,
-) -> Iterator[Note]:
-    """Yield facts that cite the stored messages of these notes, except those that were extracted before."""
-    asked = _load_answered_requests(services, scope)
-    imported = {
-        asked[name]: note for note in notes if is_users_message(note) and asked.get(name := note.request_id or "")
-    }
-    ids = list(imported)
-    for start in range(0, len(ids), BATCH_SIZE):
-        for item in services.items.get_many(scope, ids[start : start + BATCH_SIZE]):
-            if item.retracted_at is None:
-                utterance = Utterance(item_to_message(item), item.id)
-                found = _build_facts(utterance, find(utterance.message.text), imported[item.id], services)
-                yield from (fact for fact in found if fact.request_id not in asked)
-
-
-def is_users_message(note: Note) -> bool:
-    """Tell if the user wrote the text, in contrast to an attachment."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
-
-
-def _build_facts(
-    utterance: Utterance, statements: Sequence[Statement], note: Note, services: Services
-) -> Iterator[Note]:
-    origin = note.source.name if isinstance(note.source, Source) else None
-    for found in statements:
-        if (words := utterance.quote(found)).strip():
-            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
-            fact = build_note(replace(found, slot=None) if ended else found, utterance, services)
-            cites = fact.source.cites if isinstance(fact.source, Source) else ()
-            name = f"{note.request_id}\x1ffact {found.start}"
-            yield replace(fact, source=Source(origin, "import", cites), request_id=name)

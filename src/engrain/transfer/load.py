@@ -1,33 +1,32 @@
-"""Load a file of any known format: check all of it, then write."""
+"""Load a file of any known format: check all of it, write it, and extract facts from conversations."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import BinaryIO
 
 from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound, OutcomeUnknown
+from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, Source
+from engrain.core.model.items import Note, Source, Statement
+from engrain.core.model.messages import item_to_message
 from engrain.core.model.plans import Add, Plan
-from engrain.ingest import write
+from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.statements import load_statement_rules
+from engrain.ingest import gate, write
+from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
-from engrain.transfer.dedupe import (
-    Deduplicated,
-    deduplicate,
-    extract_facts,
-    find_lasting_statements,
-    is_users_message,
-    plan_corrections,
-)
+from engrain.transfer.dedupe import Deduplicated, deduplicate, load_answered_requests, plan_corrections
 from engrain.transfer.load_export import load_rows, preview
 from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_note_lines
 from engrain.transfer.verify import verify_export
 
 NOTES_PER_PROGRESS = 2_048
+MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 Done = Callable[[int], None]
 Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts extracted from them
@@ -239,3 +238,48 @@ def _may_conflict(note: Note) -> bool:
 
 def _bad_line(line: int, error: EngrainError) -> BadLine:
     return BadLine(line, type(error).__name__, str(error))
+
+
+def find_lasting_statements(text: str) -> list[Statement]:
+    """Find the statements of a message that are worth keeping. It takes a millisecond or two."""
+    found = gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS]))
+    # A request to forget was addressed to the other system, not to this memory.
+    return [one for one in found if isinstance(one, Statement)]
+
+
+def extract_facts(
+    notes: Sequence[Note],
+    scope: Scope,
+    services: Services,
+    find: Callable[[str], list[Statement]] = find_lasting_statements,
+) -> Iterator[Note]:
+    """Yield facts that cite the stored messages of these notes, except those that were extracted before."""
+    asked = load_answered_requests(services, scope)
+    imported = {
+        asked[name]: note for note in notes if is_users_message(note) and asked.get(name := note.request_id or "")
+    }
+    ids = list(imported)
+    for start in range(0, len(ids), write.BATCH_SIZE):
+        for item in services.items.get_many(scope, ids[start : start + write.BATCH_SIZE]):
+            if item.retracted_at is None:
+                utterance = Utterance(item_to_message(item), item.id)
+                found = _build_facts(utterance, find(utterance.message.text), imported[item.id], services)
+                yield from (fact for fact in found if fact.request_id not in asked)
+
+
+def is_users_message(note: Note) -> bool:
+    """Tell if the user wrote the text, in contrast to an attachment."""
+    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
+
+
+def _build_facts(
+    utterance: Utterance, statements: Sequence[Statement], note: Note, services: Services
+) -> Iterator[Note]:
+    origin = note.source.name if isinstance(note.source, Source) else None
+    for found in statements:
+        if (words := utterance.quote(found)).strip():
+            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
+            fact = build_note(replace(found, slot=None) if ended else found, utterance, services)
+            cites = fact.source.cites if isinstance(fact.source, Source) else ()
+            name = f"{note.request_id}\x1ffact {found.start}"
+            yield replace(fact, source=Source(origin, "import", cites), request_id=name)

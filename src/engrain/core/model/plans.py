@@ -19,7 +19,7 @@ OutcomeStatus = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """With a request id the draft is applied once in its scope, in whatever plan it comes."""
+    """A draft to store. With a request id it is applied once in its scope, whatever plan it comes in."""
 
     draft: Draft
     request_id: str | None = None

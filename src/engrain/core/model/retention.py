@@ -1,4 +1,4 @@
-"""How long memory is kept: the settings of maintenance, fading importance, and the limits of each tier."""
+"""Rules for keeping memory: the settings of maintenance, fading importance, and the limits of each tier."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _describe_wanted(name: str, kind: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much of a conversation stays word for word before its older part is summarized.
+    """The limits of a conversation window, beyond which its older part is summarized.
 
     It is summarized beyond `max_items`, from `summarize_from` on, or at the share `summarize_at` of `max_tokens`.
     The newest `keep_recent` stay as they are. The summary counts against `max_tokens`.

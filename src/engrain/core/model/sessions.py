@@ -64,7 +64,7 @@ def _summary_hit(summary: Item, outlived: tuple[OutdatedText, ...]) -> Hit:
 class Episode:
     """A stored event: an entry of episodic memory.
 
-    The entry of a log row names the row as `item` and has no text of its own, so forgetting the row removes the words.
+    The entry of a log row names the row as `item` and has no text of its own: forgetting the row removes the words.
     Entries with the same `key` are repeats of one event.
     """
 

@@ -54,7 +54,7 @@ def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[StoredVer
 
 
 def _sort_key(one: StoredVersion) -> tuple[datetime, bool, datetime, str]:
-    """Of versions that began in one instant, the open one is last: ids of two processes have no order."""
+    """Sort the open version last among those that began in one instant: ids of two processes have no order."""
     return one.valid_from, one.valid_to is None, one.valid_to or one.valid_from, one.id
 
 

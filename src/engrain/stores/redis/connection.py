@@ -73,7 +73,7 @@ class RedisConnection:
     """A connection pool. Safe to use from several threads.
 
     Every call ends with an answer or an error of ours. No try begins after the address's timeout, and one takes at most
-    a third of it. A `spare` call is optional: after a call without an answer it fails at once for a while, and is then
+    a third of it. A `spare` call is optional: after a call without an answer it fails at once for a while. Then it is
     tried once at a time until the server answers.
     """
 
