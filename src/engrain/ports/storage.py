@@ -57,6 +57,19 @@ def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
         return False
 
 
+def check_owners(ownerless_items: int, owned_memories: int) -> Finding:
+    """Report items without a user next to memories of users: nearly always a program forgot to pass the user."""
+    if ownerless_items and owned_memories:
+        why = f"{ownerless_items:,} of its items belong to nobody, beside the memories of {owned_memories:,} users"
+        mend = "engrain list, without --user, shows them; give every Memory(…) its user="
+        return Finding("owners", "warn", why, mend)
+    why = f"every item belongs to somebody; users with a memory: {owned_memories:,}"
+    if ownerless_items:
+        items = f"{ownerless_items:,} item{'s' * (ownerless_items != 1)}"
+        why = f"one memory without a user, with {items}, and no user's beside it"
+    return Finding("owners", "pass", why)
+
+
 Answer = TypeVar("Answer")
 PAGE_SIZE = 500
 

@@ -28,7 +28,7 @@ METHODS: Mapping[str, Sequence[str]] = {
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
-# Who removes the copies that an erasure does not reach; docs/reference/receipts.md explains each.
+# Ways to remove the copies that an erasure does not reach; docs/reference/receipts.md explains each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
 _BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
@@ -92,7 +92,7 @@ def _read_file(file: Path) -> Receipt:
         raise InvalidInput(f"{file}: {exc} Nothing is restored.") from exc
 
 
-def digests_of(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
+def list_digests(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
     """Return id -> digest of the receipts, for the audit log of a restored store."""
     return {"receipts": {str(one.values["receipt"]): one.digest for one in receipts}} if receipts else {}
 
@@ -112,9 +112,9 @@ def _normalize_form(given: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ServerCheck:
-    asked: tuple[str, ...] = ()  # servers that answered
+    answered: tuple[str, ...] = ()
     left: int = 0  # keys and points that they still have
-    away: tuple[str, ...] = ()  # servers that did not answer, with the reason
+    unanswered: tuple[str, ...] = ()  # servers that did not answer, with the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ class VerificationResult:
     copies: tuple[str, ...] = ()  # copies of the store's files, which were not searched
     known: bool = True  # the audit log holds a receipt of this id
     carried: datetime | None = None  # when a restore was given this receipt because the log was lost
-    beside: ServerCheck = field(default_factory=ServerCheck)
+    servers: ServerCheck = field(default_factory=ServerCheck)
 
     def __bool__(self) -> bool:
         on_record = self.recorded or self.carried is not None
-        if self.beside.left or self.beside.away:
+        if self.servers.left or self.servers.unanswered:
             return False
         return on_record and not any(self.rows.values()) and not self.found and not self.faults
 
@@ -147,9 +147,9 @@ class VerificationResult:
         rows = sum(self.rows.values())
         left = count_noun(rows, "row is", "rows are") if rows else "No row is"
         yield f"{left} left from before the erasure."
-        if self.beside.asked:
-            yield f"{count_noun(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
-        for why in self.beside.away:
+        if self.servers.answered:
+            yield f"{count_noun(self.servers.left, 'key')} on {', '.join(self.servers.answered)}."
+        for why in self.servers.unanswered:
             yield f"Did not answer: {why}"
         if self.bytes:
             traces = count_noun(self.found, "trace") if self.found else "No trace"
@@ -245,13 +245,13 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
     found, size = _scan_for_texts(services, texts)
-    copies, beside = tuple(services.erasing.copies()), _check_servers(services, done, own)
+    copies, servers = tuple(services.erasing.copies()), _check_servers(services, done, own)
     log = services.audit.entries(0, MAX_ENTRIES)
     given = [(one.at, digest) for one in log if (digest := _list_carried_receipts(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
-    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
+    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, servers)
 
 
 def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
@@ -286,23 +286,23 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
 
 def _check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck:
     """Ask every server. `own` is the caller's scope, which may be the erased one."""
-    asked: list[str] = []
-    away: list[str] = []
+    answered: list[str] = []
+    unanswered: list[str] = []
     left = 0
     for server in services.servers:
         if isinstance(server, Erasable):
             try:
                 left += _count_left(services, server, done, own)
-                asked.append(server.where)
+                answered.append(server.where)
             except EngrainError as exc:
                 raise_interrupt(exc)
-                away.append(f"{server.where}: {exc}")
-    return ServerCheck(tuple(asked), left, tuple(away))
+                unanswered.append(f"{server.where}: {exc}")
+    return ServerCheck(tuple(answered), left, tuple(unanswered))
 
 
 def _count_left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
-    fed: object = services.feed
-    if server is fed:
+    vector_server: object = services.feed
+    if server is vector_server:
         return server.remains(own, done.at, False)
     here = {*services.items.scopes()}
     named = server.known()

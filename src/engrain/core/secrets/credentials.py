@@ -50,7 +50,7 @@ _SHORT_OPTIONS = tuple(
     )
 )
 _MAX_COMMAND_CHARACTERS = 200  # before an option, in which its program is looked for
-# As .netrc and people write it: "login ana password …".
+# The form of .netrc, which people use too: "login ana password …".
 _LOGIN_LINE = re.compile(
     r"(?<![a-z])(?:login|user|username)[ :=]{1,2}[^\s:=]{1,64}[\s,/]{1,3}pass(?:word)?[ :=]{1,2}"
     r"(?P<secret>[^\s\"',;()]{4,128})",

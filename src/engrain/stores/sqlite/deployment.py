@@ -11,10 +11,9 @@ from pathlib import Path
 
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
-from engrain.ports.storage import on_encrypted_disk
+from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.sql import load
-from engrain.stores.vectors.clients import check_owners
 
 _SQL = load("deployment.sql")
 _FULL = 2  # of the pragma synchronous: every commit waits for the disk

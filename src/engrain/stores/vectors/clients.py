@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from engrain.core.errors import StoreBusy, StoreUnavailable
-from engrain.core.model.queries import Finding
 from engrain.ports import VectorServer
 
 _BATCH_SIZE = 500
@@ -76,20 +75,3 @@ else:
 
     def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def check_owners(nobodys: int, owned: int) -> Finding:
-    """Report items without a user next to memories of users. `nobodys` counts items, `owned` memories."""
-    if nobodys and owned:
-        # Nearly always a program that forgot to pass the user.
-        why = f"{nobodys:,} of its items belong to nobody, beside the memories of {owned:,} users"
-        return Finding(
-            "owners", "warn", why, "engrain list, without --user, shows them; give every Memory(…) its user="
-        )
-    if nobodys:
-        return Finding(
-            "owners",
-            "pass",
-            f"one memory without a user, with {nobodys:,} item{'s' * (nobodys != 1)}, and no user's beside it",
-        )
-    return Finding("owners", "pass", f"every item belongs to somebody; users with a memory: {owned:,}")
