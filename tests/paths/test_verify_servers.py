@@ -134,7 +134,7 @@ def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
     assert (told.exit_code, "Did not answer: redis://" in told.output) == (1, True), told.output
     assert "It does not hold." in told.output
     told = CliRunner().invoke(root, [*command, "--json"])
-    assert json.loads(told.stdout)["beside"]["away"]
+    assert json.loads(told.stdout)["servers"]["unanswered"]
 
 
 def _dumped(redis: Server) -> Iterator[tuple[bytes, bytes]]:
