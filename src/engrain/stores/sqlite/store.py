@@ -42,13 +42,11 @@ from engrain.stores.relational.rows import (
 )
 from engrain.stores.relational.sessions import Sessions, check_summary_version
 from engrain.stores.relational.usage import Uses, write_uses
-from engrain.stores.sqlite.backup import Backing
-from engrain.stores.sqlite.care import Care
+from engrain.stores.sqlite.backup import Backups
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.holding import check_held
-from engrain.stores.sqlite.models import Models
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
@@ -58,7 +56,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Search, Care, Moving, Backing, Models, Deployment, ItemReads, Sessions):
+class SqliteStore(Search, Health, Moving, Backups, ItemReads, Sessions):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
