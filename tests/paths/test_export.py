@@ -430,12 +430,12 @@ LOADER = """
 import sys
 from engrain import Memory
 from engrain_conformance.embedder import HashEmbedder
-from engrain.stores.sqlite.restoring import Restoring
-def keep(self, rows, made, keep=Restoring.keep):
-    keep(self, rows, made)
-    print(len(rows), flush=True)
+from engrain.stores.relational.restore import RestoreRun
+def write_page(self, page, write_page=RestoreRun.write_page):
+    write_page(self, page)
+    print(len(page.rows), flush=True)
     sys.stdin.readline()
-Restoring.keep = keep
+RestoreRun.write_page = write_page
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
     memory.load(sys.argv[2])
 """

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from engrain.core.clock import from_micros
+from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.fragments import SYNTAX
+from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays
-from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.postgres.rows import filters_text
+from engrain.stores.postgres.work import Work
+from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 @cache
@@ -25,41 +33,73 @@ def load_statements() -> Mapping[str, Statement]:
 class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope = scope
-        self._dialect, self._db = dialect, db
+        self._dialect, self.db = dialect, db
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
         found = self._dialect.find(statement)
-        return self._db.ask(found.sql, self._bind(found, values))
+        return self.db.ask(found.sql, self._bind(found, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self._dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self._dialect.find(statement)
         for row in rows:
-            self._db.run(found.sql, self._bind(found, row))
+            self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
         assert self.scope is not None
-        self._dialect.lock_scope(self._db, self.scope)
+        self._dialect.lock_scope(self.db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
-        hold_stays(self._db, subject_hash)
+        hold_stays(self.db, subject_hash)
+
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
+        for scope in keys:
+            self._dialect.add_scope(self.db, scope)
+        self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
+        return keys
+
+    def add_erased_scope(self, id: str) -> str:
+        return id
 
     def begin_write(self) -> tuple[int, int]:
-        assert self.scope is not None
-        return self._dialect.begin_write(self._db, self.scope)
+        if self.scope is None:
+            ((now, _),) = self.rows("begin_changes")
+            return 0, int(now)
+        return self._dialect.begin_write(self.db, self.scope)
 
-    def end_write(self) -> Pending:
-        return self.ask("store_last_change")
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        if self.scope is not None:
+            return self.ask("store_last_change")
+        return self.ask("store_last_changes", keys=changed)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def load_vectors(self, ids: Sequence[str]) -> dict[int, dict[str, tuple[bytes, ...]]]:
+        found: dict[int, dict[str, tuple[bytes, ...]]] = {}
+        for n, model, sent in self.rows("dump_vectors", ids=ids):
+            windows = found.setdefault(n, {})
+            windows[model] = (*windows.get(model, ()), sent_vector(sent).astype("<f4").tobytes())
+        return found
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        for scope, numbers in _by_scope(replaced).items():
+            self.run("delete_words", scope=scope, numbers=numbers)
+            self.run("delete_vectors", scope=scope, numbers=numbers)
+        for scope, some in _by_scope((one.scope, one) for one in entries).items():
+            write_words(self.db, str(scope), [(one.item, one.words) for one in some if one.found])
+            work = Work(self.db, str(scope), from_micros(0), 0, b"", self._dialect.models)
+            write_vectors(
+                work, [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
+            )
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -86,11 +126,17 @@ class PostgresDialect:
         write: Run,
         lock_scope: Callable[[Db, Scope], int],
         begin_write: Callable[[Db, Scope], tuple[int, int]],
+        add_scope: Callable[[Db, Scope], None],
         clock_micros: Callable[[], int | None],
+        prepare_index: Callable[[Mapping[str, int]], None],
+        after_writes: Callable[[int], None],
+        name: str,
     ) -> None:
-        self.key = key
+        self.key, self.name = key, name
+        self.models: dict[str, tuple[int, int]] = {}
         self._read, self._write = read, write
-        self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
+        self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
+        self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -111,3 +157,22 @@ class PostgresDialect:
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    # Search and filters
+
+    def check_full_access(self, tx: Transaction) -> None:
+        if hidden := [name for (name,) in tx.rows("list_restricted_tables")]:
+            raise ConfigError(
+                f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
+                "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
+            )
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"words": word_count(words), "filters": filters_text(metadata)}
+
+
+def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:
+    found: dict[ScopeKey, list[Value]] = {}
+    for scope, value in pairs:
+        found.setdefault(scope, []).append(value)
+    return found

@@ -39,7 +39,6 @@ from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, word_count
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.models import Models
-from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.reads import Reads
 from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.sql import load
@@ -48,6 +47,8 @@ from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Moving, Models, Sessions):
+class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Models, Sessions, Dump, Restore):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engrain.core.clock import Clock, to_micros
 from engrain.core.identity import Scope
-from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
@@ -26,49 +27,79 @@ def load_statements() -> Mapping[str, Statement]:
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope = scope
-        self._dialect, self._db = dialect, db
+        self._dialect, self.db = dialect, db
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self._dialect.find(statement)
-        return self._db.rows(found.sql, self._bind(found, values))
+        return self.db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self._dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self._dialect.find(statement)
-        self._db.many(found.sql, (self._bind(found, row) for row in rows))
+        self.db.many(found.sql, (self._bind(found, row) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self._dialect.add_scope(self._db, self.scope)
+            self._key = self._dialect.add_scope(self.db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        find, add = self._dialect.find_scope, self._dialect.add_scope
+        keys = {scope: find(self.db, scope) for scope in scopes}
+        return {scope: add(self.db, scope) if key is None else key for scope, key in keys.items()}
+
+    def add_erased_scope(self, id: str) -> int:
+        self.run("add_erased_scope", id=id)
+        ((number,),) = self.rows("find_scope", id=id)
+        return int(number)
+
     def begin_write(self) -> tuple[int, int]:
-        self.lock_scope()
-        ((self._change,),) = self._db.rows("select change from counter")
+        if self.scope is not None:
+            self.lock_scope()
+        ((self._change,),) = self.db.rows("select change from counter")
         self._now = self.now()
         return self._change, self._now
 
-    def end_write(self) -> Fetched:
-        sql = "update counter set change = :change, now = max(now, :now) where n = 1"
-        self._db.run(sql, {"change": self._change, "now": self._now})
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
+        sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
+        self.db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def load_vectors(self, ids: Sequence[str]) -> dict[int, dict[str, tuple[bytes, ...]]]:
+        found: dict[int, dict[str, tuple[bytes, ...]]] = {}
+        for n, model, dimension, windows in self.rows("dump_vectors", ids=ids):
+            size = 4 * dimension
+            split = tuple(windows[start : start + size] for start in range(0, len(windows), size))
+            found.setdefault(n, {})[model] = split
+        return found
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        from engrain.stores.sqlite.index_rows import drop_vectors, write_index_many
+
+        for _, number in replaced:
+            drop_vectors(self.db, number)
+        written: list[tuple[int, Words, Vectors | None]] = []
+        for one in entries:
+            given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
+            written += ((one.item, one.words, each) for each in given or [None])
+        write_index_many(self.db, written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -87,7 +118,7 @@ class SqliteTransaction:
     def _scope_key(self) -> int | None:
         # Looked up in each transaction: another process may have erased or hidden it since.
         if self._key is None and self.scope is not None:
-            self._key = self._dialect.find_scope(self._db, self.scope)
+            self._key = self._dialect.find_scope(self.db, self.scope)
         return self._key
 
 
@@ -105,9 +136,11 @@ class SqliteDialect:
         find_scope: Callable[[Connection, Scope], int | None],
         add_scope: Callable[[Connection, Scope], int],
         clock: Clock,
+        name: str,
     ) -> None:
         self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
         self.find_scope, self.add_scope = find_scope, add_scope
+        self.name = name
         self.key = b""  # read when the file is open
 
     @property
@@ -132,6 +165,21 @@ class SqliteDialect:
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self._snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    # Search and filters
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """Whoever opens the file reads all of it."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index_rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

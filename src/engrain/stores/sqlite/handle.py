@@ -73,7 +73,7 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock, self._name)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
         self.outcomes = Outcomes(self.dialect)
@@ -91,7 +91,8 @@ class Handle:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
         upgrade(db, self._site, self._lock)
-        ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
+        ((key,),) = db.rows(_SQL["meta"], ("key",))
+        self.dialect.key = bytes.fromhex(key)
         pending = db.rows(_SQL["meta"], ("purge",))
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.

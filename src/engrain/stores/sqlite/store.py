@@ -30,6 +30,8 @@ from engrain.core.model.plans import (
     resolve_references,
 )
 from engrain.core.validation import check_metadata
+from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -47,7 +49,6 @@ from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
-from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
@@ -57,7 +58,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sessions):
+class SqliteStore(Reads, Search, Care, Backing, Models, Deployment, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
