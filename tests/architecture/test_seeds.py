@@ -1,4 +1,4 @@
-"""Every counterpart that docs/seeds.md names is really there."""
+"""Every counterpart that docs/explanation/seeds.md names is really there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engrain.tiers.scoped_working import ScopedWorkingMemory
 from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.slots import Slots
 
-PAGE = Path(__file__).parents[2] / "docs" / "seeds.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "seeds.md"
 TIERS = {
     "working": ScopedWorkingMemory,
     "conversation": ConversationMemory,

@@ -29,7 +29,7 @@ from engrain.core.model.results import format_command, split_commands
 from engrain.core.model.tasks import Claim
 
 SOURCES = Path(engrain.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"
 WRITTEN = [*(SOURCES / "health").glob("*.py"), *SOURCES.glob("stores/*/deployment.py"), PAGE]
 WRITTEN += [
     *SOURCES.glob("stores/*/care.py"),

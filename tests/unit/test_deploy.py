@@ -27,7 +27,7 @@ from engrain.stores.urls import parse_redis_url, parse_vector_url
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PAGE = ROOT / "docs" / "deploy.md"
+PAGE = ROOT / "docs" / "how-to" / "deploy.md"
 UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")])
 # What the engines and the system read themselves.
 FOREIGN = {"POSTGRES_DB", "POSTGRES_PASSWORD", "QDRANT__SERVICE__API_KEY", "PGPASSWORD", "PATH", "ENGRAIN_DB_PASSWORD"}

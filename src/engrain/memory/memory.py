@@ -302,8 +302,8 @@ class Memory:
         of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
         of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is in progress in
         working memory (`run.working`), which is stored with each of its steps; `run.outcome` becomes knowledge when it
-        is done, which counts for the `procedure` it uses. working=False leaves working memory alone. docs/tasks.md has
-        the promises.
+        is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
+        docs/reference/tasks.md has the promises.
         """
         from engrain.tasks.execution import TaskOptions
         from engrain.tasks.run import Run
@@ -324,7 +324,8 @@ class Memory:
         progress: Progress | None = None,
     ) -> ExportResult:
         """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
-        people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
+        people. The file is there whole or not at all, and only you can read it.
+        docs/reference/export-format.md has the form."""
         from engrain.memory.transfer import export, writing
 
         return export(self._services, self._scope, writing(path, overwrite), form, vectors, progress)

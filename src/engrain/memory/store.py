@@ -115,7 +115,7 @@ class Store:
         trust_clock: bool = False,
         progress: Progress | None = None,
     ) -> MaintenanceReport:
-        """One round of maintenance over all memories, or over one: docs/lifecycle.md has the passes.
+        """One round of maintenance over all memories, or over one: docs/how-to/maintain.md has the passes.
 
         A dry run says exactly what a real one then does; `each` of the answer has it item by item, with the reason.
         With `reembed` everything gets vectors of the present model, and those of others go. With `trust_clock` the
@@ -138,9 +138,9 @@ class Store:
 
     @traced
     def doctor(self, scope: Scope | None = None, *, progress: Progress | None = None) -> list[CheckResult]:
-        """The 35 points of docs/checklist.md, each with how it stands, why, and what fixes it. Nothing is changed.
+        """The 35 checks of docs/reference/checklist.md, each with its state, the reason and the fix.
 
-        All memories of the store are looked into, or one."""
+        Nothing is changed. All memories of the store are looked into, or one."""
         from engrain.core.progress import count_progress
         from engrain.health import CHECKS, CheckContext, run_checks
         from engrain.maintenance.clock_guard import memories

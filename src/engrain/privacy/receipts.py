@@ -28,7 +28,7 @@ METHODS: Mapping[str, Sequence[str]] = {
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
-# Who removes the copies that an erasure does not reach; docs/erasure.md explains each.
+# Who removes the copies that an erasure does not reach; docs/reference/receipts.md explains each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
 _MAX_ENTRIES = 1_000_000
 

@@ -32,8 +32,8 @@ EVERY = "every memory of the store"
         "engrain doctor --rebuild",
     ),
     prints="35 points in groups, each as passed (✓), to be looked at (!), failed (✗) or not checked (?), with why and "
-    "what mends it; docs/checklist.md explains them. Exit code 0 if none failed, 1 on ✗ (with --strict on ! and ? as "
-    "well) and if there is no such store, 2 if the command is not understood.",
+    "what mends it; docs/reference/checklist.md explains them. Exit code 0 if none failed, 1 on ✗ (with --strict on ! "
+    "and ? as well) and if there is no such store, 2 if the command is not understood.",
 )
 @click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
 @click.option("--everyone", is_flag=True, help="Every memory of the store, though a user, agent or tenant is set.")
@@ -112,7 +112,7 @@ def _report(points: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator
             yield from _lines(one, left)
     yield ""
     if amiss := [f"{one.number} {one.name}" for one in shown if one.state != "pass"]:
-        yield from wrapped(f"See above: {', '.join(amiss)}. docs/checklist.md explains each.", longest=None)
+        yield from wrapped(f"See above: {', '.join(amiss)}. docs/reference/checklist.md explains each.", longest=None)
     yield summarize_checks(points)
 
 

@@ -150,7 +150,7 @@ def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool, trust_clock
 
     Episodes that matter last, those whose time is over go; knowledge that matters little and was rarely used goes;
     items without vectors get some; tasks that ended a week ago go; with a folder for them, backups are taken. A dry run
-    says exactly what a real one then does. docs/lifecycle.md has every pass and every setting.
+    says exactly what a real one then does. docs/how-to/maintain.md has every pass and every setting.
     """
     with cli.memory() as memory, progress("Caring", None, cli.json) as told:
         everyone = everyone or not (cli.user or cli.agent or cli.tenant)

@@ -108,7 +108,7 @@ def _new_hash() -> Any:
 BACKUP_FORMAT = 2
 SERVER_BACKUP_ADVICE = (
     "backed up and restored by its own tools: pg_dump and pg_restore for Postgres, BGSAVE and its file for Redis. "
-    "docs/lifecycle.md says how."
+    "docs/how-to/back-up-and-restore.md says how."
 )
 MANIFEST_SUFFIX = ".json"  # after the whole name of the backup
 _TIME_FORMAT = "%Y%m%dT%H%M%S%fZ"

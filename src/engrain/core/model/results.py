@@ -190,7 +190,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One point of the checklist, as docs/checklist.md numbers and names them."""
+    """One point of the checklist, as docs/reference/checklist.md numbers and names them."""
 
     number: int
     group: Group

@@ -14,10 +14,11 @@ from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.locks import hold_stays
+from engrain.stores.postgres.locks import hold_stays, holds_stay
 from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -33,46 +34,59 @@ def load_statements() -> Mapping[str, Statement]:
 class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope = scope
-        self._dialect, self.db = dialect, db
+        self._dialect, self._db = dialect, db
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
         found = self._dialect.find(statement)
-        return self.db.ask(found.sql, self._bind(found, values))
+        return self._db.ask(found.sql, self._bind(found, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self._dialect.find(statement)
-        self.db.run(found.sql, self._bind(found, values))
+        self._db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self._dialect.find(statement)
         for row in rows:
-            self.db.run(found.sql, self._bind(found, row))
+            self._db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
         assert self.scope is not None
-        self._dialect.lock_scope(self.db, self.scope)
+        self._dialect.lock_scope(self._db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
-        hold_stays(self.db, subject_hash)
+        hold_stays(self._db, subject_hash)
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
         for scope in keys:
-            self._dialect.add_scope(self.db, scope)
+            self._dialect.add_scope(self._db, scope)
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
         return keys
 
     def add_erased_scope(self, id: str) -> str:
         return id
 
+    def lock_holds(self) -> None:
+        holds_stay(self._db)
+
+    def mark_purge(self) -> None:
+        self.run("mark_purge")
+
     def begin_write(self) -> tuple[int, int]:
         if self.scope is None:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
-        return self._dialect.begin_write(self.db, self.scope)
+        return self._dialect.begin_write(self._db, self.scope)
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         if self.scope is not None:
@@ -95,8 +109,8 @@ class PostgresTransaction:
             self.run("delete_words", scope=scope, numbers=numbers)
             self.run("delete_vectors", scope=scope, numbers=numbers)
         for scope, some in _by_scope((one.scope, one) for one in entries).items():
-            write_words(self.db, str(scope), [(one.item, one.words) for one in some if one.found])
-            work = Work(self.db, str(scope), from_micros(0), 0, b"", self._dialect.models)
+            write_words(self._db, str(scope), [(one.item, one.words) for one in some if one.found])
+            work = Work(self._db, str(scope), from_micros(0), 0, b"", self._dialect.models)
             write_vectors(
                 work, [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
             )
@@ -107,6 +121,8 @@ class PostgresTransaction:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self.scope and self.scope.id
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         return bound

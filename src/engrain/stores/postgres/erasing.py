@@ -292,7 +292,7 @@ class PostgresErasing:
 
     def hide(self, db: Any, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = getattr(db, "db", db)
+        db = getattr(db, "_db", db)
         named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])]
         for user in {Subject(Scope(one.tenant), "user", one.user) for one in named if one.user is not None}:
             if self.mark(user) == mark:

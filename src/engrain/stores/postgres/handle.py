@@ -13,7 +13,6 @@ from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.core.model.items import Item
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Link, Row
@@ -25,6 +24,7 @@ from engrain.stores.postgres.youth import Youth
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 
 Answer = TypeVar("Answer")
@@ -62,7 +62,7 @@ class Handle:
             self._link.address.shown,
         )
         self._link.read(None, self._youth.begin)
-        self.episodes = PostgresEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.journal = PostgresJournal(self)
         self.audit = Audit(self.dialect)

@@ -29,12 +29,10 @@ from engrain.core.model.plans import (
     repeat_outcome,
     resolve_references,
 )
-from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.validation import check_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.embedding import embed_all
-from engrain.stores.postgres.episodes import Owner, keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, word_count
 from engrain.stores.postgres.link import Db
@@ -48,6 +46,7 @@ from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
@@ -99,7 +98,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Models, S
         outcomes = self._outcomes(work, plan.steps)
         flush(work)
         for happening in plan.episodes:
-            _happen(work, happening, self.erasing.user_mark(plan.scope))
+            add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
@@ -219,18 +218,6 @@ def _standing_for(work: Work, name: str) -> str | None:
         return name
     id_ = work.given[name]
     return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
-
-
-def _happen(work: Work, happening: EpisodeDraft, mark: str) -> None:
-    episode = happening.episode
-    if episode.item is not None:
-        item = _standing_for(work, episode.item)
-        if item is None:
-            return
-        episode = replace(episode, item=item, id=episode.id or item)
-    if not episode.id:
-        raise InvalidInput("an episode without an item needs an id of its own.")
-    keep(work.db, Owner(work.owner, mark), episode, happening.raw)
 
 
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:

@@ -57,10 +57,14 @@ class Transaction(Protocol):
     """One transaction of one scope, or of upkeep across all scopes (`scope` None).
 
     Values are given by name; a list goes where the statement says {in:name}. The transaction binds `:scope`
-    (the scope's key; null for a scope that the store does not know), `:clock` and `:change` itself."""
+    (the scope's key; null for a scope that the store does not know), `:owner`, `:clock` and `:change` itself."""
 
     @property
     def scope(self) -> Scope | None: ...
+
+    @property
+    def owner(self) -> str:
+        """The keyed hash of the user whose scope it is; "" for no user."""
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]: ...
 
@@ -94,6 +98,12 @@ class Transaction(Protocol):
 
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
         """Write index rows of items. Those `replaced` lose theirs first."""
+
+    def lock_holds(self) -> None:
+        """Let no hold begin until the commit, on anybody. Before anything else is locked."""
+
+    def mark_purge(self) -> None:
+        """Note that this transaction removes something whose bytes are to be removed too."""
 
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.

@@ -14,17 +14,17 @@ from engrain.core.model.audit import row_to_entry
 from engrain.core.model.items import Citation, Item
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
-from engrain.core.model.sessions import Episode, RawOutput
+from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import StepRecord, TaskRecord
 from engrain.ports import Summary
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import (
     ITEM_WIDTH,
     read_answer,
     read_hold,
     read_item,
-    read_metadata,
     read_receipt,
     read_time,
 )
@@ -157,11 +157,8 @@ def _make_summary(scope: Scope, session: str, *columns: Any) -> Row:
 
 
 def _make_episode(scope: Scope, text: str | None, until: int | None, *columns: Any) -> Row:
-    id_, session, kind, short, importance, happened, expires, count, data, item, key = columns
-    times = from_micros(happened), read_time(expires)
-    episode = Episode(id_, session, kind, short, importance, *times, count, read_metadata(data), item, key)
     raw = None if text is None or until is None else RawOutput(text, from_micros(until))
-    return transfer.episode_to_row(scope, episode, raw)
+    return transfer.episode_to_row(scope, read_episode(columns), raw)
 
 
 def _make_trial(scope: Scope, procedure: str, task: str, success: bool, at: int, note: str) -> Row:

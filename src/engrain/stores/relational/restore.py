@@ -16,6 +16,7 @@ from engrain.core.model.rows import ChangeToken, Row, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
+from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
@@ -250,20 +251,17 @@ class RestoreRun:
         given = [(self._key(row), *transfer.row_to_episode(row)) for row in rows]
         self._find_items([(scope, one.item) for scope, one, _ in given if one.item is not None])
         kept = [
-            {name: getattr(one, name) for name in ("id", "session", "kind", "text", "importance", "count", "key")}
-            | {"happened_at": write_time(one.happened_at), "expires_at": write_time(one.expires_at)}
-            | {"scope": scope, "data": write_metadata(one.data)}
-            | {"item": None if one.item is None else self._item(scope, one.item)}
+            {"scope": scope, **write_episode(one, None if one.item is None else self._item(scope, one.item))}
             for scope, one, _ in given
         ]
         self.tx.many("delete_episode", ({"scope": one["scope"], "id": one["id"]} for one in kept))
-        self.tx.many("restore_episode", kept)
+        self.tx.many("add_episode", kept)
         raws = (
             {"scope": scope, "id": one.id, "expires_at": write_time(raw.expires_at), "text": raw.text}
             for scope, one, raw in given
             if raw
         )
-        self.tx.many("restore_raw_text", raws)
+        self.tx.many("add_raw_text", raws)
 
     def _write_trial(self, rows: Sequence[Row]) -> None:
         given = [(self._key(row), transfer.row_to_trial(row)) for row in rows]

@@ -11,6 +11,7 @@ from engrain.core.clock import Clock, to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
@@ -24,58 +25,77 @@ def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
 
 
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
+
+
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope = scope
-        self._dialect, self.db = dialect, db
+        self._dialect, self._db = dialect, db
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self._dialect.find(statement)
-        return self.db.rows(found.sql, self._bind(found, values))
+        return self._db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self._dialect.find(statement)
-        self.db.run(found.sql, self._bind(found, values))
+        self._db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self._dialect.find(statement)
-        self.db.many(found.sql, (self._bind(found, row) for row in rows))
+        self._db.many(found.sql, (self._bind(found, row) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self._dialect.add_scope(self.db, self.scope)
+            self._key = self._dialect.add_scope(self._db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         find, add = self._dialect.find_scope, self._dialect.add_scope
-        keys = {scope: find(self.db, scope) for scope in scopes}
-        return {scope: add(self.db, scope) if key is None else key for scope, key in keys.items()}
+        keys = {scope: find(self._db, scope) for scope in scopes}
+        return {scope: add(self._db, scope) if key is None else key for scope, key in keys.items()}
 
     def add_erased_scope(self, id: str) -> int:
         self.run("add_erased_scope", id=id)
         ((number,),) = self.rows("find_scope", id=id)
         return int(number)
 
+    def lock_holds(self) -> None:
+        """The transaction has the whole file already."""
+
+    def mark_purge(self) -> None:
+        self._dialect.mark_purge(self._db)
+
     def begin_write(self) -> tuple[int, int]:
         if self.scope is not None:
             self.lock_scope()
-        ((self._change,),) = self.db.rows("select change from counter")
+        ((self._change,),) = self._db.rows("select change from counter")
         self._now = self.now()
         return self._change, self._now
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
         sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
-        self.db.run(sql, {"change": self._change, "now": self._now})
+        self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
     def now(self) -> int:
@@ -91,15 +111,15 @@ class SqliteTransaction:
         return found
 
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
-        from engrain.stores.sqlite.index_rows import drop_vectors, write_index_many
+        from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
 
         for _, number in replaced:
-            drop_vectors(self.db, number)
+            drop_vectors(self._db, number)
         written: list[tuple[int, Words, Vectors | None]] = []
         for one in entries:
             given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
             written += ((one.item, one.words, each) for each in given or [None])
-        write_index_many(self.db, written)
+        write_index_many(self._db, written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -107,6 +127,8 @@ class SqliteTransaction:
             bound[name] = json.dumps(list(bound[name]), ensure_ascii=False)
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self._scope_key()
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         if "change" in statement.parameters:
@@ -118,7 +140,7 @@ class SqliteTransaction:
     def _scope_key(self) -> int | None:
         # Looked up in each transaction: another process may have erased or hidden it since.
         if self._key is None and self.scope is not None:
-            self._key = self._dialect.find_scope(self.db, self.scope)
+            self._key = self._dialect.find_scope(self._db, self.scope)
         return self._key
 
 
@@ -135,12 +157,13 @@ class SqliteDialect:
         transaction: Run,
         find_scope: Callable[[Connection, Scope], int | None],
         add_scope: Callable[[Connection, Scope], int],
+        mark_purge: Callable[[Connection], None],
         clock: Clock,
         name: str,
     ) -> None:
         self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
-        self.find_scope, self.add_scope = find_scope, add_scope
         self.name = name
+        self.find_scope, self.add_scope, self.mark_purge = find_scope, add_scope, mark_purge
         self.key = b""  # read when the file is open
 
     @property
@@ -173,7 +196,7 @@ class SqliteDialect:
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
-        import engrain.stores.sqlite.index_rows  # noqa: F401
+        import engrain.stores.sqlite.index.rows  # noqa: F401
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""

@@ -152,7 +152,7 @@ class SqliteErasing:
         self._store.transaction(lambda db: db.run(_SQL["keep"], values))
 
     def take(self, id: str) -> Erasure:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         answer = self._store.transaction(lambda db: self._delete_rows(db, id))
         if isinstance(answer, OnHold):
@@ -301,7 +301,7 @@ class SqliteErasing:
 
     def hide(self, tx: SqliteTransaction, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = tx.db
+        db = tx._db
         scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
         owned = [(find_owner(Scope(*row[1:4])), row) for row in scopes]
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)

@@ -17,10 +17,10 @@ from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.core.model.items import Item
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
-from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
@@ -35,13 +35,13 @@ from engrain.stores.sqlite.touches import Touches
 from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
 if TYPE_CHECKING:
-    from engrain.stores.sqlite.lens import Lenses
-    from engrain.stores.sqlite.roster import Reader
+    from engrain.stores.sqlite.index.items import Reader
+    from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 
 _SQL = load("queries.sql")
-LENS_BYTES = 1_000_000_000
+INDEX_BYTES = 1_000_000_000
 READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
@@ -55,7 +55,7 @@ class Handle:
         ids: IdSource | None = None,
         engine: Engine | Sealed = "auto",
         read_only: bool = False,
-        cache_bytes: int = LENS_BYTES,
+        cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
@@ -64,7 +64,7 @@ class Handle:
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
         self._touches = Touches()
-        self._lenses: Lenses | None = None
+        self._indexes: IndexCache | None = None
         self._closed = False
         self._local = threading.local()  # the moment that this thread reads at
         self._name = str(self._site.path)
@@ -73,9 +73,11 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock, self._name)
+        self.dialect = SqliteDialect(
+            self.snapshot, self.transaction, self._scope, self._add_scope, self._purge.mark, clock, self._name
+        )
         self.journal = SqliteJournal(self)
-        self.episodes = SqliteEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)
@@ -282,12 +284,13 @@ class Handle:
         return self._pool.bare(load)
 
     @property
-    def _lens(self) -> Lenses:
-        if self._lenses is None:
-            from engrain.stores.sqlite.lens import Lenses
+    def _index(self) -> IndexCache:
+        if self._indexes is None:
+            # Not at the top: it needs numpy, which opening a store does not.
+            from engrain.stores.sqlite.index.view import IndexCache
 
-            self._lenses = Lenses(self.snapshot, self._micros, self._cache_bytes)
-        return self._lenses
+            self._indexes = IndexCache(self.snapshot, self._micros, self._cache_bytes)
+        return self._indexes
 
     # Closing and forking
 
@@ -326,7 +329,7 @@ class Handle:
 
     def _after_fork(self, child: bool) -> None:
         if child:
-            self._lenses = None
+            self._indexes = None
             self._writer.reset()
             self._pool.renew()
             self._tidy.renew()

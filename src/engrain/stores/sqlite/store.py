@@ -31,6 +31,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
@@ -45,7 +46,6 @@ from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
@@ -63,7 +63,7 @@ class SqliteStore(Reads, Search, Care, Backing, Models, Deployment, Sessions, Du
 
     def apply(self, plan: Plan) -> Applied:
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
-        import engrain.stores.sqlite.index_rows  # noqa: F401
+        import engrain.stores.sqlite.index.rows  # noqa: F401
 
         return self.transaction(lambda db: self._apply(db, plan), plan.request_id)
 
@@ -86,7 +86,7 @@ class SqliteStore(Reads, Search, Care, Backing, Models, Deployment, Sessions, Du
         applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
         _index(work)
         for happening in plan.episodes:
-            happen(work, happening)
+            add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in applied.outcomes])
         self._record(db, applied)
@@ -220,7 +220,7 @@ def _index(work: Work) -> None:
     """Index rows wait until here, so that the vectors of many items are coded in one go."""
     if work.indexing:
         # Not above: it needs numpy, which `import engrain` must not.
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         waiting, work.indexing = work.indexing, []
         write_index_many(work.db, waiting)
@@ -352,7 +352,7 @@ def _change(work: Work, step: Change) -> Outcome:
 
 
 def _embed(work: Work, step: Embed) -> Outcome:
-    from engrain.stores.sqlite.index_rows import write_vectors
+    from engrain.stores.sqlite.index.rows import write_vectors
 
     rows = work.db.rows(_SQL["hash_of"], (work.scope_n, step.id))
     if not rows:

@@ -20,3 +20,6 @@ with removed as (delete from embedding where scope = :scope and item {in:numbers
 counted as (select scope, model, count(*) as count from removed group by scope, model)
 update embedded set count = embedded.count - counted.count from counted
 where embedded.scope = counted.scope and embedded.model = counted.model;
+
+-- mark_purge --
+insert into sweep (after) values (pg_current_xact_id());

@@ -46,10 +46,7 @@ where ({scope_order:progress}, session, work) > ({scope_value:a}, :b, :c) and {w
 order by {scope_order:progress}, session, work limit :limit;
 
 -- dump_episodes --
-select scope.tenant, scope.agent, scope."user", raw_text.text, raw_text.expires_at, episode.id, session, kind, episode.text,
-  importance, happened_at, episode.expires_at, count, data,
-  (select item.id from item where item.scope = episode.scope and item.n = episode.item), episode.key
-from episode
+select scope.tenant, scope.agent, scope."user", raw_text.text, raw_text.expires_at, {episode} from episode
 join scope on scope.scope = episode.scope
 left join raw_text on raw_text.scope = episode.scope and raw_text.id = episode.id
 where ({scope_order:episode}, episode.id) > ({scope_value:a}, :b) and {within:episode}

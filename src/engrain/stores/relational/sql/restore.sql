@@ -70,16 +70,6 @@ on conflict (scope, session) do update set length = excluded.length, changed = e
 insert into progress (scope, session, work, upto) values (:scope, :session, :work, :upto)
 on conflict (scope, session, work) do update set upto = excluded.upto;
 
--- delete_episode --
-delete from episode where scope = :scope and id = :id;
-
--- restore_episode --
-insert into episode (scope, id, session, kind, text, importance, happened_at, expires_at, count, data, item, key)
-values (:scope, :id, :session, :kind, :text, :importance, :happened_at, :expires_at, :count, :data, :item, :key);
-
--- restore_raw_text --
-insert into raw_text (scope, id, expires_at, text) values (:scope, :id, :expires_at, :text);
-
 -- restore_trial --
 insert into trial (scope, item, task, success, at, note) values (:scope, :item, :task, :success, :at, :note)
 on conflict (scope, item, task) do update
