@@ -9,13 +9,14 @@ from typing import Any, Protocol, TypeVar
 from engrain.core.clock import from_micros
 from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays, holds_stay
-from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
@@ -97,13 +98,6 @@ class PostgresTransaction:
         ((now,),) = self.rows("find_now")
         return int(now)
 
-    def load_vectors(self, ids: Sequence[str]) -> dict[int, dict[str, tuple[bytes, ...]]]:
-        found: dict[int, dict[str, tuple[bytes, ...]]] = {}
-        for n, model, sent in self.rows("dump_vectors", ids=ids):
-            windows = found.setdefault(n, {})
-            windows[model] = (*windows.get(model, ()), sent_vector(sent).astype("<f4").tobytes())
-        return found
-
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
         for scope, numbers in _by_scope(replaced).items():
             self.run("delete_words", scope=scope, numbers=numbers)
@@ -165,8 +159,8 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
@@ -174,7 +168,15 @@ class PostgresDialect:
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
 
-    # Search and filters
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """Every window has a row of its own."""
+        windows: dict[str, tuple[bytes, ...]] = {}
+        for id_, sent in rows:
+            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+        return windows
 
     def check_full_access(self, tx: Transaction) -> None:
         if hidden := [name for (name,) in tx.rows("list_restricted_tables")]:
@@ -184,7 +186,7 @@ class PostgresDialect:
             )
 
     def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"words": word_count(words), "filters": filters_text(metadata)}
+        return {"words": word_count(words), "filters": encode_filters(metadata)}
 
 
 def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:

@@ -11,7 +11,7 @@ from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model import rows as transfer
 from engrain.core.model.audit import row_to_entry
-from engrain.core.model.items import Citation, Item
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
@@ -29,6 +29,7 @@ from engrain.stores.relational.rows import (
     read_time,
 )
 from engrain.stores.relational.scopes import hash_scope
+from engrain.stores.relational.usage import UsageCounts
 
 _FIRST_SCOPE = "0" * 32
 Values = dict[str, Any]
@@ -42,7 +43,8 @@ class Dump:
         @property
         def dialect(self) -> Dialect: ...
 
-        def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]: ...
+        @property
+        def usage(self) -> UsageCounts: ...
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         def do(tx: Transaction) -> list[Row]:
@@ -66,14 +68,25 @@ class Dump:
 
     def _dump_items(self, tx: Transaction, values: Values) -> Iterator[StoredItem]:
         rows = tx.rows("dump_items", **values)
-        vectors = tx.load_vectors([row[1] for row in rows])
+        vectors = self._load_vectors(tx, [row[1] for row in rows])
         for row in rows:
             digest, traits, *owner = row[ITEM_WIDTH:]
             item = read_item(row[:ITEM_WIDTH])
-            yield StoredItem(Scope(*owner), item, digest.hex(), traits, vectors.get(row[0], {}))
+            yield StoredItem(Scope(*owner), item, digest.hex(), traits, vectors.get(item.id, {}))
+
+    def _load_vectors(self, tx: Transaction, ids: Sequence[str]) -> dict[str, dict[str, tuple[bytes, ...]]]:
+        """By item and model."""
+        by_model: dict[str, list[tuple[Any, ...]]] = {}
+        for model, *row in tx.rows("dump_vectors", ids=ids):
+            by_model.setdefault(model, []).append(tuple(row))
+        found: dict[str, dict[str, tuple[bytes, ...]]] = {}
+        for model, rows in by_model.items():
+            for id_, windows in self.dialect.read_vectors(rows).items():
+                found.setdefault(id_, {})[model] = windows
+        return found
 
     def _add_uses(self, stored: StoredItem) -> StoredItem:
-        (item,) = self.add_uses(stored.scope, [stored.item])
+        (item,) = self.usage.add_to(stored.scope, [stored.item])
         return replace(stored, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:

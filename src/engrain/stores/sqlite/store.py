@@ -32,6 +32,7 @@ from engrain.core.model.plans import (
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import add_planned_episode
+from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
@@ -42,6 +43,7 @@ from engrain.stores.relational.rows import (
     write_time,
 )
 from engrain.stores.relational.sessions import Sessions, check_summary_version
+from engrain.stores.relational.usage import Uses, write_uses
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
@@ -49,7 +51,6 @@ from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
-from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sql import load
@@ -58,16 +59,17 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Care, Backing, Models, Deployment, Sessions, Dump, Restore):
+class SqliteStore(Search, Care, Backing, Models, Deployment, ItemReads, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
         import engrain.stores.sqlite.index.rows  # noqa: F401
 
-        return self.transaction(lambda db: self._apply(db, plan), plan.request_id)
+        with self.usage.taking(plan.scope) as uses:
+            return self.transaction(lambda db: self._apply(db, plan, uses), plan.request_id)
 
-    def _apply(self, db: Connection, plan: Plan) -> Applied:
+    def _apply(self, db: Connection, plan: Plan, uses: Uses) -> Applied:
         work = self._work(db, plan.scope, self._scope(db, plan.scope))
         if plan.began is not None:
             check_began(db, self._key, plan)
@@ -90,6 +92,7 @@ class SqliteStore(Reads, Search, Care, Backing, Models, Deployment, Sessions, Du
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in applied.outcomes])
         self._record(db, applied)
+        write_uses(self.dialect.over(db, plan.scope), uses)
         if work.seq != before:
             db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
         _keep_answer(work, plan.request_id, plan.steps, applied)

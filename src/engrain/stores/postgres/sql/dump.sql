@@ -15,6 +15,6 @@ where relnamespace = current_schema()::regnamespace and relkind = 'r' and row_se
 order by relname;
 
 -- dump_vectors --
-select embedding.item, model.key, vector_send(embedding.vector) from item
+select model.key, item.id, vector_send(embedding.vector) from item
 join embedding on embedding.scope = item.scope and embedding.item = item.n join model on model.n = embedding.model
 where item.id {in:ids} order by embedding.item, model.key, embedding.number;

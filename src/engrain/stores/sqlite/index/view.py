@@ -18,7 +18,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
-from engrain.stores.sqlite.filters import where_sql
+from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.index.fields import FieldTable
 from engrain.stores.sqlite.index.items import SQL, ItemTable, Mask, Reader
 from engrain.stores.sqlite.index.vectors import VectorIndex
@@ -214,7 +214,7 @@ class ScopeIndex:
         """The visible rows that match the filter."""
         if where is None or not where.conditions:
             return visible
-        expression, values = where_sql(where)
+        expression, values = build_where(where)
         # The type as well: True and 1 are equal in Python, and different to a filter.
         key = (expression, tuple((type(value), value) for value in values.values()))
         cached = self._filtered.get(key)

@@ -10,5 +10,5 @@ from step left join large_result on large_result.n = step.large_result
 where step.scope = :scope and task = :task order by step.n;
 
 -- dump_vectors --
-select vector.key & 1099511627775, model.key, model.dimension, vector.windows
+select model.key, item.id, model.dimension, vector.windows
 from item join model join vector on vector.key = (model.n << 40 | item.n) where item.id {in:ids};
