@@ -66,7 +66,7 @@ def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
             found = db.rows(_SQL["find_meta"], {"name": "key"})
     except (StoreError, UnicodeError):
         found = []
-    return found[0][0] == key if found else _contains(path, key)
+    return found[0][0] == key.hex() if found else _contains(path, key.hex().encode())
 
 
 def _contains(path: Path, key: bytes) -> bool:
