@@ -24,7 +24,7 @@ SOURCE = str(Path(engine_apsw.__file__).parents[2])
 MOST = 7
 DRIVER = "stores/sqlite/engine_apsw.py"
 # Begin, commit, checkpoints and connections are nobody's verb: their own statements are left out.
-MACHINERY = {"stores/sqlite/writer.py", "stores/sqlite/pool.py", "stores/sqlite/opening.py"}
+MACHINERY = {f"stores/sqlite/{name}.py" for name in ("writer", "pool", "opening", "migrate")}
 
 
 def step(memory: Memory) -> None:

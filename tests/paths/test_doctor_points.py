@@ -38,7 +38,7 @@ from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import care, deployment, opening
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.index_rows import code_type
+from engrain.stores.sqlite.index.rows import code_type
 
 DAY = 86_400.0
 Open = Callable[..., Memory]

@@ -7,10 +7,14 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.locks import hold_stays
+from engrain.stores.postgres.locks import hold_stays, holds_stay
 from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -26,6 +30,13 @@ class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope = scope
         self._dialect, self._db = dialect, db
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
@@ -50,6 +61,12 @@ class PostgresTransaction:
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
+    def lock_holds(self) -> None:
+        holds_stay(self._db)
+
+    def mark_purge(self) -> None:
+        self.run("mark_purge")
+
     def begin_write(self) -> tuple[int, int]:
         assert self.scope is not None
         return self._dialect.begin_write(self._db, self.scope)
@@ -67,6 +84,8 @@ class PostgresTransaction:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self.scope and self.scope.id
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         return bound
@@ -103,11 +122,21 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """Every window has a row of its own."""
+        windows: dict[str, tuple[bytes, ...]] = {}
+        for id_, sent in rows:
+            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+        return windows

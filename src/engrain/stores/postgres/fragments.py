@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them.
@@ -19,6 +19,7 @@ SYNTAX = Syntax(
     {
         "item": ITEM,
         "sources": SOURCES,
+        "episode": EPISODE_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         # One moment for all of the statement.
@@ -34,6 +35,7 @@ SYNTAX = Syntax(
         "least": "least",
         "for_update": "for update",
         "+": "",
+        "indexed_by": "",
     },
     pyformat=True,
 )

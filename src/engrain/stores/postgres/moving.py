@@ -18,13 +18,13 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
-from engrain.stores.postgres.episodes import episode_of
 from engrain.stores.postgres.erasing import aside
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.restoring import Restoring
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_item, read_receipt
 
 _SQL = load("moving.sql")
@@ -66,7 +66,7 @@ class Moving(Handle):
 
     def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
-        (item,) = self._touches.shown(kept.scope, [kept.item])
+        (item,) = self.usage.add_to(kept.scope, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
@@ -173,7 +173,7 @@ def _summary(scope: Scope, session: str, *values: Any) -> Row:
 
 def _episode(scope: Scope, text: str | None, until: int, *values: Any) -> Row:
     return moving.episode_to_row(
-        scope, episode_of(values), None if text is None else RawOutput(text, from_micros(until))
+        scope, read_episode(values), None if text is None else RawOutput(text, from_micros(until))
     )
 
 

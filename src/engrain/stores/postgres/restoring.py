@@ -15,16 +15,16 @@ from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.rows import Row, StoredItem
 from engrain.core.text.passages import index_words
-from engrain.stores.postgres.episodes import columns
+from engrain.stores.postgres.dialect import load_statements
+from engrain.stores.postgres.filters import encode_filters
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
+from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 
 _SQL, _FORGET = load("moving.sql"), load("forget.sql")
-_EPISODES = load("episodes.sql")
 PAGE = 1_000  # rows that are written with one look at what is there
 Name = tuple[Scope, str]
 
@@ -174,11 +174,13 @@ class Restoring:
         self._find([(row.scope, row.values["item"]) for row in rows if row.values["item"] is not None])
         given = [(row.scope, *moving.row_to_episode(row)) for row in rows]
         kept = [
-            columns(scope.id, one) | {"item": None if one.item is None else self._known(scope, one.item)}
+            {"scope": scope.id, **write_episode(one, None if one.item is None else self._known(scope, one.item))}
             for scope, one, _ in given
         ]
         for scope, some in _by_scope(rows).items():
-            self.db.run(_EPISODES["drop"], (scope.id, [row.key[1] for row in some]))
+            self.db.run(
+                load_statements()["delete_episodes"].sql, {"scope": scope.id, "ids": [row.key[1] for row in some]}
+            )
         self.db.run_all(_SQL["keep_episode"], kept)
         raws = (
             {"scope": scope.id, "id": one.id, "expires_at": write_time(raw.expires_at), "text": raw.text}
@@ -306,5 +308,5 @@ def _values(kept: StoredItem, words: Words) -> Mapping[str, Any]:
         "relation": relation and relation.relation,
         "object": relation and relation.object,
         "metadata": write_metadata(item.metadata),
-        "filters": filters_text(item.metadata),
+        "filters": encode_filters(item.metadata),
     }

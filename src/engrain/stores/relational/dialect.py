@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -44,10 +45,14 @@ class Transaction(Protocol):
     """One transaction of one scope, or of upkeep across all scopes (`scope` None).
 
     Values are given by name; a list goes where the statement says {in:name}. The transaction binds `:scope`
-    (the scope's key; null for a scope that the store does not know), `:clock` and `:change` itself."""
+    (the scope's key; null for a scope that the store does not know), `:owner`, `:clock` and `:change` itself."""
 
     @property
     def scope(self) -> Scope | None: ...
+
+    @property
+    def owner(self) -> str:
+        """The keyed hash of the user whose scope it is; "" for no user."""
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]: ...
 
@@ -67,6 +72,12 @@ class Transaction(Protocol):
 
     def lock_user(self, subject_hash: str) -> None:
         """Keep holds on this user as they are until the commit. Before the scope is locked."""
+
+    def lock_holds(self) -> None:
+        """Let no hold begin until the commit, on anybody. Before anything else is locked."""
+
+    def mark_purge(self) -> None:
+        """Note that this transaction removes something whose bytes are to be removed too."""
 
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.
@@ -93,8 +104,8 @@ class Dialect(Protocol):
     @property
     def statements(self) -> Mapping[str, Statement]: ...
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        """Run `do` in one snapshot."""
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        """Run `do` in one snapshot. With `latest`, a statement may see what was committed after the one before it."""
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         """Run `do` in one transaction. If others made it fail it runs again from the start.
@@ -103,3 +114,9 @@ class Dialect(Protocol):
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         """Read the rows of one statement, in one round trip."""
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        """The SQL of a filter over table `item`, and its values."""
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """The float32 windows by item id, from rows of load_vectors."""

@@ -80,7 +80,7 @@ class Care(Handle):
             yield Finding("disk", "pass", state)
 
     def rebuild(self) -> int:
-        from engrain.stores.sqlite.index_rows import recode, write_index_many
+        from engrain.stores.sqlite.index.rows import rewrite_codes, write_index_many
 
         if self._site.read_only:
             raise ReadOnlyStore(self._site.unwritable())
@@ -90,7 +90,7 @@ class Care(Handle):
             now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
             same = [n for n, text in now if before.get(n) == text]
             write_index_many(db, [(n, words[n], None) for n in same])
-            recode(db, same)
+            rewrite_codes(db, same)
             _renumber(db, {n: words[n] for n in same})
 
         # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
@@ -100,7 +100,7 @@ class Care(Handle):
             self.transaction(lambda db: write(db, rows, words))  # noqa: B023
             seen, last = seen + len(rows), rows[-1][0]
         self.transaction(_drop_all_misfits)
-        self._lenses = None
+        self._indexes = None
         return seen
 
 

@@ -151,7 +151,7 @@ class SqliteErasing:
         self._store.transaction(lambda db: db.run(_SQL["keep"], values))
 
     def take(self, id: str) -> Erasure:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         answer = self._store.transaction(lambda db: self._delete_rows(db, id))
         if isinstance(answer, OnHold):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them. Subqueries in the order of an index need no sort.
@@ -20,6 +20,7 @@ SYNTAX = Syntax(
     {
         "item": ITEM,
         "sources": SOURCES,
+        "episode": EPISODE_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         "at": "coalesce(:at, {now})",
@@ -35,5 +36,7 @@ SYNTAX = Syntax(
         "for_update": "",
         # No index for this column: by the scope's own index all of its rows would be read for a few.
         "+": "+",
+        # Left to itself SQLite takes the primary key of an episode, and reads all of the scope.
+        "indexed_by": "indexed by $",
     },
 )

@@ -17,9 +17,9 @@ from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
+from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.episodes import episode_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready
@@ -53,7 +53,7 @@ class Moving(Handle):
 
     def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
-        (item,) = self._touches.shown(kept.scope.id, [kept.item])
+        (item,) = self.usage.add_to(kept.scope, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
@@ -66,7 +66,7 @@ class Moving(Handle):
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
@@ -127,7 +127,7 @@ def _episodes(db: Connection, values: Values) -> Iterator[Row]:
     for row in db.rows(_SQL["episode"], _only(values, "ab")):
         text, expires, *owner = row[_EPISODE:]
         raw = None if text is None else RawOutput(text, from_micros(expires))
-        yield moving.episode_to_row(Scope(*owner), episode_of(row[:_EPISODE]), raw)
+        yield moving.episode_to_row(Scope(*owner), read_episode(row[:_EPISODE]), raw)
 
 
 def _trials(db: Connection, values: Values) -> Iterator[Row]:

@@ -11,7 +11,9 @@ from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.rows import Row
-from engrain.stores.relational.rows import write_answer, write_metadata, write_time
+from engrain.stores.relational.episodes import write_episode
+from engrain.stores.relational.rows import write_answer, write_time
+from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
 from engrain.stores.sqlite.ready import COLUMNS, Ready
@@ -21,7 +23,7 @@ from engrain.stores.sqlite.work import item_number
 
 _SQL = load("moving.sql")
 _QUERIES = load("queries.sql")
-_EPISODES, _JOURNAL, _ERASING = load("episodes.sql"), load("journal.sql"), load("erasing.sql")
+_JOURNAL, _ERASING = load("journal.sql"), load("erasing.sql")
 
 
 class Restoring:
@@ -62,7 +64,7 @@ class Restoring:
 
     def _items(self, items: Mapping[str, tuple[Ready, int]]) -> None:
         """With the scopes that they are in."""
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(items),))}
         ((last,),) = self.db.rows(_SQL["last_item"])
@@ -87,7 +89,7 @@ class Restoring:
 
     def _again(self, one: Ready, scope: int, number: int) -> None:
         """In place of what is there; its sources and index follow."""
-        from engrain.stores.sqlite.index_rows import drop_vectors
+        from engrain.stores.sqlite.index.rows import drop_vectors
 
         values = dict(zip(COLUMNS, one.columns, strict=True))
         self.db.run(_SQL["keep_item"], {**values, "n": number, "changed": self._mark()})
@@ -126,15 +128,12 @@ class Restoring:
     def _episode(self, row: Row, scope: int) -> None:
         episode, raw = moving.row_to_episode(row)
         item = None if episode.item is None else self._known(scope, episode.item)
-        self.db.run(_EPISODES["drop"], (scope, episode.id))
-        values = (
-            scope, item, write_time(episode.happened_at), write_time(episode.expires_at), episode.count,
-            episode.importance, episode.id, episode.session, episode.kind, episode.key, write_metadata(episode.data),
-            episode.text,
-        )  # fmt: skip
-        self.db.run(_EPISODES["add"], values)
+        shared, where = load_statements(), {"scope": scope, "id": episode.id}
+        self.db.run(shared["delete_episode"].sql, where)
+        self.db.run(shared["add_episode"].sql, {"scope": scope, **write_episode(episode, item)})
         if raw:
-            self.db.run(_EPISODES["add_raw"], (scope, episode.id, write_time(raw.expires_at), raw.text))
+            values = {**where, "expires_at": write_time(raw.expires_at), "text": raw.text}
+            self.db.run(shared["add_raw_text"].sql, values)
 
     def _trial(self, row: Row, scope: int) -> None:
         trial = moving.row_to_trial(row)
