@@ -65,7 +65,7 @@ def _is_copy(path: Path, site: StoreFile, key: bytes) -> bool:
             found = db.rows(_SQL["meta"], ("key",))
     except (StoreError, UnicodeError):
         found = []
-    return found[0][0] == key if found else _has(path, key)
+    return found[0][0] == key.hex() if found else _has(path, key.hex().encode())
 
 
 def _has(path: Path, key: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,8 @@ from engrain.core.clock import Clock, to_micros
 from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
@@ -80,6 +81,16 @@ class SqliteTransaction:
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        find, add = self._dialect.find_scope, self._dialect.add_scope
+        keys = {scope: find(self._db, scope) for scope in scopes}
+        return {scope: add(self._db, scope) if key is None else key for scope, key in keys.items()}
+
+    def add_erased_scope(self, id: str) -> int:
+        self.run("add_erased_scope", id=id)
+        ((number,),) = self.rows("find_scope", id=id)
+        return int(number)
+
     def lock_holds(self) -> None:
         """The transaction has the whole file already."""
 
@@ -87,19 +98,31 @@ class SqliteTransaction:
         self._dialect.mark_purge(self._db)
 
     def begin_write(self) -> tuple[int, int]:
-        self.lock_scope()
+        if self.scope is not None:
+            self.lock_scope()
         ((self._change,),) = self._db.rows("select change from counter")
         self._now = self.now()
         return self._change, self._now
 
-    def end_write(self) -> Fetched:
-        sql = "update counter set change = :change, now = max(now, :now) where n = 1"
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
+        sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
+
+        for _, number in replaced:
+            drop_vectors(self._db, number)
+        written: list[tuple[int, Words, Vectors | None]] = []
+        for one in entries:
+            given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
+            written += ((one.item, one.words, each) for each in given or [None])
+        write_index_many(self._db, written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -142,6 +165,10 @@ class SqliteDialect:
         self.key = b""  # read when the file is open
 
     @property
+    def name(self) -> str:
+        return str(self._site.path)
+
+    @property
     def statements(self) -> Mapping[str, Statement]:
         return load_statements()
 
@@ -182,6 +209,19 @@ class SqliteDialect:
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """All windows of an item are in one row."""
         return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """Whoever opens the file reads all of it."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index.rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""

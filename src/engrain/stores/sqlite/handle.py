@@ -96,7 +96,8 @@ class Handle:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
         upgrade(db, self._site, self._lock)
-        ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
+        ((key,),) = db.rows(_SQL["meta"], ("key",))
+        self.dialect.key = bytes.fromhex(key)
         pending = db.rows(_SQL["meta"], ("purge",))
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
