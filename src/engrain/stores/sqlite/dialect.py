@@ -18,12 +18,12 @@ from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry,
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
-from engrain.stores.sqlite.pool import Moment, Pool
-from engrain.stores.sqlite.writer import CLOSED, WriteQueue
+from engrain.stores.sqlite.pool import HeldSnapshot, Pool
+from engrain.stores.sqlite.writer import WriteQueue
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.index.items import Reader
@@ -227,12 +227,12 @@ class SqliteDialect:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
         if self.closed:
             raise StoreClosed(CLOSED)
-        joined = self._writer.joined()
+        joined = self._writer.current_transaction()
         if joined is not None:
             return fn(joined)
         if self._site.path is None:
             return self._read_in_memory(fn)
-        moment: Moment | None = getattr(self._local, "moment", None)
+        moment: HeldSnapshot | None = getattr(self._local, "moment", None)
         return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
 
     def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
@@ -254,7 +254,7 @@ class SqliteDialect:
             raise StoreClosed(CLOSED)
         if self._site.read_only:
             raise ReadOnlyStore(self._site.explain_read_only())
-        joined = self._writer.joined()
+        joined = self._writer.current_transaction()
         if joined is not None:
             return fn(joined)
         if getattr(self._local, "reads", False):
@@ -268,9 +268,9 @@ class SqliteDialect:
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
         none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._local, "moment", None) or self._writer.joined():
+        if getattr(self._local, "moment", None) or self._writer.current_transaction():
             return do()
-        moment = Moment()
+        moment = HeldSnapshot()
         try:
             self._local.moment = moment
             self._pool.begin(moment)
