@@ -169,7 +169,7 @@ class WriteQueue:
             queue, running = self._queue, threading.Lock()
             running.acquire()
             alive = weakref.ref(self, lambda _: queue.put(running))
-            # Checked here, because a signal handler may have written until now. No call comes between these steps, so no
+            # Checked here, because a signal handler may have written. No call comes between these steps, so no
             # signal does. Turned down: threading.Thread, whose `start` can lose a lock to an interrupt.
             if self._running is None and not self._closed:
                 self._running = running
