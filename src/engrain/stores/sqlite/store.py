@@ -48,14 +48,13 @@ from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.scopes import check_began
-from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Search, Health, Backups, ItemReads, Sessions, Dump, Restore):
+class SqliteStore(Health, Backups, ItemReads, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
