@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
+from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import sent_vector
-from engrain.stores.postgres.filters import build_where
+from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
+from engrain.stores.postgres.index_rows import replace_vectors, word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays, holds_stay
 from engrain.stores.relational.dialect import Deferred, Do, Pending
@@ -28,35 +30,35 @@ def load_statements() -> Mapping[str, Statement]:
 
 class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
-        self.scope = scope
-        self._dialect, self._db = dialect, db
+        self.scope, self.dialect, self.changes = scope, dialect, 0
+        self._db = db
         self._owner: str | None = None
 
     @property
     def owner(self) -> str:
         if self._owner is None:
-            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+            self._owner = hash_owner(self.dialect.key, self.scope) if self.scope else ""
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         return self._db.ask(found.sql, self._bind(found, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         self._db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         for row in rows:
             self._db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
         assert self.scope is not None
-        self._dialect.lock_scope(self._db, self.scope)
+        self.dialect.lock_scope(self._db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
@@ -69,10 +71,27 @@ class PostgresTransaction:
 
     def begin_write(self) -> tuple[int, int]:
         assert self.scope is not None
-        return self._dialect.begin_write(self._db, self.scope)
+        return self.dialect.begin_write(self._db, self.scope)
 
     def end_write(self) -> Pending:
         return self.ask("store_last_change")
+
+    def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
+        assert self.scope is not None
+        write_words(self._db, self.scope.id, [(n, words) for n, words, _ in entries])
+        given = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
+        write_vectors(self._db, self.scope.id, self.dialect.models, given)
+
+    def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
+        assert self.scope is not None
+        replace_vectors(self._db, self.scope.id, self.dialect.models, vectors)
+
+    def retract_index(self, id_: str) -> None:
+        self.run("delete_retracted_words", id=id_)
+
+    def delete_index(self, numbers: Sequence[int]) -> None:
+        self.run("delete_words", numbers=numbers)
+        self.run("delete_vectors", numbers=numbers)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -80,6 +99,7 @@ class PostgresTransaction:
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
+        self.changes += statement.changes
         for name in statement.lists:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
@@ -87,7 +107,7 @@ class PostgresTransaction:
         if "owner" in statement.parameters:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
-            bound["clock"] = self._dialect.clock_micros()
+            bound["clock"] = self.dialect.clock_micros()
         return bound
 
 
@@ -106,8 +126,12 @@ class PostgresDialect:
         lock_scope: Callable[[Db, Scope], int],
         begin_write: Callable[[Db, Scope], tuple[int, int]],
         clock_micros: Callable[[], int | None],
+        prepare_index: Callable[[Mapping[str, int]], None],
+        after_writes: Callable[[int], None],
     ) -> None:
         self.key = key
+        self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
+        self.prepare_index, self.after_writes = prepare_index, after_writes
         self._read, self._write = read, write
         self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
 
@@ -125,11 +149,19 @@ class PostgresDialect:
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
-    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
+    def write(
+        self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
+    ) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def index_values(
+        self, words: Words | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        counted = {} if words is None else {"words": word_count(words)}
+        return counted if metadata is None else {**counted, "filters": encode_filters(metadata)}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ from engrain.core.clock import Clock, to_micros
 from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
+from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
@@ -43,8 +44,8 @@ def load_sql() -> Mapping[str, str]:
 
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
-        self.scope = scope
-        self._dialect, self._db = dialect, db
+        self.scope, self.dialect, self.changes = scope, dialect, 0
+        self._db = db
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
@@ -53,29 +54,29 @@ class SqliteTransaction:
     @property
     def owner(self) -> str:
         if self._owner is None:
-            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+            self._owner = hash_owner(self.dialect.key, self.scope) if self.scope else ""
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         return self._db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         self._db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         self._db.many(found.sql, (self._bind(found, row) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self._dialect.add_scope(self._db, self.scope)
+            self._key = self.dialect.add_scope(self._db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
@@ -84,18 +85,38 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
-        self._dialect.mark_purge(self._db)
+        self.dialect.mark_purge(self._db)
 
     def begin_write(self) -> tuple[int, int]:
         self.lock_scope()
-        ((self._change,),) = self._db.rows("select change from counter")
-        self._now = self.now()
+        ((self._change, newest),) = self._db.rows("select change, now from counter")
+        self._now = max(self.dialect.clock_micros(), newest)
         return self._change, self._now
 
     def end_write(self) -> Fetched:
         sql = "update counter set change = :change, now = max(now, :now) where n = 1"
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
+
+    def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
+        from engrain.stores.sqlite.index.rows import write_index_many
+
+        write_index_many(self._db, entries)
+
+    def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
+        from engrain.stores.sqlite.index.rows import write_vectors
+
+        for (n, _), given in vectors.items():
+            write_vectors(self._db, n, given)
+
+    def retract_index(self, id_: str) -> None:
+        """The index goes by the time at which an item was retracted."""
+
+    def delete_index(self, numbers: Sequence[int]) -> None:
+        from engrain.stores.sqlite.index.rows import drop_index
+
+        for n in numbers:
+            drop_index(self._db, n)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -110,16 +131,17 @@ class SqliteTransaction:
         if "owner" in statement.parameters:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
-            bound["clock"] = self._dialect.clock_micros()
-        if "change" in statement.parameters:
+            bound["clock"] = self.dialect.clock_micros()
+        if statement.changes:
             assert self._change is not None, "begin_write comes first"
             self._change += 1
+            self.changes += 1
             bound["change"] = self._change
         return bound
 
     def _scope_key(self) -> int | None:
         if self._key is None and self.scope is not None:
-            self._key = self._dialect.find_scope(self._db, self.scope)
+            self._key = self.dialect.find_scope(self._db, self.scope)
         return self._key
 
 
@@ -170,11 +192,25 @@ class SqliteDialect:
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self.snapshot(lambda db: _finish(do(self.over(db, scope))))
 
-    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        return self.transaction(lambda db: _finish(do(self.over(db, scope))))
+    def write(
+        self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
+    ) -> Answer:
+        return self.transaction(lambda db: _finish(do(self.over(db, scope))), request_id)
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index.rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(
+        self, words: Words | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        return {}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
