@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Forget, Plan, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 SCOPE = Scope(user="ana")
 VECTOR = Vectors("small/4/0", (b"\x00\x00\x80?" + bytes(12),))

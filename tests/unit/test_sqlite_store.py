@@ -23,8 +23,8 @@ from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
 
 SCOPE = Scope(user="ana")

@@ -19,8 +19,8 @@ from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Change, Plan, refer_to_step
 from engrain.ports import Episode, EpisodeDraft
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
 
 HOUR = timedelta(hours=1)

@@ -18,7 +18,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 SCOPE = Scope(user="ana")
 

@@ -18,10 +18,10 @@ from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
-from engrain.stores.sqlite.opening import Site
+from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
@@ -152,7 +152,7 @@ class SqliteDialect:
         self,
         writer: WriteQueue,
         pool: Pool,
-        site: Site,
+        site: StoreFile,
         add_scope: Callable[[Connection, Scope], int],
         mark_purge: Callable[[Connection], None],
         clock: Clock,
@@ -249,7 +249,7 @@ class SqliteDialect:
         if self.closed:
             raise StoreClosed(CLOSED)
         if self._site.read_only:
-            raise ReadOnlyStore(self._site.unwritable())
+            raise ReadOnlyStore(self._site.explain_read_only())
         joined = self._writer.joined()
         if joined is not None:
             return fn(joined)

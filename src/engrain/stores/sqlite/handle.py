@@ -17,13 +17,21 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.usage import UsageCounts
+from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import SqliteDialect
-from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
-from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
+from engrain.stores.sqlite.opening import (
+    FileIdentity,
+    Journal,
+    ensure_readable,
+    identify_file,
+    inspect_path,
+    open_connection,
+    set_journal,
+)
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
@@ -49,19 +57,19 @@ class Handle:
         *,
         clock: Clock = system_clock,
         ids: IdSource | None = None,
-        engine: Engine | Sealed = "auto",
+        engine: Engine | EncryptedEngine = "auto",
         read_only: bool = False,
         cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
         self._ids: IdSource = ids or SortableIds()
-        self._site = readable(survey(location, engine, read_only))
+        self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
-        self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
+        self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
         self._indexes: IndexCache | None = None
         self._name = str(self._site.path)
-        self._identity: Identity | None = None
+        self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._pool, self._lock)
@@ -116,7 +124,7 @@ class Handle:
     def _open_writer(self) -> Connection:
         # Only the first may make the file: an empty one in place of one that was removed would hide the loss.
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
-        self._identity = self._identity or (identity(self._name, self._site.remote) if self._site.path else None)
+        self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
             version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
@@ -125,7 +133,7 @@ class Handle:
             raise
         if journal != self._site.journal:
             self._site = replace(
-                self._site, journal=journal, why=self._site.why or "another process uses a rollback journal."
+                self._site, journal=journal, no_wal=self._site.no_wal or "another process uses a rollback journal."
             )
         return db
 
@@ -141,7 +149,7 @@ class Handle:
                 return "truncate"
 
     def _check_there(self) -> None:
-        if self._identity and identity(self._name, self._site.remote) != self._identity:
+        if self._identity and identify_file(self._name, self._site.remote) != self._identity:
             raise StoreError(
                 f"{self._name} was removed or replaced while open; what was written since cannot be found again. "
                 "Close the store and open it anew."

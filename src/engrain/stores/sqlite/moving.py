@@ -19,7 +19,7 @@ from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready

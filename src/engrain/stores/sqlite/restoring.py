@@ -13,8 +13,8 @@ from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.rows import Row
 from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_time
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
 from engrain.stores.sqlite.ready import COLUMNS, Ready
 from engrain.stores.sqlite.rows import as_json

@@ -44,8 +44,8 @@ from engrain.stores.relational.sessions import Sessions, check_summary_version
 from engrain.stores.relational.usage import Uses, write_uses
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.deployment import Deployment
-from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
 
 Answer = TypeVar("Answer")
