@@ -20,7 +20,7 @@ from engrain.stores.sqlite import dialect as sqlite
 RELATIONAL = Path(relational.__file__).parent
 PIECES = {"where": "1 = 1"}
 ASKING = ("rows", "ask", "run", "many", "_load_items", "_ask_query")
-OF_POSTGRES = {"store_last_change", "mark_purge"}
+OF_POSTGRES = {"store_last_change", "mark_purge", "delete_words", "delete_vectors", "delete_retracted_words"}
 
 
 def named_statements() -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ def load_statements() -> Mapping[str, Statement]:
 class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
-        self._db = db
+        self.db = db
         self._owner: str | None = None
 
     @property
@@ -45,46 +45,46 @@ class PostgresTransaction:
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
         found = self.dialect.find(statement)
-        return self._db.ask(found.sql, self._bind(found, values))
+        return self.db.ask(found.sql, self._bind(found, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self.dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
         for row in rows:
-            self._db.run(found.sql, self._bind(found, row))
+            self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
         assert self.scope is not None
-        self.dialect.lock_scope(self._db, self.scope)
+        self.dialect.lock_scope(self.db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
-        hold_stays(self._db, subject_hash)
+        hold_stays(self.db, subject_hash)
 
     def lock_holds(self) -> None:
-        holds_stay(self._db)
+        holds_stay(self.db)
 
     def mark_purge(self) -> None:
         self.run("mark_purge")
 
     def begin_write(self) -> tuple[int, int]:
         assert self.scope is not None
-        return self.dialect.begin_write(self._db, self.scope)
+        return self.dialect.begin_write(self.db, self.scope)
 
     def end_write(self) -> Pending:
         return self.ask("store_last_change")
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
-        write_words(self._db, self.scope.id, [(n, words) for n, words, _ in entries])
+        write_words(self.db, self.scope.id, [(n, words) for n, words, _ in entries])
         given = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
-        write_vectors(self._db, self.scope.id, self.dialect.models, given)
+        write_vectors(self.db, self.scope.id, self.dialect.models, given)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         assert self.scope is not None
-        replace_vectors(self._db, self.scope.id, self.dialect.models, vectors)
+        replace_vectors(self.db, self.scope.id, self.dialect.models, vectors)
 
     def retract_index(self, id_: str) -> None:
         self.run("delete_retracted_words", id=id_)
@@ -157,9 +157,7 @@ class PostgresDialect:
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
 
-    def index_values(
-        self, words: Words | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Mapping[str, Any]:
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         counted = {} if words is None else {"words": word_count(words)}
         return counted if metadata is None else {**counted, "filters": encode_filters(metadata)}
 

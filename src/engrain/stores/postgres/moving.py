@@ -93,7 +93,7 @@ class Moving(Handle):
             if since is not None and self._standing(db, since.scopes) != since:
                 raise Conflict("something was forgotten or erased here meanwhile.")
             ((micros, _),) = db.rows(_QUERIES["begin_write"], (self._clock_micros(),))
-            Restoring(db, micros, self._models).keep_all(rows, done)
+            Restoring(db, micros, self.dialect.models).keep_all(rows, done)
             for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
                 self.erasing.hide(db, mark)
 

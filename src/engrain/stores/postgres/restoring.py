@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
-from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
@@ -20,7 +19,6 @@ from engrain.stores.postgres.filters import encode_filters
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.work import Work
 from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 
@@ -106,9 +104,11 @@ class Restoring:
         numbered = [(self._numbers[scope, kept.item.id], kept, words) for kept, words in given]
         # What was corrected away is found at no moment.
         write_words(self.db, scope.id, [(n, words) for n, kept, words in numbered if kept.item.retracted_at is None])
-        work = Work(self.db, scope.id, from_micros(self._now), self._now, b"", self._models)
         write_vectors(
-            work, [(n, Vectors(model, rows)) for n, kept, _ in numbered for model, rows in kept.vectors.items()]
+            self.db,
+            scope.id,
+            self._models,
+            [(n, Vectors(model, rows)) for n, kept, _ in numbered for model, rows in kept.vectors.items()],
         )
 
     def _cites(self, rows: Sequence[Row]) -> None:

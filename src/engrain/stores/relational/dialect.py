@@ -143,9 +143,7 @@ class Dialect(Protocol):
     def after_writes(self, count: int) -> None:
         """Learn that so many items were written."""
 
-    def index_values(
-        self, words: Words | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Mapping[str, Any]:
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The values of those columns of an item that serve searches and filters of this engine alone."""
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:

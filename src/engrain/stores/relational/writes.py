@@ -49,7 +49,6 @@ from engrain.stores.relational.rows import (
     write_time,
 )
 from engrain.stores.relational.sessions import check_summary_version
-from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts, Uses, write_uses
 
 
@@ -59,7 +58,7 @@ class ItemWrites:
     if TYPE_CHECKING:
         ids: IdSource
         audit: Audit
-        journal: Tasks
+        journal: Any
 
         @property
         def dialect(self) -> Dialect: ...
@@ -371,9 +370,7 @@ def _find_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...
     return read_answer(rows[0][0], _hash_request(tx, steps) if steps else None) if rows else None
 
 
-def _store_answer(
-    tx: Transaction, request_id: str | None, steps: tuple[Step, ...], applied: Applied, at: int
-) -> None:
+def _store_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...], applied: Applied, at: int) -> None:
     if request_id is not None:
         tx.run("add_request", id=request_id, answer=write_answer(applied, _hash_request(tx, steps)), at=at)
 

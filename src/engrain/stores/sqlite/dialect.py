@@ -45,7 +45,7 @@ def load_sql() -> Mapping[str, str]:
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
-        self._db = db
+        self.db = db
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
@@ -59,24 +59,24 @@ class SqliteTransaction:
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
-        return self._db.rows(found.sql, self._bind(found, values))
+        return self.db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self.dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
-        self._db.many(found.sql, (self._bind(found, row) for row in rows))
+        self.db.many(found.sql, (self._bind(found, row) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self.dialect.add_scope(self._db, self.scope)
+            self._key = self.dialect.add_scope(self.db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
@@ -85,29 +85,29 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
-        self.dialect.mark_purge(self._db)
+        self.dialect.mark_purge(self.db)
 
     def begin_write(self) -> tuple[int, int]:
         self.lock_scope()
-        ((self._change, newest),) = self._db.rows("select change, now from counter")
+        ((self._change, newest),) = self.db.rows("select change, now from counter")
         self._now = max(self.dialect.clock_micros(), newest)
         return self._change, self._now
 
     def end_write(self) -> Fetched:
         sql = "update counter set change = :change, now = max(now, :now) where n = 1"
-        self._db.run(sql, {"change": self._change, "now": self._now})
+        self.db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         from engrain.stores.sqlite.index.rows import write_index_many
 
-        write_index_many(self._db, entries)
+        write_index_many(self.db, entries)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         from engrain.stores.sqlite.index.rows import write_vectors
 
         for (n, _), given in vectors.items():
-            write_vectors(self._db, n, given)
+            write_vectors(self.db, n, given)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
@@ -116,7 +116,7 @@ class SqliteTransaction:
         from engrain.stores.sqlite.index.rows import drop_index
 
         for n in numbers:
-            drop_index(self._db, n)
+            drop_index(self.db, n)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -141,7 +141,7 @@ class SqliteTransaction:
 
     def _scope_key(self) -> int | None:
         if self._key is None and self.scope is not None:
-            self._key = self.dialect.find_scope(self._db, self.scope)
+            self._key = self.dialect.find_scope(self.db, self.scope)
         return self._key
 
 
@@ -207,9 +207,7 @@ class SqliteDialect:
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""
 
-    def index_values(
-        self, words: Words | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> Mapping[str, Any]:
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         return {}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
