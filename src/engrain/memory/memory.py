@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
-    from engrain.tiers.relations import Relations
     from engrain.tiers.scoped_working import ScopedWorkingMemory
-    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.semantic import Relations, SemanticMemory, Slots
     from engrain.tiers.sessions import CurrentSession, Sessions
-    from engrain.tiers.slots import Slots
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import Form
@@ -369,9 +367,9 @@ class Memory:
 
         Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
         legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
-        from engrain.privacy.requests import erase_subject, subject_of
+        from engrain.privacy.requests import erase_subject, make_subject
 
-        subject = subject_of(self._scope, session=session, source=source, id=id)
+        subject = make_subject(self._scope, session=session, source=source, id=id)
         return erase_subject(self._services, subject, folders, dry_run, progress)
 
     def mirror(
@@ -395,14 +393,14 @@ class Memory:
     @property
     def slots(self) -> Slots:
         """Places for one value each, such as user.city."""
-        from engrain.tiers.slots import Slots
+        from engrain.tiers.semantic import Slots
 
         return self._part("slots", lambda: Slots(self._services, self._scope))
 
     @property
     def relations(self) -> Relations:
         """Relations between two entities."""
-        from engrain.tiers.relations import Relations
+        from engrain.tiers.semantic import Relations
 
         return self._part("relations", lambda: Relations(self._services, self._scope))
 

@@ -50,9 +50,11 @@ class Handle:
             self._writing,
             self._lock_scope,
             self._begin_write,
+            self._add_scope,
             self._clock_micros,
             self._know_models,
             self._youth.wrote,
+            self._link.address.shown,
         )
         self.usage = UsageCounts(self.dialect, read_only)
         self._link.read(None, self._youth.begin)

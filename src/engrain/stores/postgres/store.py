@@ -5,16 +5,17 @@ from __future__ import annotations
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.models import Models
-from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
+from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.writes import ItemWrites
 
 
 class PostgresStore(
-    Deployment, VectorSearch, WordSearch, SketchSearch, Care, Moving, Models, ItemReads, ItemWrites, Sessions
+    Deployment, VectorSearch, WordSearch, SketchSearch, Care, Models, ItemReads, ItemWrites, Sessions, Dump, Restore
 ):
     """One schema of one database, any number of processes on any number of machines."""

@@ -13,6 +13,7 @@ from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
+ScopeKey = int | str  # how the rows of an engine name their scope
 
 
 class Pending(Protocol):
@@ -40,6 +41,17 @@ class Deferred(Generic[Answer]):
 
     def read(self) -> Answer:
         return self.made(self.asked.fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The index rows of one item. An item that was corrected away is not found."""
+
+    scope: ScopeKey
+    item: int
+    words: Words
+    vectors: Mapping[str, Sequence[bytes]]  # by model
+    found: bool = True
 
 
 class Transaction(Protocol):
@@ -81,6 +93,17 @@ class Transaction(Protocol):
     def lock_user(self, subject_hash: str) -> None:
         """Keep holds on this user as they are until the commit. Before the scope is locked."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> Mapping[Scope, ScopeKey]:
+        """Lock several scopes and make those that are new: their keys. Those to `lock` are locked if they exist.
+
+        BeingErased or OnHold if one takes no writes."""
+
+    def add_erased_scope(self, id: str) -> ScopeKey:
+        """The key for the tombstones of an erased scope, which is known by a keyed hash alone."""
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        """Write index rows of items. Those `replaced` lose theirs first."""
+
     def lock_holds(self) -> None:
         """Let no hold begin until the commit, on anybody. Before anything else is locked."""
 
@@ -90,10 +113,12 @@ class Transaction(Protocol):
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.
 
-        Needed before the first statement with {change}."""
+        Needed before the first statement with {change}. Upkeep has locked its scopes by then."""
 
-    def end_write(self) -> Pending:
-        """Record the scope's last change: one row with its number. Call after the last statement with {change}."""
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        """Record the scope's last change: one row with its number. Call after the last statement with {change}.
+
+        Upkeep names the scopes that changed."""
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         """Write what search reads of new items, given by their numbers."""
@@ -116,9 +141,11 @@ Do = Callable[[Transaction], Answer | Deferred[Answer]]
 class Dialect(Protocol):
     """An open database. Errors of its driver are translated before they leave it."""
 
+    key: bytes  # of every hash in the store
+
     @property
-    def key(self) -> bytes:
-        """The key of every hash in the store."""
+    def name(self) -> str:
+        """The store as an error shows it."""
 
     @property
     def statements(self) -> Mapping[str, Statement]: ...
@@ -151,3 +178,6 @@ class Dialect(Protocol):
 
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """The float32 windows by item id, from rows of load_vectors."""
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """ConfigError if this role cannot read the rows of all scopes."""

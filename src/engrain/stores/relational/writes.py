@@ -23,14 +23,12 @@ from engrain.core.model.plans import (
     OutcomeStatus,
     Plan,
     Step,
-    StoredVersion,
     describe_request,
-    is_mergeable,
-    reconcile,
     refer_to_step,
     repeat_outcome,
     resolve_references,
 )
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.writes import ItemWrites
-from engrain.stores.sqlite.backup import Backing
-from engrain.stores.sqlite.care import Care
-from engrain.stores.sqlite.deployment import Deployment
-from engrain.stores.sqlite.models import Models
-from engrain.stores.sqlite.moving import Moving
+from engrain.stores.sqlite.backup import Backups
+from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.search import Search
 
 
-class SqliteStore(Search, Care, Moving, Backing, Models, Deployment, ItemReads, ItemWrites, Sessions):
+class SqliteStore(Search, Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
