@@ -23,7 +23,7 @@ from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
 from engrain.stores.sqlite.opening import (
     FileIdentity,
     Journal,
@@ -123,6 +123,8 @@ class Handle:
 
     def _open_writer(self) -> Connection:
         # Only the first may make the file: an empty one in place of one that was removed would hide the loss.
+        if self._identity is None and not self._site.read_only:
+            create_file(self._site)
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
         self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
