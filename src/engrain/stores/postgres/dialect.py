@@ -55,6 +55,10 @@ class PostgresTransaction:
         assert self.scope is not None
         self._dialect.lock_scope(self._db, self.scope)
 
+    def add_scope(self) -> None:
+        assert self.scope is not None
+        self._dialect.add_scope(self._db, self.scope)
+
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
@@ -70,6 +74,9 @@ class PostgresTransaction:
 
     def end_write(self) -> Pending:
         return self.ask("store_last_change")
+
+    def store_time(self, now: int) -> None:
+        """The function tick has stored it already."""
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -102,11 +109,13 @@ class PostgresDialect:
         write: Run,
         lock_scope: Callable[[Db, Scope], int],
         begin_write: Callable[[Db, Scope], tuple[int, int]],
+        add_scope: Callable[[Db, Scope], None],
         clock_micros: Callable[[], int | None],
     ) -> None:
         self.key = key
         self._read, self._write = read, write
-        self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
+        self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
+        self.clock_micros = clock_micros
 
     @property
     def statements(self) -> Mapping[str, Statement]:

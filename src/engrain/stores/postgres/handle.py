@@ -14,7 +14,6 @@ from engrain.core.model.items import Item
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.erasing import PostgresErasing, aside
-from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
@@ -26,6 +25,7 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 
 Answer = TypeVar("Answer")
 
@@ -50,13 +50,19 @@ class Handle:
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
         self.dialect = PostgresDialect(
-            key, self._reading, self._writing, self._lock_scope, self._begin_write, self._clock_micros
+            key,
+            self._reading,
+            self._writing,
+            self._lock_scope,
+            self._begin_write,
+            self._add_scope,
+            self._clock_micros,
         )
         self._youth = Youth(self._link)
         self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
-        self.journal = PostgresJournal(self)
+        self.journal = Tasks(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = PostgresErasing(self)
 

@@ -18,17 +18,20 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.dialect import load_statements
 from engrain.stores.postgres.erasing import aside
 from engrain.stores.postgres.handle import Handle
-from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.restoring import Restoring
 from engrain.stores.postgres.sql import load
 from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_item, read_receipt
+from engrain.stores.relational.steps import read_step
+from engrain.stores.relational.tasks import read_task
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL, _ERASING = load("queries.sql"), load("journal.sql"), load("erasing.sql")
+_STEPS = load_statements()["load_steps"].sql
+_QUERIES, _ERASING = load("queries.sql"), load("erasing.sql")
 _FIRST = "0" * 32
 Values = dict[str, Any]
 
@@ -136,7 +139,7 @@ def _cites(db: Db, values: Values) -> Iterator[Row]:
 
 
 def _tasks(db: Db, values: Values) -> Iterator[Row]:
-    return (moving.task_to_row(task_of(row)) for row in _rows(db, "task", values))
+    return (moving.task_to_row(read_task(row)) for row in _rows(db, "task", values))
 
 
 def _steps(db: Db, values: Values) -> Iterator[Row]:
@@ -146,8 +149,8 @@ def _steps(db: Db, values: Values) -> Iterator[Row]:
     # One more, since the first may have no step left.
     for tenant, agent, user, task in _rows(db, "stepped", {**values, "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
-        for number, row in enumerate(db.rows(_JOURNAL["steps"], (scope.id, task)), 1):
-            step = moving.step_to_row(scope, task, number, step_of(row))
+        for number, row in enumerate(db.rows(_STEPS, {"scope": scope.id, "task": task}), 1):
+            step = moving.step_to_row(scope, task, number, read_step(row))
             if step.key > last:
                 yield step
                 wanted -= 1

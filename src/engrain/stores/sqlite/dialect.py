@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from engrain.core.clock import Clock, to_micros
+from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.identity import Scope
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.holds import hash_owner
@@ -15,6 +15,7 @@ from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.fragments import SYNTAX
+from engrain.stores.sqlite.steady_clock import find_steady_clock
 
 Answer = TypeVar("Answer")
 
@@ -60,6 +61,9 @@ class SqliteTransaction:
         if self._scope_key() is None:
             self._key = self._dialect.add_scope(self._db, self.scope)
 
+    def add_scope(self) -> None:
+        self.lock_scope()
+
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
@@ -80,6 +84,9 @@ class SqliteTransaction:
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
+    def store_time(self, now: int) -> None:
+        self._db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
+
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
@@ -94,6 +101,8 @@ class SqliteTransaction:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
+        if "steady_clock" in statement.parameters:
+            bound["steady_clock"] = self._dialect.steady_clock and self._dialect.steady_clock()
         if "change" in statement.parameters:
             assert self._change is not None, "begin_write comes first"
             self._change += 1
@@ -125,6 +134,8 @@ class SqliteDialect:
     ) -> None:
         self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
         self.find_scope, self.add_scope, self.mark_purge = find_scope, add_scope, mark_purge
+        # Judges leases. A clock that was handed in does so itself.
+        self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
 
     @property

@@ -19,10 +19,10 @@ from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.erasing import SqliteErasing
-from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
@@ -76,7 +76,7 @@ class Handle:
         self.dialect = SqliteDialect(
             self.snapshot, self.transaction, self._scope, self._add_scope, self._purge.mark, clock
         )
-        self.journal = SqliteJournal(self)
+        self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)

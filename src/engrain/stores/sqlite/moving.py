@@ -19,16 +19,18 @@ from engrain.core.model.sessions import RawOutput
 from engrain.ports import Summary
 from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
+from engrain.stores.relational.steps import read_step
+from engrain.stores.relational.tasks import read_task
+from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready
 from engrain.stores.sqlite.restoring import Restoring
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
+_QUERIES = load("queries.sql")
 _EPISODE = 11
 PAGE = 500  # rows whose words and vectors are held until they are written together
 Values = dict[str, Any]
@@ -140,10 +142,10 @@ def _steps(db: Connection, values: Values) -> Iterator[Row]:
     last = values["a"], values["b"], values["c"]
     wanted = values["limit"]
     # One more, since the first may have no step left.
-    for owner, n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
+    for owner, _, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
-        for number, row in enumerate(db.rows(_JOURNAL["steps"], (owner, n)), 1):
-            step = moving.step_to_row(scope, task, number, step_of(row))
+        for number, row in enumerate(db.rows(load_statements()["load_steps"].sql, {"scope": owner, "task": task}), 1):
+            step = moving.step_to_row(scope, task, number, read_step(row))
             if step.key > last:
                 yield step
                 wanted -= 1
@@ -165,7 +167,7 @@ def _summary(scope: Scope, session: str, *values: Any) -> Row:
 
 
 def _tasks(db: Connection, values: Values) -> Iterator[Row]:
-    return (moving.task_to_row(task_of(row)) for row in db.rows(_SQL["task"], _only(values, "ab")))
+    return (moving.task_to_row(read_task(row)) for row in db.rows(_SQL["task"], _only(values, "ab")))
 
 
 def _only(values: Values, keys: str) -> Values:

@@ -55,8 +55,7 @@ where (scope.id, item.id, task) > (:a, :b, :c)
   and scope.id between :first and :last order by scope.id, item.id, task limit :limit;
 
 -- task --
-select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, lease_until, started_at,
-  ended_at, outcome, deadline, snapshot.body
+select {task}
 from task join scope on scope.scope = task.scope left join snapshot on snapshot.scope = task.scope and snapshot.task = task.n
 where (scope.id, task.task) > (:a, :b)
   and scope.id between :first and :last order by scope.id, task.task limit :limit;

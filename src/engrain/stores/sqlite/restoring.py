@@ -15,7 +15,6 @@ from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_time
 from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.journal_rows import Page
 from engrain.stores.sqlite.ready import COLUMNS, Ready
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
@@ -23,7 +22,7 @@ from engrain.stores.sqlite.work import item_number
 
 _SQL = load("moving.sql")
 _QUERIES = load("queries.sql")
-_JOURNAL, _ERASING = load("journal.sql"), load("erasing.sql")
+_ERASING = load("erasing.sql")
 
 
 class Restoring:
@@ -149,12 +148,13 @@ class Restoring:
         task = self._task_number(scope, row.key[1])
         self.db.run(_SQL["drop_snapshot"], (scope, task))
         if row.values["snapshot"] is not None:
-            self.db.run(_JOURNAL["keep"], (scope, task, row.values["snapshot"]))
+            values = {"scope": scope, "task": task, "body": row.values["snapshot"]}
+            self.db.run(load_statements()["store_snapshot"].sql, values)
         self._now = max(self._now, row.values["started_at"], row.values["ended_at"] or 0)
 
     def _step(self, row: Row, scope: int) -> None:
         step, task = moving.row_to_step(row), self._task_number(scope, row.key[1])
-        result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
+        result = step.result, None
         times = write_time(step.began_at), write_time(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
         self.db.run(_SQL["keep_step"], (scope, task, *values, step.version, *times, *result, step.error))
@@ -191,7 +191,7 @@ class Restoring:
         return number
 
     def _task_number(self, scope: int, task: str) -> int:
-        rows = self.db.rows(_JOURNAL["held"], (scope, task))
+        rows = self.db.rows("select n from task where scope = ? and task = ?", (scope, task))
         if not rows:
             raise Conflict(f"the task {task!r} of a step is not there: the source has changed. Copy anew.")
         return int(rows[0][0])
