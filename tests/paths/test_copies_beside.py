@@ -14,7 +14,7 @@ from engrain_conformance.drafts import ANA
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Engine
+from engrain.stores.sqlite.connection import Engine
 
 # An old SQLite of the standard library says that it writes without a log.
 pytestmark = pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")

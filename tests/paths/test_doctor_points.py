@@ -37,8 +37,8 @@ from engrain.maintenance.scheduler import CARE, PLACE
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import care, deployment, opening
-from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.index_rows import code_type
+from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.index.rows import code_type
 
 DAY = 86_400.0
 Open = Callable[..., Memory]
@@ -188,9 +188,9 @@ def test_06_a_procedure_that_keeps_failing_warns(memory: Memory) -> None:
 def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_stands(opened(), "engine", "pass", "SQLite")
     (folder / "old.toml").write_text(f'[stores]\ndefault = "{folder / "old.db"}"\nengine = "stdlib"\n')
-    if sqlite3.sqlite_version_info >= opening.WAL_SAFE:  # a Python with a newer one
-        monkeypatch.setattr("engrain.stores.sqlite.opening.WAL_SAFE", (99, 0))
-        monkeypatch.setattr("engrain.stores.sqlite.care.WAL_SAFE", (99, 0))
+    if sqlite3.sqlite_version_info >= opening.SAFE_WAL_VERSION:  # a Python with a newer one
+        monkeypatch.setattr("engrain.stores.sqlite.opening.SAFE_WAL_VERSION", (99, 0))
+        monkeypatch.setattr("engrain.stores.sqlite.care.SAFE_WAL_VERSION", (99, 0))
     with pytest.warns(UserWarning, match="can lose writes"):
         old = opened(store=folder / "old.toml")
     assert_stands(old, "engine", "warn", "can lose writes", "pip install -U apsw")
@@ -232,8 +232,8 @@ def test_11_a_network_file_system_warns(
     memory.close()
     # As Linux lists what is mounted.
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/share {folder} nfs4 rw,relatime 0 0\n")
-    real = opening.file_system
-    monkeypatch.setattr(opening, "file_system", lambda path: real(path, str(folder / "mounts")))
+    real = opening.detect_file_system
+    monkeypatch.setattr(opening, "detect_file_system", lambda path: real(path, str(folder / "mounts")))
     found = points(opened())
     assert (found["file system"].state, found["engine"].state) == ("warn", "pass")
     assert "network file system" in found["file system"].why

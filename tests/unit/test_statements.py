@@ -19,14 +19,15 @@ from engrain.stores.sqlite import dialect as sqlite
 
 RELATIONAL = Path(relational.__file__).parent
 PIECES = {"where": "1 = 1"}
+ASKING = ("rows", "ask", "run", "many", "_load_items", "_ask_query")
 OF_POSTGRES = {"store_last_change", "mark_purge"}
 
 
 def named_statements() -> Iterator[tuple[str, str]]:
-    """The literal names that the code gives to rows, ask, run and many."""
+    """The literal names of statements that the code asks for."""
     for file in [*RELATIONAL.glob("*.py"), *RELATIONAL.parent.glob("*/dialect.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("rows", "ask", "run", "many"):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ASKING:
                 texts = (one.value for one in node.args if isinstance(one, ast.Constant))
                 yield from ((file.name, one) for one in texts if isinstance(one, str) and " " not in one)
 

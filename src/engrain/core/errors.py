@@ -156,9 +156,20 @@ class OutcomeUnknown(StoreError):
         self.interrupt = interrupt
 
     def raise_interrupt(self) -> None:
-        """For who would repeat the write by itself: the interrupt must not be lost by that."""
+        """Raise the interrupt, if there is one. Call it before you repeat the write or carry on."""
         if self.interrupt is not None:
             raise self.interrupt
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt that broke off a write, if that is what the error reports."""
+    if isinstance(error, OutcomeUnknown):
+        error.raise_interrupt()
+
+
+def find_interrupt(error: BaseException) -> BaseException:
+    """Return the interrupt that broke off a write, or the error itself. Code that handles errors must not lose it."""
+    return error.interrupt if isinstance(error, OutcomeUnknown) and error.interrupt is not None else error
 
 
 # Durable tasks

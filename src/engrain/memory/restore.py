@@ -76,9 +76,9 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
     from engrain.privacy.receipts import digests_of
     from engrain.privacy.tombstones import count_named, replay_receipts
     from engrain.stores.sqlite import SqliteStore
-    from engrain.stores.sqlite.engine import Sealed
+    from engrain.stores.sqlite.connection import EncryptedEngine
 
-    engine = chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
+    engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
     with closing(SqliteStore(copy, engine=engine)) as restored:
         items, counts = restored.status().items, count_named(named, restored.erasing.left_of)
         # The replaced store first: it puts back what stands in it, and receipts may name that too.

@@ -140,7 +140,7 @@ class WorkingMemory:
         self.changed()
         return True
 
-    def mark(self) -> object:
+    def revision(self) -> object:
         """Equal to an earlier one if nothing has changed since."""
         with self._lock:
             return (self._frame, self._buffer)

@@ -7,6 +7,9 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays, holds_stay
@@ -128,11 +131,21 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """Every window has a row of its own."""
+        windows: dict[str, tuple[bytes, ...]] = {}
+        for id_, sent in rows:
+            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+        return windows

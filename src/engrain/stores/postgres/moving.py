@@ -69,7 +69,7 @@ class Moving(Handle):
 
     def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
-        (item,) = self._touches.shown(kept.scope, [kept.item])
+        (item,) = self.usage.add_to(kept.scope, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:

@@ -16,9 +16,9 @@ from engrain.core.model.items import Vectors, Words
 from engrain.core.model.rows import Row, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.postgres.dialect import load_statements
+from engrain.stores.postgres.filters import encode_filters
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.episodes import write_episode
@@ -308,5 +308,5 @@ def _values(kept: StoredItem, words: Words) -> Mapping[str, Any]:
         "relation": relation and relation.relation,
         "object": relation and relation.object,
         "metadata": write_metadata(item.metadata),
-        "filters": filters_text(item.metadata),
+        "filters": encode_filters(item.metadata),
     }

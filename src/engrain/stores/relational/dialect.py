@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -110,8 +111,8 @@ class Dialect(Protocol):
     @property
     def statements(self) -> Mapping[str, Statement]: ...
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        """Run `do` in one snapshot."""
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        """Run `do` in one snapshot. With `latest`, a statement may see what was committed after the one before it."""
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         """Run `do` in one transaction. If others made it fail it runs again from the start.
@@ -120,3 +121,9 @@ class Dialect(Protocol):
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         """Read the rows of one statement, in one round trip."""
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        """The SQL of a filter over table `item`, and its values."""
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """The float32 windows by item id, from rows of load_vectors."""

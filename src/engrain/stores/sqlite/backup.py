@@ -27,10 +27,10 @@ from engrain.core.errors import (
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
 from engrain.core.identity import hash_keyed
-from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
+from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest, version
-from engrain.stores.sqlite.opening import Site, checked_key, open_connection, survey
+from engrain.stores.sqlite.opening import StoreFile, check_key, inspect_path, open_connection
 from engrain.stores.sqlite.sql import load
 from engrain.version import __version__
 
@@ -48,8 +48,8 @@ class Backing(Handle):
     def backup(self, target: Path, key: str | None = None) -> BackupManifest:
         path = _free(target)
         if key is not None:
-            checked_key(key)
-            check_ciphers(self._site.engine)
+            check_key(key)
+            require_encryption(self._site.engine)
         ((least,),) = self.snapshot(lambda db: db.rows(_SQL["seq"]))
         part = path.with_name(path.name + ".part")
         with _alone(part):
@@ -63,7 +63,9 @@ class Backing(Handle):
             # A store in memory has one connection, which is outside a transaction while it is read.
             run = self._pool.bare if self._site.path else self.snapshot
             run(lambda db: write_copy(db, part, key))
-            copy = Site(part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key)
+            copy = StoreFile(
+                part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key
+            )
             manifest = self._examined(copy, least)
             # The file first: a manifest is never there without what it speaks of.
             part.replace(path)
@@ -86,7 +88,7 @@ class Backing(Handle):
         except StoreCorrupt:
             return False
 
-    def _examined(self, copy: Site, least: int) -> BackupManifest:
+    def _examined(self, copy: StoreFile, least: int) -> BackupManifest:
         assert copy.path is not None
         with closing(open_connection(copy)) as db:
             rows = sound(db, copy)
@@ -111,7 +113,7 @@ def write_copy(db: Connection, target: Path, key: str | None) -> None:
         os.fsync(file.fileno())
 
 
-def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupManifest]:
+def checked(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile, BackupManifest]:
     """A backup that is whole, to be opened; every other is a typed error, and nothing is changed."""
     if not path.is_file():
         raise NotFound(f"there is no backup {path}.")
@@ -133,16 +135,16 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupMa
         )
     if manifest.encrypted and key is None:
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
-    chosen = Sealed(key, engine) if key is not None and manifest.encrypted else engine
-    found = survey(path, chosen, read_only=True)
-    site = Site(found.path, found.engine, "truncate", read_only=True, immutable=True, key=found.key)
+    chosen = EncryptedEngine(key, engine) if key is not None and manifest.encrypted else engine
+    found = inspect_path(path, chosen, read_only=True)
+    site = StoreFile(found.path, found.engine, "truncate", read_only=True, immutable=True, key=found.key)
     with closing(_unlocked(site)) as db:
         if sound(db, site) != manifest.rows:
             raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
     return site, manifest
 
 
-def _unlocked(site: Site) -> Connection:
+def _unlocked(site: StoreFile) -> Connection:
     try:
         return open_connection(site)
     except WrongKey:
@@ -151,7 +153,7 @@ def _unlocked(site: Site) -> Connection:
         ) from None
 
 
-def sound(db: Connection, site: Site) -> dict[str, int]:
+def sound(db: Connection, site: StoreFile) -> dict[str, int]:
     """The rows of each table in a file whose every page and reference is sound."""
     version(db, site)
     try:

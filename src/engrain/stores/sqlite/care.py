@@ -10,10 +10,10 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.model.items import Words
 from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
-from engrain.stores.sqlite.engine import Connection, Row, engine_version
+from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest
-from engrain.stores.sqlite.opening import WAL_SAFE
+from engrain.stores.sqlite.opening import SAFE_WAL_VERSION
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("care.sql")
@@ -54,9 +54,9 @@ class Care(Handle):
     def _engine(self) -> Finding:
         what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
         # What keeps a sound engine from its log is told by the file system's own point.
-        if not self._site.why or engine_version(self._site.engine) >= WAL_SAFE:
+        if not self._site.no_wal or sqlite_version(self._site.engine) >= SAFE_WAL_VERSION:
             return Finding("engine", "pass", what)
-        return Finding("engine", "warn", f"{what}; {self._site.why}", "`pip install -U apsw`")
+        return Finding("engine", "warn", f"{what}; {self._site.no_wal}", "`pip install -U apsw`")
 
     def _purged(self, db: Connection) -> Iterator[Finding]:
         if db.rows(_SQL["pending"]):
@@ -80,17 +80,17 @@ class Care(Handle):
             yield Finding("disk", "pass", state)
 
     def rebuild(self) -> int:
-        from engrain.stores.sqlite.index_rows import recode, write_index_many
+        from engrain.stores.sqlite.index.rows import rewrite_codes, write_index_many
 
         if self._site.read_only:
-            raise ReadOnlyStore(self._site.unwritable())
+            raise ReadOnlyStore(self._site.explain_read_only())
 
         def write(db: Connection, rows: list[Row], words: dict[int, Words]) -> None:
             before = {n: text for n, text, *_ in rows}
             now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
             same = [n for n, text in now if before.get(n) == text]
             write_index_many(db, [(n, words[n], None) for n in same])
-            recode(db, same)
+            rewrite_codes(db, same)
             _renumber(db, {n: words[n] for n in same})
 
         # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
@@ -100,7 +100,7 @@ class Care(Handle):
             self.transaction(lambda db: write(db, rows, words))  # noqa: B023
             seen, last = seen + len(rows), rows[-1][0]
         self.transaction(_drop_all_misfits)
-        self._lenses = None
+        self._indexes = None
         return seen
 
 

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.stores.sqlite.engine import connect, uri
+from engrain.stores.sqlite.connection import connect, file_uri
 from engrain.stores.sqlite.migrate import APPLICATION_ID
-from engrain.stores.sqlite.opening import Site
+from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")
@@ -20,7 +20,7 @@ _SECTOR = 512  # the smallest page: no database has a size between
 _OPEN_HERE = ("/proc/self/fd", "/dev/fd")
 
 
-def copies(site: Site, key: bytes) -> list[Path]:
+def copies(site: StoreFile, key: bytes) -> list[Path]:
     """Those that have the store's own key in them, and are no file of the store. One that is encrypted is not known."""
     if site.path is None:
         return []
@@ -58,10 +58,10 @@ def _ours(path: Path) -> bool:
     return head.startswith(b"SQLite format 3\x00") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
-def _is_copy(path: Path, site: Site, key: bytes) -> bool:
+def _is_copy(path: Path, site: StoreFile, key: bytes) -> bool:
     """By the key that it says it has. One that cannot say, being damaged or half written, is read byte by byte."""
     try:
-        with closing(connect(uri(path, "ro", immutable=True), site.engine)) as db:
+        with closing(connect(file_uri(path, "ro", immutable=True), site.engine)) as db:
             found = db.rows(_SQL["meta"], ("key",))
     except (StoreError, UnicodeError):
         found = []

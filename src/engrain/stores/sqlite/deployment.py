@@ -26,7 +26,7 @@ class Deployment(Handle):
         return [self._sync(), *around, self._owners()]
 
     def search_state(self, scope: Scope) -> Finding:
-        state = self._lens.memory()
+        state = self._index.usage()
         held, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
         if state["over_cap"]:
             why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"

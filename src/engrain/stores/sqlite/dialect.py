@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
+from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.steady_clock import find_steady_clock
+from engrain.stores.sqlite.writer import CLOSED, WriteQueue
+
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.index.items import Reader
 
 Answer = TypeVar("Answer")
 
@@ -23,6 +34,12 @@ Answer = TypeVar("Answer")
 @cache
 def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
+
+
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
 
 
 class SqliteTransaction:
@@ -110,30 +127,27 @@ class SqliteTransaction:
         return bound
 
     def _scope_key(self) -> int | None:
-        # Looked up in each transaction: another process may have erased or hidden it since.
         if self._key is None and self.scope is not None:
             self._key = self._dialect.find_scope(self._db, self.scope)
         return self._key
 
 
-class Run(Protocol):
-    def __call__(self, fn: Callable[[Connection], Answer], /) -> Answer: ...
-
-
 class SqliteDialect:
-    """`snapshot` and `transaction` run a closure on a connection of the open file."""
+    """The open file, through the thread that writes and the connections that read."""
 
     def __init__(
         self,
-        snapshot: Run,
-        transaction: Run,
-        find_scope: Callable[[Connection, Scope], int | None],
+        writer: WriteQueue,
+        pool: Pool,
+        site: StoreFile,
         add_scope: Callable[[Connection, Scope], int],
         mark_purge: Callable[[Connection], None],
         clock: Clock,
     ) -> None:
-        self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
-        self.find_scope, self.add_scope, self.mark_purge = find_scope, add_scope, mark_purge
+        self._writer, self._pool, self._site, self._clock = writer, pool, site, clock
+        self._local = threading.local()  # the moment that this thread reads at
+        self.closed = False
+        self.add_scope, self.mark_purge = add_scope, mark_purge
         # Judges leases. A clock that was handed in does so itself.
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
@@ -148,18 +162,97 @@ class SqliteDialect:
     def clock_micros(self) -> int:
         return to_micros(self._clock())
 
+    def find_scope(self, db: Connection, scope: Scope) -> int | None:
+        """The scope's number. Looked up each time: another process may have erased or hidden it since."""
+        rows = db.rows("select scope from scope where id = ?", (scope.id,))
+        return int(rows[0][0]) if rows else None
+
+    def find_time(self, db: Reader, at: datetime | None = None) -> int:
+        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
+        if at is not None:
+            return to_micros(at)
+        ((newest,),) = db.rows("select now from counter")
+        return max(self.clock_micros(), int(newest))
+
     def over(self, db: Connection, scope: Scope | None) -> SqliteTransaction:
         """A transaction that is open on this connection."""
         return SqliteTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._snapshot(lambda db: _finish(do(self.over(db, scope))))
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self.snapshot(lambda db: _finish(do(self.over(db, scope))))
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        return self._transaction(lambda db: _finish(do(self.over(db, scope))))
+        return self.transaction(lambda db: _finish(do(self.over(db, scope))))
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        return self._snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+        return self.snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """All windows of an item are in one row."""
+        return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
+
+    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
+        if self.closed:
+            raise StoreClosed(CLOSED)
+        joined = self._writer.joined()
+        if joined is not None:
+            return fn(joined)
+        if self._site.path is None:
+            return self._read_in_memory(fn)
+        moment: Moment | None = getattr(self._local, "moment", None)
+        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
+
+    def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """A store in memory has one connection for all."""
+        before = getattr(self._local, "reads", False)
+        self._local.reads = True
+        try:
+            with self._writer.access:
+                return fn(self._writer.connection())
+        finally:
+            self._local.reads = before
+
+    def transaction(self, fn: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
+        """Run `fn` in a write transaction, in the thread that writes: see WriteQueue.
+
+        All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
+        """
+        if self.closed:
+            raise StoreClosed(CLOSED)
+        if self._site.read_only:
+            raise ReadOnlyStore(self._site.explain_read_only())
+        joined = self._writer.joined()
+        if joined is not None:
+            return fn(joined)
+        if getattr(self._local, "reads", False):
+            raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
+        return self._writer.run(fn, request_id)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
+        return self.transaction(lambda db: do())
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
+        none to spare, and what is read there is of the moment of each call."""
+        if getattr(self._local, "moment", None) or self._writer.joined():
+            return do()
+        moment = Moment()
+        try:
+            self._local.moment = moment
+            self._pool.begin(moment)
+            return do()
+        finally:
+            self._pool.end(moment)
+            self._local.moment = None
+
+
+def _split(windows: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(windows[start : start + size] for start in range(0, len(windows), size))
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

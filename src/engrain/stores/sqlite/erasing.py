@@ -27,8 +27,8 @@ from engrain.core.model.plans import Forget
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.copies import copies
-from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
 from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, take_part
 from engrain.stores.sqlite.remaining import remains
@@ -151,7 +151,7 @@ class SqliteErasing:
         self._store.transaction(lambda db: db.run(_SQL["keep"], values))
 
     def take(self, id: str) -> Erasure:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         answer = self._store.transaction(lambda db: self._delete_rows(db, id))
         if isinstance(answer, OnHold):

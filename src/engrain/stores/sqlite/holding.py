@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import Subject, find_owner, make_hold_error, read_reasons
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.sql import load
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")

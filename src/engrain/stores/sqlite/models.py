@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.sql import load
 

@@ -21,8 +21,8 @@ from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
 from engrain.stores.relational.steps import read_step
 from engrain.stores.relational.tasks import read_task
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.ready import ready
 from engrain.stores.sqlite.restoring import Restoring
@@ -55,7 +55,7 @@ class Moving(Handle):
 
     def _used(self, kept: StoredItem) -> StoredItem:
         """With the uses that are not written yet."""
-        (item,) = self._touches.shown(kept.scope.id, [kept.item])
+        (item,) = self.usage.add_to(kept.scope, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
@@ -68,7 +68,7 @@ class Moving(Handle):
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]

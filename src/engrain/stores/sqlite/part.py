@@ -21,7 +21,7 @@ from engrain.core.rules.cascade import (
     plan_removal,
 )
 from engrain.stores.sqlite import pieces
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.forget import remove
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work

@@ -13,10 +13,10 @@ from pathlib import Path
 from engrain.core.errors import Conflict, StoreBusy, StoreError, WrongKey
 from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.backup import sync_folder
-from engrain.stores.sqlite.engine import Engine, Sealed
+from engrain.stores.sqlite.connection import EncryptedEngine, Engine
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID
-from engrain.stores.sqlite.opening import open_connection, survey
+from engrain.stores.sqlite.opening import inspect_path, open_connection
 from engrain.stores.sqlite.sql import load
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
@@ -24,12 +24,12 @@ _SECONDS = 10.0
 _BESIDE = ("-wal", "-shm", "-journal", "-lock")
 
 
-def last_word(path: Path, engine: Engine | Sealed) -> AuditHead | None:
+def last_word(path: Path, engine: Engine | EncryptedEngine) -> AuditHead | None:
     """The end of a store's audit log, which everything that is forgotten or erased moves on; None if it has no such
     log yet, or there is no store. Conflict while an erasure is under way."""
     if not path.exists():
         return None
-    with closing(open_connection(survey(path, engine, read_only=True))) as db:
+    with closing(open_connection(inspect_path(path, engine, read_only=True))) as db:
         if not db.rows("select 1 from sqlite_master where name = 'erasure'"):
             return None
         if db.rows(_SQL["erasing"], {"id": None}):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 Answer = TypeVar("Answer")
 

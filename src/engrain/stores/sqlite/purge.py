@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreBusy, StoreError
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, Site
+from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, StoreFile
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.scrub import scrub
 from engrain.stores.sqlite.sql import load
@@ -26,7 +26,7 @@ _WAIT = 10.0
 class Purge:
     """A meta row says that something is pending, so that a crash does not forget it; no two marks are the same."""
 
-    def __init__(self, writer: WriteQueue, pool: Pool, site: Site, lock: FileLock | None) -> None:
+    def __init__(self, writer: WriteQueue, pool: Pool, site: StoreFile, lock: FileLock | None) -> None:
         self._writer = writer
         self._pool = pool
         self._site = site
@@ -78,7 +78,7 @@ class Purge:
 
     def _clean(self, mark: int) -> bool | None:
         """Copies made before an upgrade go, and the unused bytes of every page."""
-        if not _removed(self._site.backups()):
+        if not _removed(self._site.own_copies()):
             return False
         if self._site.key is not None:
             return self._rewritten(mark)

@@ -13,8 +13,8 @@ from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.rows import Row
 from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.rows import write_answer, write_time
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.ready import COLUMNS, Ready
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
@@ -63,7 +63,7 @@ class Restoring:
 
     def _items(self, items: Mapping[str, tuple[Ready, int]]) -> None:
         """With the scopes that they are in."""
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(items),))}
         ((last,),) = self.db.rows(_SQL["last_item"])
@@ -88,7 +88,7 @@ class Restoring:
 
     def _again(self, one: Ready, scope: int, number: int) -> None:
         """In place of what is there; its sources and index follow."""
-        from engrain.stores.sqlite.index_rows import drop_vectors
+        from engrain.stores.sqlite.index.rows import drop_vectors
 
         values = dict(zip(COLUMNS, one.columns, strict=True))
         self.db.run(_SQL["keep_item"], {**values, "n": number, "changed": self._mark()})

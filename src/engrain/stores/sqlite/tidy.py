@@ -8,7 +8,7 @@ import threading
 from queue import SimpleQueue
 
 from engrain.core.errors import EngrainError
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.writer import LOCK_SECONDS

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
 
 Answer = TypeVar("Answer")
@@ -64,16 +64,11 @@ class Write:
 class Hooks(Protocol):
     """Called in the thread that writes."""
 
-    def before_commit(self, db: Connection) -> None:
-        """Last statements of a transaction."""
-
     def committed(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
 
     def after_commit(self, db: Connection) -> None:
         """All members know that they are durable."""
-
-    def after_failure(self) -> None: ...
 
 
 class WriteQueue:
@@ -279,7 +274,6 @@ class WriteQueue:
         except BaseException as error:  # noqa: BLE001  (its callers get it)
             with _log_errors():
                 self.clear()
-                self._hooks.after_failure()
             for write in members:
                 write.fail_with_group(error)
         else:
@@ -334,7 +328,6 @@ class WriteQueue:
         if not members:
             db.run("rollback")
             return
-        self._hooks.before_commit(db)
         db.commit()
         self._hooks.committed()
 

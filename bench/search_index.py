@@ -17,8 +17,9 @@ import numpy as np
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
-from engrain.stores.sqlite import index_rows, scan
-from engrain.stores.sqlite.lens import Lenses
+from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite.index import vectors as vector_index
+from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 SEED = 20_251
@@ -29,7 +30,7 @@ MODEL = "bench/384"
 BIG, MIDDLE, SMALL = Scope(user="big"), Scope(user="middle"), Scope(user="small")
 START = 1_700_000_000_000_000
 QUERIES = 200
-SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_schema.sql"
+SCHEMA = Path(index_rows.__file__).parents[1] / "migrations" / "0001_schema.sql"
 ITEM = (
     "insert into item (id, scope, changed, kind, importance, trust, traits, recorded_at, valid_from, place, session,"
     " speaker, role, hash, text) values (?, ?, ?, 'message', 0.5, 1.0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -182,48 +183,48 @@ class Questions:
             self.terms.append(tuple(dict.fromkeys(world.terms[words].tolist())))
 
 
-def arms(lenses: Lenses, scope: Scope, questions: Questions, number: int, timed: Timed) -> None:
+def arms(index: IndexCache, scope: Scope, questions: Questions, number: int, timed: Timed) -> None:
     vector, terms = questions.vectors[number], questions.terms[number]
     cpu = time.process_time()
-    nearest = timed("nearest, 100", lambda: lenses.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
-    timed("best by words, 100", lambda: lenses.best(WordQuery(terms, scope, limit=100)))
-    sketches = timed("sketches of 100, reach 2", lambda: lenses.sketches(SketchQuery(scope, nearest.ids, 2)))
+    nearest = timed("nearest, 100", lambda: index.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
+    timed("best by words, 100", lambda: index.best(WordQuery(terms, scope, limit=100)))
+    sketches = timed("sketches of 100, reach 2", lambda: index.sketches(SketchQuery(scope, nearest.ids, 2)))
     ids = [sketch.id for sketch in sketches]
-    timed("cosines of up to 500", lambda: lenses.cosines(VectorQuery(vector, MODEL, scope), ids))
-    timed("counts of up to 500", lambda: lenses.counts(WordQuery(terms, scope), ids))
-    timed("speakers and having", lambda: (lenses.speakers(scope), lenses.having(scope, 1, None, 20, None)))
+    timed("cosines of up to 500", lambda: index.cosines(VectorQuery(vector, MODEL, scope), ids))
+    timed("counts of up to 500", lambda: index.counts(WordQuery(terms, scope), ids))
+    timed("speakers and having", lambda: (index.speakers(scope), index.having(scope, 1, None, 20, None)))
     timed.cpu.setdefault("all together", []).append(1e3 * (time.process_time() - cpu))
     timed.wall.setdefault("all together", []).append(timed.cpu["all together"][-1])
 
 
-def open_lenses(db: Db) -> Lenses:
-    return Lenses(db.read, lambda _: 2 * START, 1 << 30)
+def open_index(db: Db) -> IndexCache:
+    return IndexCache(db.read, lambda _: 2 * START, 1 << 30)
 
 
-def warm(db: Db, scope: Scope, questions: Questions, title: str) -> Lenses:
-    lenses, timed = open_lenses(db), Timed()
-    arms(lenses, scope, questions, 0, Timed())
+def warm(db: Db, scope: Scope, questions: Questions, title: str) -> IndexCache:
+    index, timed = open_index(db), Timed()
+    arms(index, scope, questions, 0, Timed())
     for number in range(QUERIES):
-        arms(lenses, scope, questions, number, timed)
+        arms(index, scope, questions, number, timed)
     timed.show(title)
-    report("held in memory, MB", lenses.memory()["bytes"] / 1e6)
-    return lenses
+    report("held in memory, MB", index.usage()["bytes"] / 1e6)
+    return index
 
 
 def cold(db: Db, scope: Scope, questions: Questions, title: str) -> None:
     timed = Timed()
     vector, terms = questions.vectors[0], questions.terms[0]
     for _ in range(5):
-        lenses = open_lenses(db)
-        timed("items and vectors", lambda lenses=lenses: lenses.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
-        timed("words", lambda lenses=lenses: lenses.best(WordQuery(terms, scope, limit=100)))
-        timed("sketch columns", lambda lenses=lenses: lenses.sketches(SketchQuery(scope, ["x"])))
+        index = open_index(db)
+        timed("items and vectors", lambda index=index: index.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
+        timed("words", lambda index=index: index.best(WordQuery(terms, scope, limit=100)))
+        timed("sketch columns", lambda index=index: index.sketches(SketchQuery(scope, ["x"])))
         timed.cpu.setdefault("all", []).append(sum(timed.cpu[name][-1] for name in list(timed.cpu)[:3]))
         timed.wall.setdefault("all", []).append(sum(timed.wall[name][-1] for name in list(timed.wall)[:3]))
     timed.show(title)
 
 
-def fresh(lenses: Lenses, writing: Writing, questions: Questions) -> None:
+def fresh(index: IndexCache, writing: Writing, questions: Questions) -> None:
     """The arms right after a remember, and when there is nothing to catch up with."""
     timed = Timed()
     for number in range(QUERIES):
@@ -233,7 +234,7 @@ def fresh(lenses: Lenses, writing: Writing, questions: Questions) -> None:
         # Another question the second time: an answer may not come out of what the first one left.
         for when, question in (("after a remember", number), ("with nothing new", number - 100)):
             cpu, wall = time.process_time(), time.perf_counter()
-            arms(lenses, BIG, questions, question, Timed())
+            arms(index, BIG, questions, question, Timed())
             timed.cpu.setdefault(when, []).append(1e3 * (time.process_time() - cpu))
             timed.wall.setdefault(when, []).append(1e3 * (time.perf_counter() - wall))
     timed.show("all arms")
@@ -241,14 +242,14 @@ def fresh(lenses: Lenses, writing: Writing, questions: Questions) -> None:
     report("catching up (difference)", after - before)
 
 
-def check_exact(db: Db, lenses: Lenses, questions: Questions) -> None:
+def check_exact(db: Db, index: IndexCache, questions: Questions) -> None:
     sql = "select item.id, v.windows from item join vector v on v.key = (1 << 40) + item.n where scope = 1"
     ids, blobs = zip(*db.rows(sql), strict=True)
     matrix = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(ids), -1)
     for vector in questions.vectors[:20]:
         true = matrix.astype(np.float64) @ vector.astype(np.float64)
         best = [ids[place] for place in np.argsort(-true, kind="stable")[:100]]
-        assert lenses.nearest(VectorQuery(vector, MODEL, BIG, limit=100)).ids == best
+        assert index.nearest(VectorQuery(vector, MODEL, BIG, limit=100)).ids == best
     report("exact by brute force, of 20 questions", 20)
 
 
@@ -282,8 +283,8 @@ def yardstick() -> None:
     matrix = np.ones((100_000, DIMENSION), dtype=np.int8)
     for _ in range(15):
         timed("sorting 2.2 million numbers", lambda: np.sort(numbers))
-        if scan.numkong:
-            timed("bare int8 scan of 100,000", lambda: scan.numkong.dot(matrix[:1], matrix))
+        if vector_index.numkong:
+            timed("bare int8 scan of 100,000", lambda: vector_index.numkong.dot(matrix[:1], matrix))
     timed.show("yardstick")
 
 
@@ -299,12 +300,12 @@ def main() -> None:
         yardstick()
         cold(db, BIG, questions, f"cold, {given.items:,} items")
         cold(db, MIDDLE, questions, f"cold, {given.items // 10:,} items")
-        lenses = warm(db, BIG, questions, f"{given.items:,} items, {'numkong' if scan.numkong else 'numpy'}")
-        check_exact(db, lenses, questions)
+        index = warm(db, BIG, questions, f"{given.items:,} items, {'numkong' if vector_index.numkong else 'numpy'}")
+        check_exact(db, index, questions)
         warm(db, SMALL, questions, f"{given.items // 100:,} items of {given.items:,}")
-        fresh(lenses, writing, questions)
-        if scan.numkong:
-            scan.numkong = None
+        fresh(index, writing, questions)
+        if vector_index.numkong:
+            vector_index.numkong = None
             warm(db, BIG, questions, f"{given.items:,} items, numpy")
         if given.fts5:
             fts5(db, questions, world)

@@ -1,4 +1,4 @@
-"""A lens sees every change before it answers, keeps to its cap, and never crosses its scope."""
+"""The index sees every change before it answers, keeps to its cap, and never crosses its scope."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ import pytest
 from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lens_store import ANA, BEN, MODEL, LensStore, Row, unit
+from index_store import ANA, BEN, MODEL, IndexStore, Row, unit
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
-from engrain.stores.sqlite import postings, roster, scan, wordbook
+from engrain.stores.sqlite.index import items, postings, words
 
 TERMS = (1, 2, 3)
 DIRECTIONS = [unit(np.random.default_rng(place).standard_normal(8)) for place in range(12)]
 
 
-def answers(store: LensStore, lenses: Any, at: int | None) -> dict[str, Any]:
+def answers(store: IndexStore, index: Any, at: int | None) -> dict[str, Any]:
     moment = None if at is None else from_micros(at)
     ids = [row.id for row in list(store.items.values())[::2]]
     return {
-        "nearest": lenses.nearest(VectorQuery(DIRECTIONS[0], MODEL, ANA, at=moment, limit=7)),
-        "best": lenses.best(WordQuery(TERMS, ANA, at=moment, limit=7)),
-        "counts": lenses.counts(WordQuery(TERMS, ANA, at=moment), ids),
-        "sketches": sorted(lenses.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
-        "having": lenses.having(ANA, 3, None, 5, moment),
-        "speakers": lenses.speakers(ANA),
+        "nearest": index.nearest(VectorQuery(DIRECTIONS[0], MODEL, ANA, at=moment, limit=7)),
+        "best": index.best(WordQuery(TERMS, ANA, at=moment, limit=7)),
+        "counts": index.counts(WordQuery(TERMS, ANA, at=moment), ids),
+        "sketches": sorted(index.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
+        "having": index.having(ANA, 3, None, 5, moment),
+        "speakers": index.speakers(ANA),
     }
 
 
-def check(store: LensStore, at: int | None) -> None:
-    found = answers(store, store.lenses, at)
-    # A lens that has followed every change answers as one that is made now, and as the oracle does.
-    assert found == answers(store, store.new_lenses(), at)
+def check(store: IndexStore, at: int | None) -> None:
+    found = answers(store, store.index, at)
+    # An index that has followed every change answers as a new one, and as the oracle does.
+    assert found == answers(store, store.new_index(), at)
     wanted = store.true_nearest(DIRECTIONS[0], MODEL, 7, at)
     assert found["nearest"].ids == [id for _, id in wanted]
     words = store.true_words(TERMS, at)
@@ -54,7 +54,7 @@ def check(store: LensStore, at: int | None) -> None:
     check_sketches(store, visible, found["sketches"])
 
 
-def check_sketches(store: LensStore, visible: dict[str, Row], sketches: list[Any]) -> None:
+def check_sketches(store: IndexStore, visible: dict[str, Row], sketches: list[Any]) -> None:
     seeds = [row for row in list(store.items.values())[::2][:4] if row.scope == ANA]
     near = {
         row.id
@@ -78,7 +78,7 @@ def check_sketches(store: LensStore, visible: dict[str, Row], sketches: list[Any
 class Changes:
     """One change of a store, chosen by three small numbers."""
 
-    def __init__(self, store: LensStore) -> None:
+    def __init__(self, store: IndexStore) -> None:
         self.store = store
         self.places: dict[str, int] = {}
 
@@ -142,11 +142,11 @@ steps = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 20), st.integer
 
 @settings(max_examples=up_to(120), deadline=None)
 @given(steps=steps, ask=st.integers(1, 6), before=st.integers(-3, 5))
-def test_a_lens_follows_every_sequence_of_changes(steps: list[tuple[str, int, int]], ask: int, before: int) -> None:
-    store = LensStore()
+def test_the_index_follows_every_sequence_of_changes(steps: list[tuple[str, int, int]], ask: int, before: int) -> None:
+    store = IndexStore()
     changes = Changes(store)
-    kept = postings._TAIL, roster._FEW, wordbook._FEW, scan._FEW, roster._PAGE
-    postings._TAIL, roster._FEW, wordbook._FEW, scan._FEW, roster._PAGE = 8, 3, 3, 3, 4
+    kept = postings.MAX_TAIL, items.MIN_REMOVED, items.PAGE_ROWS
+    postings.MAX_TAIL, items.MIN_REMOVED, items.PAGE_ROWS = 8, 3, 4
     try:
         for number, (what, which, value) in enumerate(steps):
             changes.make(what, which, value)
@@ -155,11 +155,11 @@ def test_a_lens_follows_every_sequence_of_changes(steps: list[tuple[str, int, in
                 check(store, store.clock - before)
         check(store, None)
     finally:
-        postings._TAIL, roster._FEW, wordbook._FEW, scan._FEW, roster._PAGE = kept
+        postings.MAX_TAIL, items.MIN_REMOVED, items.PAGE_ROWS = kept
 
 
 def test_a_write_is_seen_by_the_next_search_and_costs_few_statements() -> None:
-    store = LensStore()
+    store = IndexStore()
     for place in range(50):
         store.add(passages=[{place: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]})
     store.nearest(DIRECTIONS[1])
@@ -175,7 +175,7 @@ def test_a_write_is_seen_by_the_next_search_and_costs_few_statements() -> None:
 
 
 def test_validity_is_judged_at_the_moment_asked() -> None:
-    store = LensStore()
+    store = IndexStore()
     store.clock = 100
     row = store.add(passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]}, valid_to=200)
     for at, there in ((99, False), (100, True), (199, True), (200, False)):
@@ -188,7 +188,7 @@ def test_validity_is_judged_at_the_moment_asked() -> None:
 
 
 def test_filter_and_validity_come_before_the_limit() -> None:
-    store = LensStore()
+    store = IndexStore()
     for place in range(60):
         store.add(
             passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]}, kind="message", valid_to=None if place % 2 else 5
@@ -207,7 +207,7 @@ def test_filter_and_validity_come_before_the_limit() -> None:
 
 
 def test_an_id_may_come_back_after_its_item_went() -> None:
-    store = LensStore()
+    store = IndexStore()
     row = store.add(id="same", passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]})
     store.nearest(DIRECTIONS[0])
     store.forget(row)
@@ -219,7 +219,7 @@ def test_an_id_may_come_back_after_its_item_went() -> None:
 
 
 def test_a_scope_read_among_many_others_is_the_same_as_alone() -> None:
-    store = LensStore()
+    store = IndexStore()
     for place in range(200):
         owner = ANA if place % 20 == 0 else BEN
         store.add(owner, passages=[{1: 1, place: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]}, sources=["page"])
@@ -228,40 +228,40 @@ def test_a_scope_read_among_many_others_is_the_same_as_alone() -> None:
 
 
 def test_the_scopes_in_use_stay_under_the_cap() -> None:
-    store = LensStore()
+    store = IndexStore()
     scopes = [Scope(user=str(place)) for place in range(6)]
     for scope in scopes:
         for place in range(50):
             store.add(scope, passages=[{place: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]})
     store.best((1,), scope=scopes[0])
-    one = store.lenses.memory()["bytes"]
-    store.lenses = store.new_lenses(cap=3 * one + one // 2)
+    one = store.index.usage()["bytes"]
+    store.index = store.new_index(cap=3 * one + one // 2)
     for scope in scopes:
         assert len(store.best((1,), scope=scope).hits) == 1
-    held = store.lenses.memory()
+    held = store.index.usage()
     assert (held["scopes"], held["dropped"], held["over_cap"]) == (3, 3, 0)
     assert 0 < held["bytes"] <= held["cap"]
 
 
 def test_a_scope_larger_than_the_cap_still_answers_and_is_reported() -> None:
-    store = LensStore(cap=100)
+    store = IndexStore(cap=100)
     row = store.add(passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]})
     assert store.nearest(DIRECTIONS[0]).ids == [row.id]
     assert [hit.id for hit in store.best((1,)).hits] == [row.id]
-    assert store.lenses.memory() == {"scopes": 0, "bytes": 0, "cap": 100, "dropped": 0, "over_cap": 2}
+    assert store.index.usage() == {"scopes": 0, "bytes": 0, "cap": 100, "dropped": 0, "over_cap": 2}
 
 
 def test_after_all_was_let_go_the_next_answer_is_made_anew() -> None:
-    store = LensStore()
+    store = IndexStore()
     store.add(passages=[{1: 1}])
     assert len(store.best((1,)).hits) == 1
-    store.lenses.clear()
-    assert store.lenses.memory()["scopes"] == 0
+    store.index.clear()
+    assert store.index.usage()["scopes"] == 0
     assert len(store.best((1,)).hits) == 1
 
 
 def test_a_file_that_went_back_in_time_is_read_anew() -> None:
-    store = LensStore()
+    store = IndexStore()
     store.add(passages=[{1: 1}])
     row = store.add(passages=[{1: 1}])
     assert len(store.best((1,)).hits) == 2
@@ -271,16 +271,16 @@ def test_a_file_that_went_back_in_time_is_read_anew() -> None:
 
 
 def test_what_went_leaves_the_memory_as_well() -> None:
-    store = LensStore()
+    store = IndexStore()
     rows = [store.add(passages=[{place % 50: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]}) for place in range(1200)]
     store.nearest(DIRECTIONS[0])
     store.best((1,))
-    full = store.lenses.memory()["bytes"]
+    full = store.index.usage()["bytes"]
     for row in rows[:800]:
         store.forget(row)
     store.nearest(DIRECTIONS[0])
     store.best((1,))
-    assert store.lenses.memory()["bytes"] < full / 2
+    assert store.index.usage()["bytes"] < full / 2
     for turn, row in enumerate(rows[800:] * 4):
         row.passages = [{turn % 53: 1, 99: 1}]
         row.vectors = {MODEL: [DIRECTIONS[0]] * (1 + turn // 400 % 2)}
@@ -289,25 +289,25 @@ def test_what_went_leaves_the_memory_as_well() -> None:
             store.nearest(DIRECTIONS[0])
             store.best((1,))
     assert len(store.best((99,), 1000).hits) == len(store.nearest(DIRECTIONS[0], 1000).ids) == 400
-    lens = store.lenses._places[ANA.id].lens
-    assert lens is not None
-    assert len(lens._words._owners) < 700
-    assert len(lens._scans[MODEL]._owners) < 1200
+    index = store.index._slots[ANA.id].index
+    assert index is not None
+    assert len(index._words) < 700
+    assert len(index._vectors[MODEL]) < 1200
 
 
 def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
-    store = LensStore()
+    store = IndexStore()
     assert store.nearest(DIRECTIONS[0]).ids == []
     assert store.sketches(["a"]) == []
-    assert store.lenses.speakers(ANA) == frozenset()
-    assert store.lenses.having(ANA, 1, None, 5, None) == []
+    assert store.index.speakers(ANA) == frozenset()
+    assert store.index.having(ANA, 1, None, 5, None) == []
     store.add(passages=[{1: 1}], speaker="Ana")
     assert len(store.best((1,)).hits) == 1
-    assert store.lenses.speakers(ANA) == {"Ana"}
+    assert store.index.speakers(ANA) == {"Ana"}
 
 
 def test_a_sketch_names_the_first_named_source_there_is_now() -> None:
-    store = LensStore()
+    store = IndexStore()
     row = store.add(sources=[None, "", "page", "book"])
     for sources, named in ((row.sources, "page"), (["book"], "book"), ([None], None), ([], None)):
         row.sources = sources
@@ -316,7 +316,7 @@ def test_a_sketch_names_the_first_named_source_there_is_now() -> None:
 
 
 def test_neighbours_stay_in_their_session() -> None:
-    store = LensStore()
+    store = IndexStore()
     rows = [store.add(session=f"s{place // 5}", place=place % 5) for place in range(15)]
     odd = store.add(session="s0", place=1 << 45)
     bare = store.add()
@@ -327,7 +327,7 @@ def test_neighbours_stay_in_their_session() -> None:
 
 
 def test_threads_see_every_write_that_was_committed_before_they_asked(tmp_path: Path) -> None:
-    store = LensStore(path=str(tmp_path / "one.db"))
+    store = IndexStore(path=str(tmp_path / "one.db"))
     store.add(passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]})
     done = threading.Event()
 
@@ -347,8 +347,8 @@ def test_threads_see_every_write_that_was_committed_before_they_asked(tmp_path: 
             one.result()
 
 
-def test_a_lens_that_was_interrupted_half_way_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = LensStore()
+def test_an_index_that_was_interrupted_half_way_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = IndexStore()
     store.add(passages=[{1: 1}])
     assert len(store.best((1,)).hits) == 1
     store.add(passages=[{1: 1}])
@@ -357,8 +357,8 @@ def test_a_lens_that_was_interrupted_half_way_is_not_used_again(monkeypatch: pyt
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(wordbook.Wordbook, "catch_up", interrupted)
+        patch.setattr(words.WordIndex, "refresh", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.best((1,))
     assert len(store.best((1,)).hits) == 2
-    assert store.best((1,)) == store.new_lenses().best(WordQuery((1,), ANA, limit=10))
+    assert store.best((1,)) == store.new_index().best(WordQuery((1,), ANA, limit=10))

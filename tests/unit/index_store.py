@@ -1,4 +1,4 @@
-"""A small store of rows for the tests of the lens, with an oracle that looks at every item."""
+"""A small store of rows for the tests of the index, with an oracle that looks at every item."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
-from engrain.stores.sqlite import index_rows
-from engrain.stores.sqlite.lens import Lenses
+from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite.index.view import IndexCache
 
-SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_schema.sql"
+SCHEMA = Path(index_rows.__file__).parents[1] / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
 Answer = TypeVar("Answer")
@@ -79,7 +79,7 @@ class Reading:
         return self.connection.execute(sql, args).fetchall()
 
 
-class LensStore:
+class IndexStore:
     """`rows` is what the oracle knows; every change goes to it and to SQLite alike."""
 
     def __init__(self, cap: int = 1 << 30, path: str = ":memory:") -> None:
@@ -93,10 +93,10 @@ class LensStore:
         self.seq = 0
         self.clock = 1_000_000
         self.scopes: dict[Scope, int] = {}
-        self.lenses = self.new_lenses(cap)
+        self.index = self.new_index(cap)
 
-    def new_lenses(self, cap: int = 1 << 30) -> Lenses:
-        return Lenses(self.read, lambda _: self.clock, cap)
+    def new_index(self, cap: int = 1 << 30) -> IndexCache:
+        return IndexCache(self.read, lambda _: self.clock, cap)
 
     def run(self, sql: str, args: Any = ()) -> None:
         self.connection.execute(sql, args)
@@ -209,17 +209,17 @@ class LensStore:
             best.setdefault(hit[1], (hit[1], -hit[2], hit[3], hit[4]))
         return {"hits": list(best.values()), "passages": len(every), "average": average, "frequency": frequency}
 
-    # What the lens is asked
+    # Searches
 
     def nearest(
         self, query: np.ndarray, limit: int = 10, *, model: str = MODEL, at: int | None = None, **more: Any
     ) -> Any:
         moment = None if at is None else from_micros(at)
-        return self.lenses.nearest(VectorQuery(query, model, ANA, at=moment, limit=limit, **more))
+        return self.index.nearest(VectorQuery(query, model, ANA, at=moment, limit=limit, **more))
 
     def best(self, terms: tuple[int, ...], limit: int = 10, *, at: int | None = None, **more: Any) -> Any:
         moment = None if at is None else from_micros(at)
-        return self.lenses.best(WordQuery(terms, more.pop("scope", ANA), at=moment, limit=limit, **more))
+        return self.index.best(WordQuery(terms, more.pop("scope", ANA), at=moment, limit=limit, **more))
 
     def sketches(self, ids: Sequence[str], reach: int = 2, **more: Any) -> Any:
-        return self.lenses.sketches(SketchQuery(ANA, ids, reach, **more))
+        return self.index.sketches(SketchQuery(ANA, ids, reach, **more))

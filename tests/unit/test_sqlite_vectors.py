@@ -9,23 +9,24 @@ import pytest
 from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lens_store import ANA, DIMENSION, MODEL, LensStore, unit, vectors_of, words_of
+from index_store import ANA, DIMENSION, MODEL, IndexStore, unit, vectors_of, words_of
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Words
 from engrain.ports import VectorQuery
-from engrain.stores.sqlite import index_rows, scan
+from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite.index import vectors as vector_index
 
 
 @pytest.fixture(params=["numkong", "numpy"], autouse=True)
 def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "numpy":
-        monkeypatch.setattr(scan, "numkong", None)
+        monkeypatch.setattr(vector_index, "numkong", None)
     else:
         pytest.importorskip("numkong")
 
 
-def check(store: LensStore, query: np.ndarray, limit: int, model: str = MODEL) -> None:
+def check(store: IndexStore, query: np.ndarray, limit: int, model: str = MODEL) -> None:
     found = store.nearest(query, limit, model=model)
     wanted = store.true_nearest(query, model, limit)
     assert found.exact
@@ -38,7 +39,7 @@ def check(store: LensStore, query: np.ndarray, limit: int, model: str = MODEL) -
 
 def test_the_best_of_many_clustered_vectors_are_the_true_ones() -> None:
     random = np.random.default_rng(1)
-    store = LensStore()
+    store = IndexStore()
     centres = random.standard_normal((20, 64))
     for place in range(3_000):
         store.add(vectors={"m/64": [unit(centres[place % 20] + random.standard_normal(64) * 0.3)]})
@@ -48,7 +49,7 @@ def test_the_best_of_many_clustered_vectors_are_the_true_ones() -> None:
 
 def test_near_ties_far_below_the_rounding_come_in_the_true_order() -> None:
     random = np.random.default_rng(2)
-    store = LensStore()
+    store = IndexStore()
     base = unit(random.standard_normal(DIMENSION))
     for place in range(400):
         store.add(vectors={MODEL: [unit(base + random.standard_normal(DIMENSION) * 10.0 ** -(place % 7))]})
@@ -58,7 +59,7 @@ def test_near_ties_far_below_the_rounding_come_in_the_true_order() -> None:
 
 
 def test_equal_vectors_come_newest_first_and_do_not_crowd_out_better_ones() -> None:
-    store = LensStore()
+    store = IndexStore()
     same, better = unit([1, 1, 0, 0, 0, 0, 0, 0]), unit([1, 0.9, 0, 0, 0, 0, 0, 0])
     store.add(vectors={MODEL: [better]})
     for _ in range(300):
@@ -67,7 +68,7 @@ def test_equal_vectors_come_newest_first_and_do_not_crowd_out_better_ones() -> N
 
 
 def test_ids_decide_ties_even_when_they_did_not_come_in_order() -> None:
-    store = LensStore()
+    store = IndexStore()
     for name in ("m", "z", "a", "q"):
         store.add(id=name, vectors={MODEL: [unit([1] * DIMENSION)]})
     assert store.nearest(unit([1] * DIMENSION), 3).ids == ["z", "q", "m"]
@@ -75,7 +76,7 @@ def test_ids_decide_ties_even_when_they_did_not_come_in_order() -> None:
 
 def test_an_item_with_several_windows_counts_with_its_best() -> None:
     random = np.random.default_rng(3)
-    store = LensStore()
+    store = IndexStore()
     for place in range(200):
         count = 1 + place % 9
         store.add(vectors={MODEL: [unit(random.standard_normal(DIMENSION)) for _ in range(count)]})
@@ -86,7 +87,7 @@ def test_an_item_with_several_windows_counts_with_its_best() -> None:
 
 def test_models_of_other_dimensions_and_items_without_vectors_stay_apart() -> None:
     random = np.random.default_rng(4)
-    store = LensStore()
+    store = IndexStore()
     for place in range(60):
         vectors = {}
         if place % 3:
@@ -102,7 +103,7 @@ def test_models_of_other_dimensions_and_items_without_vectors_stay_apart() -> No
 
 
 def test_one_hot_zero_and_opposite_vectors() -> None:
-    store = LensStore()
+    store = IndexStore()
     for axis in range(DIMENSION):
         for sign in (1.0, -1.0):
             store.add(vectors={MODEL: [np.eye(DIMENSION, dtype=np.float32)[axis] * sign]})
@@ -114,7 +115,7 @@ def test_one_hot_zero_and_opposite_vectors() -> None:
 def test_the_rounding_of_the_question_is_part_of_the_bound() -> None:
     # By its rounded form (1, 1/127, 0, 0, …) the first of the two rows is the better one; in truth the second is.
     query = unit([1, 0.0045, 0.0039, 0.0039, 0, 0, 0, 0])
-    store = LensStore()
+    store = IndexStore()
     store.add(vectors={MODEL: [unit([1, 1, -1, -1, 1, 1, 1, 1])]})
     store.add(vectors={MODEL: [unit([1, -1, 1, 1, 1, 1, 1, 1])]})
     check(store, query, 1)
@@ -122,7 +123,7 @@ def test_the_rounding_of_the_question_is_part_of_the_bound() -> None:
 
 def test_a_vector_put_in_the_place_of_another_is_found_by_the_new_one() -> None:
     random = np.random.default_rng(7)
-    store = LensStore()
+    store = IndexStore()
     rows = [store.add(vectors={MODEL: [unit(random.standard_normal(DIMENSION))]}) for _ in range(300)]
     for row in rows[::60]:
         query = unit(random.standard_normal(DIMENSION))
@@ -135,26 +136,26 @@ def test_a_vector_put_in_the_place_of_another_is_found_by_the_new_one() -> None:
 
 def test_cosines_are_those_of_nearest_and_nan_without_a_vector() -> None:
     random = np.random.default_rng(5)
-    store = LensStore()
+    store = IndexStore()
     rows = [store.add(vectors={MODEL: [unit(random.standard_normal(DIMENSION))]}) for _ in range(50)]
     bare = store.add()
     past = store.add(vectors={MODEL: [unit([1] * 8)]}, valid_to=5)
     query = unit(random.standard_normal(DIMENSION))
     nearest = store.nearest(query, 50)
     asked = [bare.id, *nearest.ids, "unknown", rows[0].id, past.id]
-    found = store.lenses.cosines(VectorQuery(query, MODEL, ANA), asked)
+    found = store.index.cosines(VectorQuery(query, MODEL, ANA), asked)
     assert math.isnan(found[0])
     assert math.isnan(found[51])
     assert math.isnan(found[53])
     assert found[1:51] == nearest.cosines
     assert found[52] == found[1 + nearest.ids.index(rows[0].id)]
-    nothing = store.lenses.cosines(VectorQuery(query, "unheard", ANA), ["a"])
+    nothing = store.index.cosines(VectorQuery(query, "unheard", ANA), ["a"])
     assert len(nothing) == 1
     assert math.isnan(nothing[0])
 
 
 def test_a_limit_of_nothing_finds_nothing() -> None:
-    store = LensStore()
+    store = IndexStore()
     store.add(vectors={MODEL: [unit([1] * 8)]})
     assert store.nearest(unit([1] * 8), 0).ids == []
     assert store.nearest(unit([1] * 8), -3).ids == []
@@ -170,7 +171,7 @@ def test_a_limit_of_nothing_finds_nothing() -> None:
 def test_coarse_directions_with_slight_nudges(
     vectors: list[list[int]], nudges: list[int], query: list[int], limit: int
 ) -> None:
-    store = LensStore()
+    store = IndexStore()
     for place, values in enumerate(vectors):
         nudge = nudges[place % len(nudges)]
         nudged = np.array(values) + (0 if nudge == 0 else 10.0**-nudge) * np.roll(values, 1)
@@ -188,7 +189,7 @@ def test_the_stated_error_is_never_less_than_the_true_one(values: list[float]) -
 
 
 def test_vectors_that_cannot_be_compared_are_refused() -> None:
-    store = LensStore()
+    store = IndexStore()
     row = store.add(vectors={MODEL: [unit([1] * 8)]})
     for wrong in ([unit([1] * 8), unit([1] * 7)], [unit([1] * 9)], [np.full(8, np.nan)], [np.full(8, 2.0)]):
         with pytest.raises(InvalidInput):
@@ -198,7 +199,7 @@ def test_vectors_that_cannot_be_compared_are_refused() -> None:
 
 
 def test_dropping_an_item_leaves_no_row_of_any_model() -> None:
-    store = LensStore()
+    store = IndexStore()
     row = store.add(passages=[{1: 1}], vectors={MODEL: [unit([1] * 8)], "other/3": [unit([1, 2, 3])]})
     index_rows.drop_vectors(store, row.n, "other/3")
     assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [1, 1, 1]
@@ -208,7 +209,7 @@ def test_dropping_an_item_leaves_no_row_of_any_model() -> None:
 
 def test_many_at_once_write_what_one_by_one_would() -> None:
     random = np.random.default_rng(6)
-    one, many = LensStore(), LensStore()
+    one, many = IndexStore(), IndexStore()
     entries = []
     for place in range(12):
         vectors = [unit(random.standard_normal(8)) for _ in range(1 + place % 3)]
