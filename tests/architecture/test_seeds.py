@@ -14,10 +14,8 @@ from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
-from engrain.tiers.relations import Relations
 from engrain.tiers.scoped_working import ScopedWorkingMemory
-from engrain.tiers.semantic import SemanticMemory
-from engrain.tiers.slots import Slots
+from engrain.tiers.semantic import Relations, SemanticMemory, Slots
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "seeds.md"
 TIERS = {

@@ -108,7 +108,7 @@ def test_there_is_no_receipt_while_bytes_of_it_are_left(
 ) -> None:
     item, (word, asked) = written(store), LOOKED_FOR[what]
     plant(store, word)
-    monkeypatch.setattr(purge, "scrub", lambda *_: None)
+    monkeypatch.setattr(purge, "overwrite_unused_bytes", lambda *_: None)
     with opened(store, background=False) as memory:
         done = erase_from(memory, **{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
         assert (done.pending, "traces" in done.why) == (True, True)

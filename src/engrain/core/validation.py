@@ -61,6 +61,10 @@ def check_key(name: object, what: str) -> str:
     return str(name)
 
 
+def check_optional_key(name: object, what: str) -> str | None:
+    return None if name is None else check_key(name, what)
+
+
 def check_share(value: object, what: str) -> float:
     """Return a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):

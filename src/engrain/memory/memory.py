@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
-    from engrain.tiers.relations import Relations
     from engrain.tiers.scoped_working import ScopedWorkingMemory
-    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.semantic import Relations, SemanticMemory, Slots
     from engrain.tiers.sessions import CurrentSession, Sessions
-    from engrain.tiers.slots import Slots
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import Form
@@ -395,14 +393,14 @@ class Memory:
     @property
     def slots(self) -> Slots:
         """Places for one value each, such as user.city."""
-        from engrain.tiers.slots import Slots
+        from engrain.tiers.semantic import Slots
 
         return self._part("slots", lambda: Slots(self._services, self._scope))
 
     @property
     def relations(self) -> Relations:
         """Relations between two entities."""
-        from engrain.tiers.relations import Relations
+        from engrain.tiers.semantic import Relations
 
         return self._part("relations", lambda: Relations(self._services, self._scope))
 

@@ -14,7 +14,7 @@ from engrain.ingest.write import redact_json
 from engrain.ports import Services
 from engrain.tasks.serialization import decode_envelope, encode_plain, encode_with_extras
 from engrain.tiers.procedural import ProceduralMemory
-from engrain.tiers.scoped_working import PROCEDURE, ScopedWorkingMemory
+from engrain.tiers.scoped_working import PROCEDURE_VARIABLE, ScopedWorkingMemory
 from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.working import WorkingMemory
 
@@ -50,7 +50,7 @@ class WorkingStateBinding:
             self.working = WorkingMemory(count_tokens=self._services.count_tokens)
             self.working.take(task.goal or task.task, task.task, stored)
         if stored is None:
-            self.working.set_variable(PROCEDURE, used)
+            self.working.set_variable(PROCEDURE_VARIABLE, used)
         return used
 
     def changed_since(self, revision: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
 from engrain.core.plain import plain_values
-from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_optional_key, check_share, check_text
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -217,7 +217,7 @@ def check_note(note: Note) -> Note:
         place=_place(note.place),
         relation=_relation(note.relation),
         derived=bool(note.derived),
-        request_id=None if note.request_id is None else check_key(note.request_id, "request_id"),
+        request_id=check_optional_key(note.request_id, "request_id"),
         expires_at=None if note.expires_at is None else check_time(note.expires_at, "expires_at"),
     )
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from engrain.core.clock import from_micros
+from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
+from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import sent_vector
-from engrain.stores.postgres.filters import build_where
+from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
+from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays, holds_stay
-from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.postgres.work import Work
+from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 @cache
@@ -65,6 +71,16 @@ class PostgresTransaction:
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
+        for scope in keys:
+            self._dialect.add_scope(self._db, scope)
+        self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
+        return keys
+
+    def add_erased_scope(self, id: str) -> str:
+        return id
+
     def lock_holds(self) -> None:
         holds_stay(self._db)
 
@@ -72,11 +88,15 @@ class PostgresTransaction:
         self.run("mark_purge")
 
     def begin_write(self) -> tuple[int, int]:
-        assert self.scope is not None
+        if self.scope is None:
+            ((now, _),) = self.rows("begin_changes")
+            return 0, int(now)
         return self._dialect.begin_write(self._db, self.scope)
 
-    def end_write(self) -> Pending:
-        return self.ask("store_last_change")
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        if self.scope is not None:
+            return self.ask("store_last_change")
+        return self.ask("store_last_changes", keys=changed)
 
     def store_time(self, now: int) -> None:
         """The function tick has stored it already."""
@@ -84,6 +104,17 @@ class PostgresTransaction:
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        for scope, numbers in _by_scope(replaced).items():
+            self.run("delete_words", scope=scope, numbers=numbers)
+            self.run("delete_vectors", scope=scope, numbers=numbers)
+        for scope, some in _by_scope((one.scope, one) for one in entries).items():
+            write_words(self._db, str(scope), [(one.item, one.words) for one in some if one.found])
+            work = Work(self._db, str(scope), from_micros(0), 0, b"", self._dialect.models)
+            write_vectors(
+                work, [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
+            )
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -114,11 +145,15 @@ class PostgresDialect:
         begin_write: Callable[[Db, Scope], tuple[int, int]],
         add_scope: Callable[[Db, Scope], None],
         clock_micros: Callable[[], int | None],
+        prepare_index: Callable[[Mapping[str, int]], None],
+        after_writes: Callable[[int], None],
+        name: str,
     ) -> None:
-        self.key = key
+        self.key, self.name = key, name
+        self.models: dict[str, tuple[int, int]] = {}
         self._read, self._write = read, write
         self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
-        self.clock_micros = clock_micros
+        self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -149,3 +184,20 @@ class PostgresDialect:
         for id_, sent in rows:
             windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
         return windows
+
+    def check_full_access(self, tx: Transaction) -> None:
+        if hidden := [name for (name,) in tx.rows("list_restricted_tables")]:
+            raise ConfigError(
+                f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
+                "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
+            )
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"words": word_count(words), "filters": encode_filters(metadata)}
+
+
+def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:
+    found: dict[ScopeKey, list[Value]] = {}
+    for scope, value in pairs:
+        found.setdefault(scope, []).append(value)
+    return found

@@ -40,10 +40,10 @@ class Handle:
         self._clock = None if clock is system_clock else clock
         self._ids: IdSource = ids or SortableIds()
         self._read_only = read_only
-        self._models: dict[str, tuple[int, int]] = {}
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
+        self._youth = Youth(self._link)
         self.dialect = PostgresDialect(
             key,
             self._reading,
@@ -52,9 +52,11 @@ class Handle:
             self._begin_write,
             self._add_scope,
             self._clock_micros,
+            self._know_models,
+            self._youth.wrote,
+            self._link.address.shown,
         )
         self.usage = UsageCounts(self.dialect, read_only)
-        self._youth = Youth(self._link)
         self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
@@ -67,6 +69,11 @@ class Handle:
     @property
     def _key(self) -> bytes:
         return self.dialect.key
+
+    @property
+    def _models(self) -> dict[str, tuple[int, int]]:
+        """Number and dimension of the models that are known here, by key."""
+        return self.dialect.models
 
     def _reading(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
@@ -86,13 +93,13 @@ class Handle:
         known = dict(self._models)
 
         def anew() -> Answer:
-            self._models = dict(known)  # those of a first try may be gone with it
+            self.dialect.models = dict(known)  # those of a first try may be gone with it
             return do()
 
         try:
             return self._link.together(anew)
         except BaseException:
-            self._models = known
+            self.dialect.models = known
             raise
 
     def preview(self, do: Callable[[], Answer]) -> Answer:

@@ -38,15 +38,16 @@ from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, word_count
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.models import Models
-from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -64,7 +65,9 @@ if TYPE_CHECKING:
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Deployment, VectorSearch, WordSearch, SketchSearch, Care, Moving, Models, ItemReads, Sessions):
+class PostgresStore(
+    Deployment, VectorSearch, WordSearch, SketchSearch, Care, Models, ItemReads, Sessions, Dump, Restore
+):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:

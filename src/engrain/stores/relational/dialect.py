@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
+from engrain.core.model.items import Words
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -40,6 +41,17 @@ class Deferred(Generic[Answer]):
 
     def read(self) -> Answer:
         return self.made(self.asked.fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The index rows of one item. An item that was corrected away is not found."""
+
+    scope: ScopeKey
+    item: int
+    words: Words
+    vectors: Mapping[str, Sequence[bytes]]  # by model
+    found: bool = True
 
 
 class Transaction(Protocol):
@@ -77,6 +89,17 @@ class Transaction(Protocol):
     def lock_user(self, subject_hash: str) -> None:
         """Keep holds on this user as they are until the commit. Before the scope is locked."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> Mapping[Scope, ScopeKey]:
+        """Lock several scopes and make those that are new: their keys. Those to `lock` are locked if they exist.
+
+        BeingErased or OnHold if one takes no writes."""
+
+    def add_erased_scope(self, id: str) -> ScopeKey:
+        """The key for the tombstones of an erased scope, which is known by a keyed hash alone."""
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        """Write index rows of items. Those `replaced` lose theirs first."""
+
     def lock_holds(self) -> None:
         """Let no hold begin until the commit, on anybody. Before anything else is locked."""
 
@@ -86,10 +109,12 @@ class Transaction(Protocol):
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.
 
-        Needed before the first statement with {change}."""
+        Needed before the first statement with {change}. Upkeep has locked its scopes by then."""
 
-    def end_write(self) -> Pending:
-        """Record the scope's last change: one row with its number. Call after the last statement with {change}."""
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        """Record the scope's last change: one row with its number. Call after the last statement with {change}.
+
+        Upkeep names the scopes that changed."""
 
     def store_time(self, now: int) -> None:
         """Let no later time of the store be before this one, which a {tick} of this transaction gave."""
@@ -104,9 +129,11 @@ Do = Callable[[Transaction], Answer | Deferred[Answer]]
 class Dialect(Protocol):
     """An open database. Errors of its driver are translated before they leave it."""
 
+    key: bytes  # of every hash in the store
+
     @property
-    def key(self) -> bytes:
-        """The key of every hash in the store."""
+    def name(self) -> str:
+        """The store as an error shows it."""
 
     @property
     def statements(self) -> Mapping[str, Statement]: ...
@@ -127,3 +154,15 @@ class Dialect(Protocol):
 
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """The float32 windows by item id, from rows of load_vectors."""
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """ConfigError if this role cannot read the rows of all scopes."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
+
+    def after_writes(self, count: int) -> None:
+        """Learn that so many items were written."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of those columns of an item that serve searches and filters of this engine alone."""

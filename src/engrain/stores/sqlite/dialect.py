@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,17 +13,18 @@ from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
-from engrain.stores.sqlite.pool import Moment, Pool
+from engrain.stores.sqlite.pool import HeldSnapshot, Pool
 from engrain.stores.sqlite.steady_clock import find_steady_clock
-from engrain.stores.sqlite.writer import CLOSED, WriteQueue
+from engrain.stores.sqlite.writer import WriteQueue
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.index.items import Reader
@@ -84,6 +85,16 @@ class SqliteTransaction:
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        find, add = self._dialect.find_scope, self._dialect.add_scope
+        keys = {scope: find(self._db, scope) for scope in scopes}
+        return {scope: add(self._db, scope) if key is None else key for scope, key in keys.items()}
+
+    def add_erased_scope(self, id: str) -> int:
+        self.run("add_erased_scope", id=id)
+        ((number,),) = self.rows("find_scope", id=id)
+        return int(number)
+
     def lock_holds(self) -> None:
         """The transaction has the whole file already."""
 
@@ -91,13 +102,14 @@ class SqliteTransaction:
         self._dialect.mark_purge(self._db)
 
     def begin_write(self) -> tuple[int, int]:
-        self.lock_scope()
+        if self.scope is not None:
+            self.lock_scope()
         ((self._change,),) = self._db.rows("select change from counter")
         self._now = self.now()
         return self._change, self._now
 
-    def end_write(self) -> Fetched:
-        sql = "update counter set change = :change, now = max(now, :now) where n = 1"
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
+        sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
@@ -107,6 +119,17 @@ class SqliteTransaction:
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
+
+        for _, number in replaced:
+            drop_vectors(self._db, number)
+        written: list[tuple[int, Words, Vectors | None]] = []
+        for one in entries:
+            given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
+            written += ((one.item, one.words, each) for each in given or [None])
+        write_index_many(self._db, written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -153,6 +176,10 @@ class SqliteDialect:
         self.key = b""  # read when the file is open
 
     @property
+    def name(self) -> str:
+        return str(self._site.path)
+
+    @property
     def statements(self) -> Mapping[str, Statement]:
         return load_statements()
 
@@ -194,16 +221,29 @@ class SqliteDialect:
         """All windows of an item are in one row."""
         return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
 
+    def check_full_access(self, tx: Transaction) -> None:
+        """Whoever opens the file reads all of it."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index.rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
         if self.closed:
             raise StoreClosed(CLOSED)
-        joined = self._writer.joined()
+        joined = self._writer.current_transaction()
         if joined is not None:
             return fn(joined)
         if self._site.path is None:
             return self._read_in_memory(fn)
-        moment: Moment | None = getattr(self._local, "moment", None)
+        moment: HeldSnapshot | None = getattr(self._local, "moment", None)
         return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
 
     def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
@@ -225,7 +265,7 @@ class SqliteDialect:
             raise StoreClosed(CLOSED)
         if self._site.read_only:
             raise ReadOnlyStore(self._site.explain_read_only())
-        joined = self._writer.joined()
+        joined = self._writer.current_transaction()
         if joined is not None:
             return fn(joined)
         if getattr(self._local, "reads", False):
@@ -239,9 +279,9 @@ class SqliteDialect:
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
         none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._local, "moment", None) or self._writer.joined():
+        if getattr(self._local, "moment", None) or self._writer.current_transaction():
             return do()
-        moment = Moment()
+        moment = HeldSnapshot()
         try:
             self._local.moment = moment
             self._pool.begin(moment)

@@ -30,8 +30,10 @@ from engrain.core.model.plans import (
     resolve_references,
 )
 from engrain.core.validation import check_metadata
+from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -42,14 +44,11 @@ from engrain.stores.relational.rows import (
 )
 from engrain.stores.relational.sessions import Sessions, check_summary_version
 from engrain.stores.relational.usage import Uses, write_uses
-from engrain.stores.sqlite.backup import Backing
-from engrain.stores.sqlite.care import Care
+from engrain.stores.sqlite.backup import Backups
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.holding import check_held
-from engrain.stores.sqlite.models import Models
-from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sql import load
@@ -58,7 +57,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Search, Care, Moving, Backing, Models, Deployment, ItemReads, Sessions):
+class SqliteStore(Search, Health, Backups, ItemReads, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
