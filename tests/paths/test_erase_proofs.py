@@ -24,7 +24,7 @@ from engrain.memory.restore import restore_backup
 from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
-from engrain.privacy.requests import user_subject
+from engrain.privacy.requests import make_user_subject
 from engrain.stores.sqlite import purge
 
 TEXT = f"A text with {WORD}-text in it."
@@ -201,7 +201,7 @@ def test_what_comes_in_the_moment_of_the_erasure_stays_out(memory: Memory, clock
     happened(memory, "It rained.")
     memory.export(tmp_path / "ana.jsonl")
     assert memory.store.erase(user="ana").receipt
-    subject = user_subject(memory.scope.tenant, "ana")
+    subject = make_user_subject(memory.scope.tenant, "ana")
     erased = port(memory).erased(subject)
     assert erased
     assert erased.at == clock()

@@ -20,7 +20,7 @@ from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
 from engrain.memory.replay import replay_erasures
 from engrain.memory.restore import restore_backup
-from engrain.privacy.requests import user_subject
+from engrain.privacy.requests import make_user_subject
 from engrain.stores.sqlite import SqliteStore, backup
 
 TEXT = f"A text with {WORD}-text in it."
@@ -412,7 +412,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
             for entry in memory.store.audit()
             if entry.what in ("export_begun", "export", "load", "import")
         } == {
-            memory.store.services.erasing.mark(user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
+            memory.store.services.erasing.mark(make_user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
         }
         with memory.task("order") as task:
             task.step("one", lambda: 1)

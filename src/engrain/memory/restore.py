@@ -72,7 +72,7 @@ class _Cleaned(NamedTuple):
 
 def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: Sequence[Receipt]) -> _Cleaned:
     """Remove from the copy what was forgotten or erased since, down to the bytes."""
-    from engrain.privacy.receipts import digests_of
+    from engrain.privacy.receipts import list_digests
     from engrain.privacy.tombstones import count_named, replay_receipts
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.connection import EncryptedEngine
@@ -84,7 +84,7 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
         kept_out, may_hold_forgotten = _remove_forgotten(restored, target, key)
         kept_out.update(replay_receipts(named, cast("Forgetting", restored)))
         details = {"items": items, "kept_out": kept_out.total(), "may_hold_forgotten": may_hold_forgotten}
-        restored.audit.append("restore", {**details, **digests_of(named)})
+        restored.audit.append("restore", {**details, **list_digests(named)})
         if not restored.purge():
             raise errors.StoreBusy(f"{copy} is in use: close the programs that read it, then try again.")
         return _Cleaned(restored.status().items, dict(kept_out), counts, may_hold_forgotten)

@@ -15,13 +15,12 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Words
 from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
-from engrain.ports.storage import on_encrypted_disk
+from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION
-from engrain.stores.vectors.clients import check_owners
 
 _SQL = load_sql()
 _BATCH = 500

@@ -21,14 +21,12 @@ from engrain.core.model.plans import (
     Outcome,
     Plan,
     Step,
-    StoredVersion,
     describe_request,
-    is_mergeable,
-    reconcile,
     refer_to_step,
     repeat_outcome,
     resolve_references,
 )
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import add_planned_episode
