@@ -16,6 +16,7 @@ from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
@@ -23,7 +24,6 @@ from engrain.stores.sqlite.copies import read_bytes
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.index.view import IndexCache
-from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
 from engrain.stores.sqlite.opening import (
@@ -59,7 +59,7 @@ class Handle:
         cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
@@ -78,7 +78,7 @@ class Handle:
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
         self.sketches, self.having = self.index.sketches, self.index.having
         self.usage = UsageCounts(self.dialect, self._site.read_only)
-        self.journal = SqliteJournal(self)
+        self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
