@@ -38,7 +38,7 @@ def named(store: SqliteStore) -> list[str]:
 
 def key_of(path: Path) -> bytes:
     with closing(sqlite3.connect(path)) as db:
-        return bytes(db.execute("select value from meta where name = 'key'").fetchone()[0])
+        return str(db.execute("select value from meta where name = 'key'").fetchone()[0]).encode()
 
 
 def test_another_store_is_known_by_what_it_says_and_not_read_through(store: SqliteStore, tmp_path: Path) -> None:

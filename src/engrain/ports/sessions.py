@@ -7,26 +7,17 @@ from datetime import datetime
 from typing import Protocol
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item
-from engrain.core.model.plans import Applied
+from engrain.core.model.items import Item
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import Summary, UnprocessedSession
 from engrain.core.model.sessions import Episode, RawOutput
 
 
 class SessionLog(Protocol):
-    """Append-only messages. They are items of kind "message", so get_many, search and forget see them.
+    """Messages in order. They are items of kind "message", so get_many, search and forget see them.
 
-    A session's numbers are the places of its items: a text that is added with a place is appended as well.
+    A plan appends them: an item that is added with a session position takes the session's next number.
     """
-
-    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
-        """Append drafts with consecutive numbers, all or none.
-
-        With `expect`, Conflict if the session has another length.
-
-        InvalidInput for a draft of another kind, or whose place names another session or a number.
-        """
 
     def length(self, scope: Scope, session: str) -> int:
         """Return the next number: one more than the highest ever given, even if forgotten; 0 for an unknown session."""
@@ -101,18 +92,20 @@ class Episodes(Protocol):
 
 
 class SessionState(Protocol):
-    """The working memory of sessions, stored for a day outside the process. A session without one starts empty. Every
-    call raises StoreUnavailable if the server does not answer."""
+    """The working memory of sessions, stored for a day outside the process. A session without one starts empty.
+
+    Every call raises StoreUnavailable if the server does not answer.
+    """
 
     def save(self, scope: Scope, session: str, text: str) -> None:
-        """Replaces the session's stored text. The day starts again."""
+        """Replace the session's stored text. The day starts again."""
 
     def load(self, scope: Scope, session: str) -> str | None: ...
 
     def drop(self, scope: Scope, session: str) -> None: ...
 
     def clear(self, scope: Scope) -> int:
-        """Drops the texts of all sessions of a scope; returns how many there were."""
+        """Drop the texts of all sessions of a scope. Return how many there were."""
 
 
 class Outcomes(Protocol):

@@ -13,7 +13,6 @@ from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.erasing import PostgresErasing, aside
-from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
@@ -24,6 +23,7 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 
 Answer = TypeVar("Answer")
@@ -38,21 +38,29 @@ class Handle:
         self, url: str, *, clock: Clock = system_clock, ids: IdSource | None = None, read_only: bool = False
     ) -> None:
         self._clock = None if clock is system_clock else clock
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._read_only = read_only
-        self._models: dict[str, tuple[int, int]] = {}
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
+        self._youth = Youth(self._link)
         self.dialect = PostgresDialect(
-            key, self._reading, self._writing, self._lock_scope, self._begin_write, self._clock_micros
+            key,
+            self._reading,
+            self._writing,
+            self._lock_scope,
+            self._begin_write,
+            self._add_scope,
+            self._clock_micros,
+            self._know_models,
+            self._youth.wrote,
+            self._link.address.shown,
         )
         self.usage = UsageCounts(self.dialect, read_only)
-        self._youth = Youth(self._link)
         self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
-        self.journal = PostgresJournal(self)
+        self.journal = Tasks(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = PostgresErasing(self)
 
@@ -77,16 +85,16 @@ class Handle:
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads and writes here in `do` is one transaction, which may be done twice."""
-        known = dict(self._models)
+        known = dict(self.dialect.models)
 
         def anew() -> Answer:
-            self._models = dict(known)  # those of a first try may be gone with it
+            self.dialect.models = dict(known)  # those of a first try may be gone with it
             return do()
 
         try:
             return self._link.together(anew)
         except BaseException:
-            self._models = known
+            self.dialect.models = known
             raise
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
@@ -124,11 +132,11 @@ class Handle:
     def _know_models(self, found: Mapping[str, int]) -> None:
         """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
         for key, dimension in found.items():
-            if key not in self._models:
+            if key not in self.dialect.models:
                 row = (key, dimension)
                 self._writing(None, lambda db: db.run(_SQL["add_model"], row), "repeat")  # noqa: B023
                 ((number, known),) = self._reading(None, lambda db: db.rows(_SQL["model"], row[:1]))  # noqa: B023
-                self._models[key] = number, known
+                self.dialect.models[key] = number, known
 
     def _micros(self, db: Db, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by anybody if that is later."""

@@ -44,7 +44,7 @@ def _reasons(db: Connection) -> dict[str, str]:
 
 def _key(db: Connection) -> bytes:
     ((key,),) = db.rows(_QUERIES["meta"], ("key",))
-    return bytes(key)
+    return bytes.fromhex(key)
 
 
 def _mark(key: bytes, user: Subject) -> str:
