@@ -54,8 +54,8 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
 ABOVE = 5  # files above the store
 # A write passes the thread that writes, and the rows of its index have a file of their own.
 LIMITS = {
-    **dict.fromkeys(("remember", "remember a turn", "remember_many"), 9),
-    **dict.fromkeys(("add_message", "load", "erase", "recall"), 10),
+    **dict.fromkeys(("remember", "remember a turn", "remember_many", "recall"), 9),
+    **dict.fromkeys(("add_message", "load", "erase"), 10),
     "forget": 9,
     "correct": 8,
     **dict.fromkeys(("step", "status"), 8),
