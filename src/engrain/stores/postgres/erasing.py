@@ -43,7 +43,7 @@ _SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget
 # Every table with rows of a scope; those that others point to come last.
 _TABLES = (
     "word", "embedding", "embedded", "source", "citation", "entity", "raw_text", "episode", "trial", "item", "session",
-    "summary", "progress", "request", "step", "snapshot", "task", "event",
+    "summary", "progress", "request", "step", "large_result", "snapshot", "task", "event",
 )  # fmt: skip
 _UNCOUNTED = ("word", "embedded", "citation", "entity")
 ERASING, HIDDEN = 1, 2
@@ -292,7 +292,7 @@ class PostgresErasing:
 
     def hide(self, db: Any, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = getattr(db, "_db", db)
+        db = getattr(db, "db", db)
         named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])]
         for user in {Subject(Scope(one.tenant), "user", one.user) for one in named if one.user is not None}:
             if self.mark(user) == mark:
@@ -372,7 +372,7 @@ class PostgresErasing:
 
     def _work(self, db: Db, scope: Scope) -> Work:
         micros = self._store._micros(db)
-        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store._models)
+        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store.dialect.models)
 
     def _known(self, db: Db, id: str) -> Erasure:
         rows = db.rows(_SQL["erasing"], {"id": id})

@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
@@ -16,12 +16,14 @@ from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.copies import read_bytes
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
-from engrain.stores.sqlite.journal import SqliteJournal
+from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
 from engrain.stores.sqlite.opening import (
@@ -38,14 +40,10 @@ from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.writer import WriteQueue
 
-if TYPE_CHECKING:
-    from engrain.stores.sqlite.index.view import IndexCache
-
 Answer = TypeVar("Answer")
 
 _SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
-READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
@@ -61,12 +59,10 @@ class Handle:
         cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
-        self._cache_bytes = cache_bytes
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
-        self._indexes: IndexCache | None = None
         self._name = str(self._site.path)
         self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
@@ -77,8 +73,12 @@ class Handle:
         self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still
+        self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
+        self.nearest, self.cosines = self.index.nearest, self.index.cosines
+        self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
+        self.sketches, self.having = self.index.sketches, self.index.having
         self.usage = UsageCounts(self.dialect, self._site.read_only)
-        self.journal = SqliteJournal(self)
+        self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
@@ -185,38 +185,7 @@ class Handle:
         return add_scope(db, self._key, scope)
 
     def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
-        """Every byte of the file and of what lies beside it; of an encrypted store every page as it is behind the key,
-        and none if that is too much for the memory."""
-        if self._site.key is not None:
-            whole = self._pages()
-            yield from _slices(lambda start: whole[start : start + size], size - overlap)
-            return
-        if self._site.path and self._lock:
-            file = self._lock.database(self._site.path)
-            # Not by a file of our own: closing it would drop the locks of every connection of this process.
-            yield from _slices(lambda start: os.pread(file, size, start), size - overlap)
-        # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
-        for path in self._site.files():
-            if path != self._site.path and not path.name.endswith(("-shm", "-lock")):
-                with contextlib.suppress(FileNotFoundError), path.open("rb") as beside:
-                    number = beside.fileno()
-                    yield from _slices(lambda start: os.pread(number, size, start), size - overlap)  # noqa: B023
-
-    def _pages(self) -> bytes:
-        def load(db: Connection) -> bytes:
-            ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
-            return db.pages() if count * each <= READ_AT_ONCE else b""
-
-        return self._pool.run_bare(load)
-
-    @property
-    def _index(self) -> IndexCache:
-        if self._indexes is None:
-            # Not at the top: it needs numpy, which opening a store does not.
-            from engrain.stores.sqlite.index.view import IndexCache
-
-            self._indexes = IndexCache(self.snapshot, self._micros, self._cache_bytes)
-        return self._indexes
+        return read_bytes(self._site, self._lock, self._pool, size, overlap)
 
     # Closing and forking
 
@@ -254,20 +223,13 @@ class Handle:
 
     def _after_fork(self, child: bool) -> None:
         if child:
-            self._indexes = None
+            self.index.reset()
             self._writer.reset()
             self._pool.reset()
             self._checkpointer.reset()
         else:
             self._writer.thaw()
             self._pool.thaw()
-
-
-def _slices(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
-    start = 0
-    while piece := read(start):
-        yield piece
-        start += step
 
 
 _frozen: list[Handle] = []
