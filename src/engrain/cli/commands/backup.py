@@ -127,7 +127,7 @@ def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str
     made at a new path. Run it before any program opens RESTORED. It is one transaction: if it is interrupted, run it
     again. Redis and vector servers beside RESTORED are not changed.
     """
-    from engrain.memory.replay import replay_erasures
+    from engrain.memory.restore import replay_erasures
 
     if not against and not receipts:
         raise click.UsageError("say who knows what was erased since: --against STORE, --receipts FILE|DIR, or both.")
