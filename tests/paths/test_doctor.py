@@ -213,7 +213,7 @@ def test_a_store_of_an_older_engrain_is_not_brought_up_to_date_by_the_doctor(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = store.read_bytes()
-    known = migrate.migrations()
+    known = migrate.load_migrations()
     monkeypatch.setattr(
         migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
