@@ -42,6 +42,7 @@ SYNTAX = Syntax(
         "item_id": "(scope, id)",
         "no_clocks": "lease_clock = null",
         "no_large_result": "",
+        "find_text": "strpos",
         "ordered_join": "join",
         "same": "is not distinct from",
         "greatest": "greatest",

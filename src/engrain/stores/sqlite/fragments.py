@@ -42,6 +42,7 @@ SYNTAX = Syntax(
         "item_id": "(id)",
         "no_clocks": "lease_clock = null, ended_clock = null, deadline_clock = null",
         "no_large_result": ", large_result = null",
+        "find_text": "instr",
         "ordered_join": "cross join",
         "same": "is",
         "greatest": "max",
