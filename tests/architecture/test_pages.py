@@ -95,8 +95,8 @@ def test_the_readme_shows_code_with_its_output() -> None:
 def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
     for line, quoted in SHELL.findall(page.read_text()):
         # An ellipsis or a pipe ends what the program itself gets.
-        call = re.split(r"[|;&>]|\s#", (line or quoted).replace("…", ""))[0]
-        verbs = shlex.split(call.replace("[", "").replace("]", ""))[1:]
+        call = re.split(r"[|;&]| > |\s#", (line or quoted).replace("…", ""))[0]
+        verbs = shlex.split(call)[1:]
         while verbs and verbs[0] in ("--store", "--user", "--agent", "--tenant"):
             verbs = verbs[2:]
         if not verbs or verbs[0].isupper() or verbs[0].startswith("-"):
@@ -130,3 +130,10 @@ def test_the_map_names_every_page() -> None:
     linked = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", page.read_text())}
     pages = {one.resolve() for one in (ROOT / "docs").glob("*/*.md") if one.parent.name != "decisions"}
     assert sorted(map(name, pages - linked)) == []
+
+
+def test_every_path_on_the_page_of_the_architecture_exists() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    paths = re.findall(r"`([\w/-]+/(?:[\w]+\.(?:py|toml))?)`", page)
+    assert len(paths) > 30
+    assert [one for one in paths if not (ROOT / "src" / "engrain" / one).exists() and not (ROOT / one).exists()] == []

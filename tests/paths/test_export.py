@@ -28,8 +28,7 @@ from engrain.core.model.items import Words
 from engrain.core.model.rows import Row
 from engrain.core.text.passages import index_words
 from engrain.stores.relational import restore as row_restore
-from engrain.transfer import copy, export
-from engrain.transfer import restore as restoring_rows
+from engrain.transfer import copy, export, load_export
 
 Lines = list[dict[str, Any]]
 
@@ -789,8 +788,8 @@ def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
         for one in values
     ]
     Counted.compared = 0
-    repeats = restoring_rows._group_repeats(rows)
-    assert [restoring_rows._was_counted(row, repeats) for row in rows] == expected
+    repeats = load_export._group_repeats(rows)
+    assert [load_export._was_counted(row, repeats) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     assert Counted.compared < 40_000
 
@@ -804,14 +803,14 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
     copy.copy(here.store.services.items, there.store.services.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
-    written = restoring_rows._write_rows
+    written = load_export._write_rows
 
     def late(*args: Any) -> bool:
         if beside.get(lima):
             beside.forget(lima)
         return written(*args)
 
-    monkeypatch.setattr(restoring_rows, "_write_rows", late)
+    monkeypatch.setattr(load_export, "_write_rows", late)
     # Lima was replaced there: the load would end it here.
     loaded(here, exported(there))
     assert [item.text for item in here.list(history=True)] == ["Quito"]

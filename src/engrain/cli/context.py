@@ -261,7 +261,7 @@ def nothing_from(memory: Memory, source: str) -> list[str]:
     known = {one.name for item in items for one in item.sources if one.name}
     said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
     from engrain.core.model.messages import read_calls
-    from engrain.core.rules.cascade import find_addresses
+    from engrain.core.rules.removal import find_addresses
 
     known |= {one for item in said for call in read_calls(item.text, item.metadata) for one in find_addresses(call)}
     like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.plain import plain
 from engrain.core.progress import Progress
+from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
@@ -134,13 +134,13 @@ def many(count: int, one: str, several: str | None = None) -> str:
 def document(value: Any) -> bytes:
     import orjson
 
-    return orjson.dumps(plain(value), option=orjson.OPT_INDENT_2)
+    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2)
 
 
 def line(value: Any) -> bytes:
     import orjson
 
-    return orjson.dumps(plain(value))
+    return orjson.dumps(to_plain(value))
 
 
 @contextmanager

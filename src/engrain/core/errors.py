@@ -144,9 +144,11 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The commit reported an error, or an interrupt came while the write was under way, so that it may or may not be
-    durable. Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception
-    that a signal handler raised, if that was the reason."""
+    """The commit failed, or an interrupt came during the write, so that it may or may not be durable.
+
+    Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception that a signal
+    handler raised, if that was the reason.
+    """
 
     def __init__(
         self, message: str = "", request_id: str | None = None, interrupt: BaseException | None = None

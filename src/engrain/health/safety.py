@@ -23,8 +23,8 @@ from engrain.core.model.results import (
     report_pass,
     report_warning,
 )
-from engrain.core.rules.cascade import find_addresses
 from engrain.core.rules.message_filters import is_prompt_injection
+from engrain.core.rules.removal import find_addresses
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
 USER_SLOT_PREFIX = "user."

@@ -367,9 +367,9 @@ class Memory:
 
         Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
         legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
-        from engrain.privacy.requests import erase_subject, subject_of
+        from engrain.privacy.requests import erase_subject, make_subject
 
-        subject = subject_of(self._scope, session=session, source=source, id=id)
+        subject = make_subject(self._scope, session=session, source=source, id=id)
         return erase_subject(self._services, subject, folders, dry_run, progress)
 
     def mirror(

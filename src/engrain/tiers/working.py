@@ -216,9 +216,9 @@ class WorkingMemory:
 
     def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> BufferEntry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return the kept part of it."""
-        entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_parse_item(item)})
+        entry = self._buffer.budget.make_entry(**{"kind": kind, "speaker": speaker, **_parse_item(item)})
         with self._change():
-            self._buffer = self._buffer.added(entry)
+            self._buffer = self._buffer.add_entries(entry)
         return entry
 
     def compress(self) -> bool:
@@ -226,7 +226,7 @@ class WorkingMemory:
         self.before_change()
         with self._lock:
             before = self._buffer
-            self._buffer = before.compressed()
+            self._buffer = before.compress()
             done = self._buffer is not before
         if done:
             self.after_change()
@@ -249,7 +249,7 @@ class WorkingMemory:
                 return False
             self._failure = problem
             if problem is None:
-                self._buffer = self._buffer.improved(str(summary))
+                self._buffer = self._buffer.with_model_summary(str(summary))
         if problem is None:
             self.after_change()
         return problem is None

@@ -372,7 +372,7 @@ class PostgresErasing:
 
     def _work(self, db: Db, scope: Scope) -> Work:
         micros = self._store._micros(db)
-        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store._models)
+        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store.dialect.models)
 
     def _known(self, db: Db, id: str) -> Erasure:
         rows = db.rows(_SQL["erasing"], {"id": id})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
@@ -183,6 +183,9 @@ class PostgresJournal:
         return rows[0][0] if rows else None
 
     # Inside a transaction
+
+    def open_steps(self, tx: Any, lease: Lease) -> Page:
+        return self.page(tx.db, lease)
 
     def page(self, db: Db, lease: Lease) -> Page:
         """The lease's task, to write steps to; LeaseLost if it may no longer."""

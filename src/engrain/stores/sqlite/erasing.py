@@ -28,7 +28,7 @@ from engrain.ports.erasure import NONE
 from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.connection import Connection, Row
-from engrain.stores.sqlite.copies import copies
+from engrain.stores.sqlite.copies import find_copies
 from engrain.stores.sqlite.dialect import SqliteTransaction
 from engrain.stores.sqlite.forget import forget, found
 from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, take_part
@@ -301,7 +301,7 @@ class SqliteErasing:
 
     def hide(self, tx: SqliteTransaction, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = tx._db
+        db = tx.db
         scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
         owned = [(find_owner(Scope(*row[1:4])), row) for row in scopes]
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)
@@ -309,7 +309,7 @@ class SqliteErasing:
     # The files
 
     def copies(self) -> list[str]:
-        return [str(one) for one in copies(self._store._site, self._store._key)]
+        return [str(one) for one in find_copies(self._store._site, self._store._key)]
 
     def raw(self) -> Iterator[bytes]:
         return self._store._raw(_CHUNK, _OVERLAP)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
-from engrain.core.text.passages import index_words
-from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
+from engrain.core.text.passages import Span, index_words
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work

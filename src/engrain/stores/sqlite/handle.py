@@ -17,8 +17,9 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.usage import UsageCounts
-from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine
-from engrain.stores.sqlite.dialect import SqliteDialect
+from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
+from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
@@ -35,16 +36,14 @@ from engrain.stores.sqlite.opening import (
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
-from engrain.stores.sqlite.sql import load
-from engrain.stores.sqlite.tidy import Tidy, begin_log
-from engrain.stores.sqlite.writer import CLOSED, WriteQueue
+from engrain.stores.sqlite.writer import WriteQueue
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 
-_SQL = load("queries.sql")
+_SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
 READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
@@ -63,7 +62,7 @@ class Handle:
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
@@ -72,7 +71,7 @@ class Handle:
         self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
-        self._tidy = Tidy(self._pool, self._lock)
+        self._checkpointer = Checkpointer(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._add_scope, self._purge.mark, clock)
         self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
@@ -96,9 +95,9 @@ class Handle:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
         upgrade(db, self._site, self._lock)
-        ((key,),) = db.rows(_SQL["meta"], ("key",))
+        ((key,),) = db.rows(_SQL["find_meta"], {"name": "key"})
         self.dialect.key = bytes.fromhex(key)
-        pending = db.rows(_SQL["meta"], ("purge",))
+        pending = db.rows(_SQL["find_meta"], {"name": "purge"})
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
             self._purge.pending = True
@@ -108,7 +107,7 @@ class Handle:
             # It was closed by all: the log begins now, and not with the first write.
             try:
                 with self._lock.hold(1.0):
-                    begin_log(self._writer.connection())
+                    start_log(self._writer.connection())
             except EngrainError:
                 self._writer.clear()
 
@@ -158,12 +157,12 @@ class Handle:
 
     # What the writer calls around a commit
 
-    def committed(self) -> None:
+    def confirm_commit(self) -> None:
         # After the commit, and not before: whoever is told that it is kept can find it.
         self._check_there()
 
     def after_commit(self, db: Connection) -> None:
-        self._tidy.after_commit(db, self._site.journal)
+        self._checkpointer.after_commit(db, self._site.journal)
         self._purge.after_commit(db)
 
     # What the other parts of the store use
@@ -206,7 +205,7 @@ class Handle:
             ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
             return db.pages() if count * each <= READ_AT_ONCE else b""
 
-        return self._pool.bare(load)
+        return self._pool.run_bare(load)
 
     @property
     def _index(self) -> IndexCache:
@@ -228,7 +227,7 @@ class Handle:
         if self.dialect.closed:
             return
         try:
-            self._tidy.stop()
+            self._checkpointer.stop()
             # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
             with contextlib.suppress(EngrainError):
                 self.usage.write_all()
@@ -255,8 +254,8 @@ class Handle:
         if child:
             self._indexes = None
             self._writer.reset()
-            self._pool.renew()
-            self._tidy.renew()
+            self._pool.reset()
+            self._checkpointer.reset()
         else:
             self._writer.thaw()
             self._pool.thaw()

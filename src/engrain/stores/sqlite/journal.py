@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, system_clock, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
@@ -199,6 +199,9 @@ class SqliteJournal:
         return rows[0][0] if rows else None
 
     # Inside a transaction
+
+    def open_steps(self, tx: Any, lease: Lease) -> Page:
+        return self.page(tx.db, lease)
 
     def page(self, db: Connection, lease: Lease) -> Page:
         """The lease's task, to write steps to. Every write raises LeaseLost if it may no longer."""

@@ -1,16 +1,17 @@
-"""Decide which rows of an export are new here, and restore those."""
+"""Load an export: decide which of its rows are new here, and write those in one transaction."""
 
 from __future__ import annotations
 
 import math
+import time
 from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from engrain.core.errors import BadFile, BadLine, Conflict, OnHold
+from engrain.core.errors import BadFile, BadLine, Conflict, OnHold, TooLarge
 from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
 from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
@@ -20,26 +21,27 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.traits import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Embedder, Movable, Services
+from engrain.ports.storage import iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import iterate_rows, require_movable
-from engrain.transfer.preview import preview
+from engrain.transfer.export import require_movable
 from engrain.transfer.verify import number_lines
 
 TASK_KINDS: tuple[RowKind, ...] = ("task", "step", "event")
 MAX_ATTEMPTS = 3
+# Other writers wait for a preview: in SQLite those of the file, in Postgres those of the scope.
+MAX_PREVIEW_SECONDS = 60.0
+Answer = TypeVar("Answer")
 # Fields that identify an item's content. The others may have changed since the export; the stored ones are newer.
 CONTENT_FIELDS = (
-    "kind",
-    "text",
-    "recorded_at",
-    "occurred_at",
-    "slot",
-    "session",
-    "place",
-    "speaker",
-    "role",
-    "relation",
-)
+    "kind", "text", "recorded_at", "occurred_at", "slot", "session", "place", "speaker", "role", "relation",
+)  # fmt: skip
+_OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
+_REDACTED_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "item": ("text", "metadata", "relation"),
+    "summary": ("text",),
+    "episode": ("text", "data", "raw"),
+    "trial": ("note",),
+}
 
 
 @dataclass(slots=True)
@@ -50,14 +52,13 @@ class Decision:
     joined: list[str] = field(default_factory=list)  # stored episodes that a later one of the file counts
 
 
-def restore(
+def load_rows(
     rows: Sequence[Row], scope: Scope, services: Services, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
-    """Restore an export's rows in one transaction, which a dry run rolls back.
+    """Write an export's new rows in one transaction, which a dry run rolls back.
 
-    `origin` is the memory that they were exported from.
-
-    BadFile names every line whose id is stored with other content; then nothing is written.
+    `origin` is the memory that was exported. BadFile names every line whose id is stored with other content; then
+    nothing is written.
     """
     store = require_movable(services)
     # A file may claim another tenant: it must not reveal what was erased there.
@@ -77,7 +78,7 @@ def restore(
 
 
 def _write_rows(decision: Decision, services: Services, since: ChangeToken, done: Callable[[int], None] | None) -> bool:
-    """False if something was forgotten or erased since: then it is decided anew. Rolled back without `done`."""
+    """Write the rows, or roll them back without `done`. False if something was forgotten or erased since."""
     store = require_movable(services)
     try:
         if decision.new and done:
@@ -322,23 +323,12 @@ def _has_same_content(here: Row, row: Row) -> bool:
     return all(here.values[name] == row.values[name] for name in CONTENT_FIELDS)
 
 
-_OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
-
-
 def _redact_row(row: Row, redact: RedactFunction) -> Row:
     """Redact the words of people and models. A task's values belong to its program and stay."""
     values = dict(row.values)
     for name in _REDACTED_FIELDS.get(row.kind, ()):
         values[name] = redact_json(values[name], redact)
     return replace(row, values=values)
-
-
-_REDACTED_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "item": ("text", "metadata", "relation"),
-    "summary": ("text",),
-    "episode": ("text", "data", "raw"),
-    "trial": ("note",),
-}
 
 
 def _keep_valid_vectors(vectors: Mapping[str, Sequence[str]], embedder: Embedder) -> dict[str, list[str]]:
@@ -353,3 +343,24 @@ def _keep_valid_vectors(vectors: Mapping[str, Sequence[str]], embedder: Embedder
         if len(vector) != embedder.model.dimension or not np.isclose(float(np.linalg.norm(vector)), 1.0, atol=1e-3):
             return {}
     return {embedder.model.key: list(rows)}
+
+
+def preview(services: Services, do: Callable[[Callable[[int], None]], Answer]) -> Answer:
+    """Run `do` in one transaction that is rolled back, so that a dry run is exact.
+
+    `do` gets a function to call now and then, which raises TooLarge if the run takes too long.
+    """
+
+    def run() -> Answer:
+        until = time.monotonic() + MAX_PREVIEW_SECONDS
+
+        def check(_: int) -> None:
+            if time.monotonic() > until:
+                raise TooLarge(
+                    f"a dry run keeps other writers waiting, so it ends after {MAX_PREVIEW_SECONDS:g} seconds, and "
+                    "this file takes longer. Nothing was written. Split the file, or try it on a copy of the store."
+                )
+
+        return do(check)
+
+    return require_movable(services).preview(run)

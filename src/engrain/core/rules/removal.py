@@ -1,18 +1,19 @@
-"""Plan which items go and which are repaired when a session or a source is removed from a memory."""
+"""Plan a removal: which items go or are repaired, and which words are cut out of the items that stay."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import TRUST
+from engrain.core.model.items import FORGOTTEN, TRUST
 from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
+from engrain.core.text.passages import Span, merge_spans
 from engrain.core.validation import encode_json
 
 # The model's own tool for keeping something: its call holds nothing but the model's words.
@@ -255,3 +256,24 @@ def _first_places(cited: Iterable[ItemLineage]) -> dict[str, int]:
         if item.session is not None and item.place is not None:
             first[item.session] = min(item.place, first.get(item.session, item.place))
     return first
+
+
+def cut_spans(text: str, spans: Sequence[Span]) -> str:
+    """Put the FORGOTTEN mark in the place of each span."""
+    for start, end in reversed(merge_spans(spans)):
+        text = text[:start] + FORGOTTEN + text[end:]
+    return text
+
+
+def shift_offset(offset: int | None, spans: Sequence[Span]) -> int | None:
+    """Return the offset of a citation after the cut. It lies in no span: citations that overlap one are removed."""
+    if offset is None:
+        return None
+    return offset + sum(len(FORGOTTEN) - (end - start) for start, end in merge_spans(spans) if end <= offset)
+
+
+def cites_any_span(start: int | None, end: int | None, spans: Sequence[Span]) -> bool:
+    """Tell if a citation overlaps a span. A citation without offsets, or of 0:0, covers the whole text."""
+    if (start, end) == (0, 0):
+        return bool(spans)
+    return any((start or 0) < right and (end is None or left < end) for left, right in spans)
