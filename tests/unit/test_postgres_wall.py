@@ -43,7 +43,7 @@ def fill(store: PostgresStore, scope: Scope) -> None:
     store.episodes.add(scope, episode("e"), RawOutput("raw", START + timedelta(days=1)))
     store.outcomes.count(scope, Trial(first, "task", True, START))
     lease = store.journal.claim(Claim(scope, "task", "worker"))
-    store.journal.record(lease, StepStart("step"), StepEnd("step"))
+    store.journal.record(lease, StepStart("step"), StepEnd("step", result="large " * 1_000))
     store.journal.keep(lease, "snapshot")
     store.journal.signal(scope, "task", "event", "payload")
 

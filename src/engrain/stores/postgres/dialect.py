@@ -62,6 +62,10 @@ class PostgresTransaction:
         assert self.scope is not None
         self.dialect.lock_scope(self.db, self.scope)
 
+    def add_scope(self) -> None:
+        assert self.scope is not None
+        self.dialect.add_scope(self.db, self.scope)
+
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self.db, subject_hash)
 
@@ -108,6 +112,9 @@ class PostgresTransaction:
     def delete_index(self, numbers: Sequence[int]) -> None:
         self.run("delete_words", numbers=numbers)
         self.run("delete_vectors", numbers=numbers)
+
+    def store_time(self, now: int) -> None:
+        """The function tick has stored it already."""
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
