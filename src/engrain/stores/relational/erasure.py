@@ -78,16 +78,14 @@ class Erasures(Holds):
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        def do(tx: Transaction) -> Erasure | OnHold:
+        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
             if running := tx.rows("load_erasures", id=id):
-                return _read_erasure(running[0])
+                return _read_erasure(running[0]), None
             refused = self._refuse_held(tx, subject)
-            return refused or self._begin(tx, id, subject, notes)
+            return None if refused else self._begin(tx, id, subject, notes), refused
 
-        answer = self._dialect.write(None, do)
-        if isinstance(answer, OnHold):
-            raise answer  # after the commit, because the refusal is on record
-        return answer
+        self._dialect.prepare_index({})
+        return _raise_refused(*self._dialect.write(None, do))
 
     def _refuse_held(self, tx: Transaction, subject: Subject) -> OnHold | None:
         """Record the refusal, and hide the user, if a hold keeps the data."""
@@ -124,24 +122,21 @@ class Erasures(Holds):
         self._dialect.write(None, lambda tx: tx.run("store_fingerprints", id=id, **values), repeat=True)
 
     def take(self, id: str) -> Erasure:
-        def do(tx: Transaction) -> Erasure | OnHold:
+        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
             erasure = self._load(tx, id)
             if erasure.stage == "shut" and erasure.subject is not None:
                 if refused := self._refuse_held(tx, erasure.subject):
                     tx.run("delete_erasure", id=id)
-                    return refused
+                    return None, refused
                 # A part may be written to again from now on; a user only when the names are deleted.
                 at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
             elif erasure.stage == "named" and erasure.by == "user":
                 remove_concurrent_writes(tx, erasure)
-            return self._load(tx, id)
+            return self._load(tx, id), None
 
         self._dialect.prepare_index({})
-        answer = self._dialect.write(None, do, repeat=True)
-        if isinstance(answer, OnHold):
-            raise answer
-        return answer
+        return _raise_refused(*self._dialect.write(None, do, repeat=True))
 
     def _delete_rows(self, tx: Transaction, id: str, subject: Subject, at: int) -> None:
         ids: Sequence[str] = ()
@@ -220,7 +215,7 @@ class Erasures(Holds):
         hashes = [bytes.fromhex(hash_tombstone(key, text)) for text in texts]
 
         def do(tx: Transaction) -> list[bool]:
-            asked = [tx.ask("find_tombstone", ids=ids, hash=one) for one in hashes]
+            asked = [tx.ask("find_tombstone_of", ids=ids, hash=one) for one in hashes]
             return [bool(found.fetchall()) for found in asked]
 
         return self._dialect.read(None, do)
@@ -231,6 +226,14 @@ class Erasures(Holds):
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         self._dialect.prepare_index({})
         return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
+
+
+def _raise_refused(erasure: Erasure | None, refused: OnHold | None) -> Erasure:
+    """Raise the refusal after the commit, because it is on record."""
+    if refused is not None:
+        raise refused
+    assert erasure is not None
+    return erasure
 
 
 def _pass_moment(tx: Transaction) -> int:

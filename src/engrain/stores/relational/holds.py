@@ -63,8 +63,7 @@ def find_user(tx: Transaction, subject_hash: str) -> Subject | None:
 
 def hide_user(tx: Transaction, user: Subject) -> None:
     for row in lock_user_scopes(tx, user):
-        if row.state == OPEN:
-            block_scope(tx, row, HIDDEN)
+        block_scope(tx, row, HIDDEN)
 
 
 class Holds:

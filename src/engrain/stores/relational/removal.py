@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from engrain.core.model.erasure import Subject, SubjectKind
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget
-from engrain.core.rules.cascade import (
+from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,
     MessageRow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engrain.core.identity import Scope, hash_keyed
@@ -49,7 +49,10 @@ def _read_scope(key: ScopeKey, tenant: str | None, agent: str | None, user: str 
 
 def block_scope(tx: Transaction, row: ScopeRow, state: int) -> None:
     """Put the scope out of reach: nobody finds it by its own id, and nobody writes to it."""
-    tx.run("block_scope", key=row.key, hash=hash_scope(tx.dialect.key, row.scope), state=state)
+    if row.state == OPEN:
+        tx.run("block_scope", key=row.key, hash=hash_scope(tx.dialect.key, row.scope), state=state)
+    else:
+        tx.run("store_scope_state", key=row.key, state=state)
 
 
 def show_scope(tx: Transaction, row: ScopeRow) -> None:
@@ -100,5 +103,3 @@ def delete_scopes(tx: Transaction, rows: Sequence[ScopeRow]) -> dict[str, int]:
 def add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:
     for kind, count in more.items():
         total[kind] = total.get(kind, 0) + count
-
-

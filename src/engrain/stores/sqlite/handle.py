@@ -20,8 +20,9 @@ from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.copies import find_copies
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
-from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import (
@@ -46,6 +47,7 @@ Answer = TypeVar("Answer")
 _SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
 READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
+CHUNK_BYTES, CHUNK_OVERLAP = 1 << 24, 64
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
@@ -82,7 +84,7 @@ class Handle:
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
-        self.erasing = SqliteErasing(self)
+        self.erasing = SqliteErasures(self.dialect, self.audit, self._find_copies, self._read_bytes)
         try:
             self._begin()
         except BaseException:
@@ -180,11 +182,15 @@ class Handle:
         return self._add_scope(db, scope) if known is None else known
 
     def _add_scope(self, db: Connection, scope: Scope) -> int:
-        return add_scope(db, self._key, scope)
+        return add_scope(self.dialect.over(db, scope))
 
-    def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
-        """Every byte of the file and of what lies beside it; of an encrypted store every page as it is behind the key,
-        and none if that is too much for the memory."""
+    def _find_copies(self) -> list[str]:
+        return [str(path) for path in find_copies(self._site, self.dialect.key)]
+
+    def _read_bytes(self, size: int = CHUNK_BYTES, overlap: int = CHUNK_OVERLAP) -> Iterator[bytes]:
+        """Read every byte of the file and of the files beside it, in pieces that overlap.
+
+        The pages of an encrypted store are decrypted; none is read if they are too much for the memory."""
         if self._site.key is not None:
             whole = self._pages()
             yield from _slices(lambda start: whole[start : start + size], size - overlap)

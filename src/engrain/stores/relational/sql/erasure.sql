@@ -37,7 +37,7 @@ on conflict (subject_hash) do update set at = {greatest}(erasure_receipt.at, exc
 select subject_hash, subject_kind, at, receipt from erasure_receipt
 where cast(:subject_hash as text) is null or subject_hash = :subject_hash order by at, subject_hash;
 
--- find_tombstone --
+-- find_tombstone_of --
 select 1 from tombstone where scope {scope_ids:ids} and hash = :hash;
 
 -- count_rows --

@@ -10,3 +10,6 @@ where "user" = :user and tenant {same} cast(:tenant as text) order by scope;
 -- lock_user_scopes --
 select {scope_key:scope}, tenant, agent, "user", state from scope
 where "user" = :user and tenant {same} cast(:tenant as text) order by scope {for_update};
+
+-- store_scope_state --
+update scope set state = :state where scope = {scope_value:key};
