@@ -47,6 +47,7 @@ from engrain.stores.relational.rows import (
     write_time,
 )
 from engrain.stores.relational.sessions import check_summary_version
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts, Uses, write_uses
 
 
@@ -56,7 +57,7 @@ class ItemWrites:
     if TYPE_CHECKING:
         ids: IdSource
         audit: Audit
-        journal: Any
+        journal: Tasks
 
         @property
         def dialect(self) -> Dialect: ...
