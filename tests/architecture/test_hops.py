@@ -57,7 +57,7 @@ LIMITS = {
     **dict.fromkeys(("remember", "remember a turn", "remember_many", "erase"), 10),
     **dict.fromkeys(("add_message", "load"), 11),
     **dict.fromkeys(("correct", "forget", "relation", "update"), 9),
-    "recall": 10,
+    "recall": 9,
     **dict.fromkeys(("step", "status"), 8),
 }
 

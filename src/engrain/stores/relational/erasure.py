@@ -45,6 +45,8 @@ class Erasures(Holds):
 
     # A server's files cannot be searched, so nobody needs fingerprints of the rows before they are deleted.
     deletes_at_begin = True
+    # Others may write while a transaction of ours deletes. In a file one writes at a time.
+    concurrent_writers = True
 
     def __init__(self, dialect: Dialect, audit: Audit) -> None:
         self._dialect, self._audit = dialect, audit
@@ -131,7 +133,7 @@ class Erasures(Holds):
                 # A part may be written to again from now on; a user only when the names are deleted.
                 at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
-            elif erasure.stage == "named" and erasure.by == "user":
+            elif self.concurrent_writers and erasure.stage == "named" and erasure.by == "user":
                 remove_concurrent_writes(tx, erasure)
             return self._load(tx, id), None
 
@@ -164,8 +166,8 @@ class Erasures(Holds):
                 rows = lock_user_scopes(tx, erasure.subject)
                 ids = tuple(anonymize_scope(tx, row) for row in rows if row.state == ERASING)
                 # A writer that began while the rows were being deleted may have seen a later time.
-                at = _pass_moment(tx) if ids else at
-            elif has_no_rows(tx, erasure.subject):
+                at = _pass_moment(tx) if ids and self.concurrent_writers else at
+            elif self.concurrent_writers and has_no_rows(tx, erasure.subject):
                 at = _pass_moment(tx)
             values = {"ids": json.dumps(ids), "at": at, "notes": None if notes is None else json.dumps(notes)}
             tx.run("anonymize_erasure", id=id, **values)

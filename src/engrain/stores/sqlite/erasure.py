@@ -35,7 +35,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 
 
 class SqliteErasures(Erasures):
-    deletes_at_begin = False
+    deletes_at_begin = concurrent_writers = False
 
     def __init__(
         self,

@@ -468,13 +468,14 @@ begin
 end $$;
 
 -- Every table with rows of a scope. Those that others point to come first, and of these the ones that point to none.
-create view scope_table as
-select relname, pg_class.oid, row_number() over (
-  order by exists (select 1 from pg_constraint where confrelid = pg_class.oid) desc,
-    exists (select 1 from pg_constraint where conrelid = pg_class.oid and contype = 'f')) as place
-from pg_class join pg_attribute on attrelid = pg_class.oid
-where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
-  and attname = 'scope' and atttypid = 'uuid'::regtype and not attisdropped and relname <> 'scope';
+create function scope_tables() returns table (relname name, id oid, place bigint) language sql stable as $$
+  select relname, pg_class.oid, row_number() over (
+    order by exists (select 1 from pg_constraint where confrelid = pg_class.oid) desc,
+      exists (select 1 from pg_constraint where conrelid = pg_class.oid and contype = 'f'))
+  from pg_class join pg_attribute on attrelid = pg_class.oid
+  where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
+    and attname = 'scope' and atttypid = 'uuid'::regtype and not attisdropped and relname <> 'scope'
+$$;
 
 -- Give all rows of a scope another key, except the scope's own. Copied and deleted, as in adopt.
 create function move_rows(old uuid, new uuid) returns void language plpgsql as $$
@@ -483,14 +484,14 @@ declare
 begin
   for held in
     select relname, (select string_agg(quote_ident(attname), ', ') from pg_attribute
-      where attrelid = oid and attnum > 0 and not attisdropped and attname <> 'scope') as columns
-    from scope_table order by place
+      where attrelid = id and attnum > 0 and not attisdropped and attname <> 'scope') as columns
+    from scope_tables() order by place
   loop
     execute format('insert into %1$I (scope, %2$s) overriding system value select $1, %2$s from %1$I where scope = $2 %3$s',
       held.relname, held.columns, case held.relname when 'tombstone' then 'on conflict do nothing' else '' end)
     using new, old;
   end loop;
-  for held in select relname from scope_table order by place desc loop
+  for held in select relname from scope_tables() order by place desc loop
     execute format('delete from %I where scope = $1', held.relname) using old;
   end loop;
 end $$;

@@ -3,7 +3,7 @@ select count(*) from {table} where scope {scope_ids:ids};
 
 -- list_scope_tables --
 -- Every table with rows of a scope, but for those that keep the erased data out.
-select relname from scope_table where relname not in ('tombstone', 'deleted_item') order by relname;
+select relname from scope_tables() where relname not in ('tombstone', 'deleted_item') order by relname;
 
 -- count_index_orphans --
 -- Rows of removed items, in tables whose rows do not go with an item by themselves.
