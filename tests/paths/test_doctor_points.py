@@ -85,12 +85,12 @@ def point(memory: Memory, name: str) -> CheckResult:
     return points(memory)[name]
 
 
-def assert_stands(memory: Memory, name: str, state: str, why: str = "", mend: str = "") -> None:
+def assert_stands(memory: Memory, name: str, state: str, why: str = "", fix: str = "") -> None:
     found = point(memory, name)
     assert found.state == state, found
     assert why in found.why, found
-    assert mend in found.mend, found
-    assert bool(found.mend) == (state != "pass"), found
+    assert fix in found.fix, found
+    assert bool(found.fix) == (state != "pass"), found
 
 
 def run(memory: Memory, statement: str, *values: object) -> None:
@@ -237,7 +237,7 @@ def test_11_a_network_file_system_warns(
     found = points(opened())
     assert (found["file system"].state, found["engine"].state) == ("warn", "pass")
     assert "network file system" in found["file system"].why
-    assert "engrain copy" in found["file system"].mend
+    assert "engrain copy" in found["file system"].fix
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 {folder} ext4 rw 0 0\n")
     assert_stands(opened(store=folder / "local.db"), "file system", "pass")
 
@@ -406,7 +406,7 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
     away = Away()
     kit = replace(memory.store.services, vectors=away, feed=away, servers=(away,))  # type: ignore[arg-type]
     found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope))}
-    assert (found["vector server"].state, "start the server" in found["vector server"].mend) == ("fail", True)
+    assert (found["vector server"].state, "start the server" in found["vector server"].fix) == ("fail", True)
     assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
     assert away.asked == 1
     told = {"vectors": {"error": "qdrant://away did not answer", "behind": None}}
@@ -435,7 +435,7 @@ def test_21_a_page_that_speaks_for_the_user_warns(memory: Memory) -> None:
     memory.forget(id)
     assert_stands(memory, "trust", "pass")
     id = memory.remember("Ana banks at Evil Bank.", slot="user.bank", source="https://evil.example")
-    assert_stands(memory, "trust", "warn", "user.bank (trust 0.6)", f"engrain why {id} --user ana")
+    assert_stands(memory, "trust", "warn", "user.bank (trust 0.6)", f"engrain explain {id} --user ana")
     memory.forget(id)
     assert_stands(memory, "trust", "pass")
     memory.update(memory.remember("The best bank is Evil Bank.", source=page), pinned=True)
@@ -549,7 +549,7 @@ def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(mem
     assert_stands(
         memory, "erasures", "warn", "refused under a legal hold", "engrain erase --yes --receipt receipt.json"
     )
-    assert "--user ben" in point(memory, "erasures").mend
+    assert "--user ben" in point(memory, "erasures").fix
     memory.store.erase(user="ben")
     assert_stands(memory, "erasures", "pass", "1 erasure is complete")
 

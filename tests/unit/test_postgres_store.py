@@ -321,7 +321,7 @@ def test_a_missing_index_row_is_found_and_mended(store: PostgresStore, schema: s
         connection.execute("update embedded set count = 7")
     (found,) = [one for one in store.check() if one.state == "fail"]
     assert found.why == "1 items without words, 1 scopes whose vectors are miscounted"
-    assert "rebuild" in found.mend
+    assert "rebuild" in found.fix
     assert store.rebuild() == 1
     assert not [one for one in store.check() if one.state == "fail"]
 

@@ -1,4 +1,4 @@
-"""Values as plain JSON."""
+"""Values as plain JSON, counts as plain words."""
 
 from __future__ import annotations
 
@@ -31,3 +31,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(one) for one in value]
     return plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+def count_noun(count: int, one: str, many: str | None = None) -> str:
+    """Join a count and its noun: `1 item`, `2 items`, `1 memory`, `2 memories`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -20,7 +20,8 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, count_noun, format_command, report_pass
+from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, format_command, report_pass
+from engrain.core.plain import count_noun
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 
@@ -64,11 +65,11 @@ def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: No
 
 def explain_unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
     """Return the results for a store that does not open: one check explains it, the others are unknown."""
-    reason, mend = next(
-        ((name, mend) for kind, name, mend in _OPEN_ERRORS if isinstance(error, kind)),
+    reason, fix = next(
+        ((name, fix) for kind, name, fix in _OPEN_ERRORS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
+    why = Verdict("fail", _shorten_message(error), fix.replace("%s", f"`{format_command('status', store=store)}`"))
     rest = Verdict("unknown", NOT_OPENED)
     return [_build_result(check, why if check.name == reason else rest) for check in CHECKS]
 
@@ -95,7 +96,7 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
         return report_pass(f"in {few} memories{last} {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
     beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
-    return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
+    return Verdict(first.state, f"{scope}: {first.why}{beside}", first.fix)
 
 
 def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:
@@ -123,7 +124,7 @@ def _run_check(check: Check, context: CheckContext) -> Verdict:
 def _choose_fix(error: EngrainError, context: CheckContext) -> str:
     if "--rebuild" in str(error):
         return context.build_command("doctor", "--rebuild")
-    known = next((mend for kind, _, mend in _OPEN_ERRORS if isinstance(error, kind)), None)
+    known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), None)
     return (
         known and known.replace("%s", context.build_command("status"))
     ) or "fix what it names, and run engrain doctor again"

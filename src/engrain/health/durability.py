@@ -12,7 +12,8 @@ from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, report_failure, report_pass, report_warning
+from engrain.core.plain import count_noun
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
@@ -72,8 +73,8 @@ def check_backup(context: CheckContext) -> Verdict:
     if wrong := _find_damage(taken[newest]):
         # Maintenance takes no new backup while a file of that name exists.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
-        mend = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
-        return report_failure(f"{newest_text} and {wrong}", mend)
+        fix = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
+        return report_failure(f"{newest_text} and {wrong}", fix)
     if context.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
         return report_warning(
             f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")

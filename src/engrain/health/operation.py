@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
+from engrain.core.plain import count_noun
 from engrain.health.context import Check, CheckContext, describe_age
 from engrain.maintenance.scheduler import CARE, PLACE
 
@@ -31,8 +32,8 @@ def check_clock(context: CheckContext) -> Verdict:
         return report_pass("the clock is not behind what was recorded")
     told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
     why = f"the clock is {told}, so that times stand still and nothing expires"
-    mend = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
-    return report_failure(why, mend) if behind > FAILING_CLOCK_SKEW else report_warning(why, mend)
+    fix = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
+    return report_failure(why, fix) if behind > FAILING_CLOCK_SKEW else report_warning(why, fix)
 
 
 def _format_span(length: timedelta) -> str:
@@ -88,7 +89,7 @@ def check_maintenance(context: CheckContext) -> Verdict:
     if trouble := _list_errors(context.background):
         return report_warning(
             f"work beside is failing: {list_first(trouble)}",
-            f"{context.build_command('status', '--json')} shows it; mend what it names",
+            f"{context.build_command('status', '--json')} shows it; fix what it names",
         )
     every = timedelta(minutes=context.services.policies.every_minutes)
     record = context.services.journal.task(PLACE, CARE) if context.services.journal else None

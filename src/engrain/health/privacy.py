@@ -11,16 +11,9 @@ from pathlib import Path
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import (
-    Verdict,
-    count_noun,
-    format_command,
-    list_first,
-    report_failure,
-    report_pass,
-    report_warning,
-)
+from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
+from engrain.core.plain import count_noun
 from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
@@ -126,9 +119,9 @@ def check_secrets(context: CheckContext) -> Verdict:
         return report_pass(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
     told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {list_first(ids)}"
-    mend = context.build_command("forget", ids[0])
+    fix = context.build_command("forget", ids[0])
     return report_warning(
-        why, mend if context.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+        why, fix if context.services.redact else f'{fix}, and redact = ["keys", "cards", "iban"] in [privacy]'
     )
 
 
@@ -162,12 +155,12 @@ def check_retention(context: CheckContext) -> Verdict:
     over = _count_overdue(context)
     if any(over.values()):
         told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
-        mend = (
+        fix = (
             context.build_command("maintain")
             if over["episodes"] or over["tasks"]
             else f"{context.build_command('hold')} lists the holds"
         )
-        return report_warning(f"kept past their time: {', '.join(told)}", mend)
+        return report_warning(f"kept past their time: {', '.join(told)}", fix)
     days = context.services.policies.task_days
     return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 

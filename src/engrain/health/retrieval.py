@@ -31,12 +31,12 @@ def check_vectors(context: CheckContext) -> Verdict:
     model, missing, items = context.services.embedder.model, context.store.unembedded, context.store.items
     if not missing:
         return report_pass(f"every item has a vector of {model.name} ({items:,} in all)")
-    mend = context.build_command("maintain", "--reembed")
+    fix = context.build_command("maintain", "--reembed")
     if before := _find_answering_embedder(context):
         made = f"{items - missing:,} of {items:,} items have their new vectors"
-        return report_warning(f"changing to {model.name}: {made}; {before.model.name} answers meanwhile", mend)
+        return report_warning(f"changing to {model.name}: {made}; {before.model.name} answers meanwhile", fix)
     return report_warning(
-        f"{missing:,} of {items:,} items have no vector of {model.name}: only their words find them", mend
+        f"{missing:,} of {items:,} items have no vector of {model.name}: only their words find them", fix
     )
 
 
@@ -50,15 +50,15 @@ def _find_answering_embedder(context: CheckContext) -> Embedder | None:
 
 
 def check_embedder(context: CheckContext) -> Verdict:
-    mend = "check [embedder] in the settings file; words find everything meanwhile"
+    fix = "check [embedder] in the settings file; words find everything meanwhile"
     try:
         model = context.services.embedder.model
         row = context.services.embedder.embed(["engrain"], "document")
     except EngrainError as exc:
-        return report_failure(str(exc).rstrip("."), mend)
+        return report_failure(str(exc).rstrip("."), fix)
     if row.shape == (1, model.dimension):
         return report_pass(f"{model.name} answers with {model.dimension} dimensions")
-    return report_failure(f"{model.name} answers with shape {row.shape} instead of (1, {model.dimension})", mend)
+    return report_failure(f"{model.name} answers with shape {row.shape} instead of (1, {model.dimension})", fix)
 
 
 def check_old_vectors(context: CheckContext) -> Verdict:
@@ -133,7 +133,7 @@ def check_search_state(context: CheckContext) -> Verdict:
     if context.services.feed is not None and not context.services.feed.trouble:
         return report_pass("vectors are searched by their server")
     found = context.services.items.search_state(context.scope)
-    return Verdict(found.state, found.why, found.mend)
+    return Verdict(found.state, found.why, found.fix)
 
 
 CHECKS = (

@@ -14,15 +14,8 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import (
-    Verdict,
-    count_noun,
-    format_command,
-    list_first,
-    report_failure,
-    report_pass,
-    report_warning,
-)
+from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
+from engrain.core.plain import count_noun
 from engrain.core.rules.cascade import find_addresses
 from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
@@ -111,7 +104,7 @@ def check_rights(context: CheckContext) -> Verdict:
     if not found:
         return own
     first = find_worst(found) or own
-    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
+    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.fix for one in found))
 
 
 def _check_folders(context: CheckContext) -> list[Verdict]:

@@ -8,10 +8,11 @@ from datetime import timedelta
 from engrain.core.errors import StoreError
 from engrain.core.model.procedures import PROCEDURE_SLOT_PREFIX as PROCEDURE
 from engrain.core.model.procedures import estimate_success_rate
-from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION
 from engrain.core.model.tasks import TaskQuery
+from engrain.core.plain import count_noun
 from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import MaintenanceContext
@@ -47,7 +48,7 @@ def check_stores(context: CheckContext) -> Verdict:
             )
     away = find_worst(context.find_on_servers("redis"))
     if away and away.state != "pass":
-        return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
+        return Verdict(away.state, away.why, away.fix or "start the server, or name another in [stores]")
     if shut := context.find_own("writable"):
         return shut
     beside = f", with {list_first([one.where for one in services.servers])} beside it" if services.servers else ""
@@ -115,8 +116,8 @@ def check_episodes(context: CheckContext) -> Verdict:
 
 def check_slots(context: CheckContext) -> Verdict:
     found = context.find_own("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
-    mend = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
-    return found if found.state == "pass" else Verdict(found.state, found.why, mend)
+    fix = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
+    return found if found.state == "pass" else Verdict(found.state, found.why, fix)
 
 
 def check_procedures(context: CheckContext) -> Verdict:

@@ -16,7 +16,7 @@ from engrain.privacy.erase import require_erasing
 
 _HINTS = {
     "session": "List them: engrain sessions.",
-    "source": "`engrain why ID` names the sources of an item.",
+    "source": "`engrain explain ID` names the sources of an item.",
     "id": "List items: engrain list.",
 }
 

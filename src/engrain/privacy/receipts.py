@@ -15,7 +15,7 @@ from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, SubjectKind
-from engrain.core.model.results import count_noun
+from engrain.core.plain import count_noun
 from engrain.maintenance.backups import code_of
 from engrain.ports import Services
 from engrain.privacy.servers import ServerCheck, check_servers

@@ -128,12 +128,12 @@ class StoreStatus:
 
 
 class Finding(NamedTuple):
-    """One point of a store's own check: what was looked at, how it stands, why, and what mends it."""
+    """One point of a store's own check: what was looked at, how it stands, why, and what fixes it."""
 
     point: str
     state: Literal["pass", "warn", "fail"]
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

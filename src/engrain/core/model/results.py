@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold
 from engrain.core.model.items import Item, Source
+from engrain.core.plain import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +181,12 @@ NOT_OPENED = "not checked: the memory does not open"
 
 
 class Verdict(NamedTuple):
-    """How a point stands, why in one sentence, and what mends it, with commands in `marks`. "unknown": it could not be
+    """How a point stands, why in one sentence, and what fixes it, with commands in `marks`. "unknown": it could not be
     looked at."""
 
     state: State
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class CheckResult:
     name: str
     state: State
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 def summarize_checks(points: Sequence[CheckResult]) -> str:
@@ -211,12 +212,12 @@ def report_pass(why: str) -> Verdict:
     return Verdict("pass", why)
 
 
-def report_warning(why: str, mend: str) -> Verdict:
-    return Verdict("warn", why, mend)
+def report_warning(why: str, fix: str) -> Verdict:
+    return Verdict("warn", why, fix)
 
 
-def report_failure(why: str, mend: str) -> Verdict:
-    return Verdict("fail", why, mend)
+def report_failure(why: str, fix: str) -> Verdict:
+    return Verdict("fail", why, fix)
 
 
 def format_command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
@@ -232,24 +233,20 @@ def format_command(*words: str, about: str = "", store: str | None = None, owner
     return shlex.join([*line, "--", about] if about.startswith("-") else line)
 
 
-def split_commands(mend: str) -> list[tuple[bool, str]]:
-    """What mends a point, taken apart: whether it is a command, and its text without the marks. A name in a command may
+def split_commands(fix: str) -> list[tuple[bool, str]]:
+    """What fixes a point, taken apart: whether it is a command, and its text without the marks. A name in a command may
     hold a mark: it is quoted then."""
     found, at = [], 0
-    for one in _COMMAND.finditer(mend):
-        found += [(False, mend[at : one.start()]), (True, one[1])]
+    for one in _COMMAND.finditer(fix):
+        found += [(False, fix[at : one.start()]), (True, one[1])]
         at = one.end()
-    return [(is_command, text) for is_command, text in (*found, (False, mend[at:])) if text]
+    return [(is_command, text) for is_command, text in (*found, (False, fix[at:])) if text]
 
 
 def list_first(found: Sequence[str], most: int = 3) -> str:
     """The first few, and how many more."""
     more = f" and {len(found) - most:,} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more
-
-
-def count_noun(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 # What the kinds of rows are called, in the order in which they are told; another is called by its name, at the end.
