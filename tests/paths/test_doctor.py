@@ -73,17 +73,17 @@ def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
     assert [name.lower() for name, _ in heads] == list(GROUPS)
     assert sum(int(count.split(" of ")[1]) for _, count in heads) == 35
     assert len([line for line in lines if re.match(r"  [✓!] +\d+ ", line)]) == 35
-    assert re.fullmatch(r"35 points: \d+ passed, \d+ to look at, 0 failed", lines[-1])
+    assert re.fullmatch(r"35 checks: \d+ passed, \d+ with warnings, 0 failed", lines[-1])
     assert "\x1b" not in "".join(lines), "colours are for a terminal"
     assert "\x1b" in CliRunner().invoke(root, ["doctor", "--store", str(store)], color=True).output
 
 
 def test_the_report_says_whose_memory_it_looked_at(store: Path) -> None:
-    assert doctor(store).stdout.splitlines()[0] == "The memory looked at: user=ana."
+    assert doctor(store).stdout.splitlines()[0] == "Checked: user=ana."
     other = doctor(store, "--user", "bob").stdout.splitlines()[0]
-    assert "is empty. Name yours with --user" in other
+    assert "is empty. Choose yours with --user" in other
     nobody = CliRunner().invoke(root, ["doctor", "--store", str(store)]).stdout.splitlines()[0]
-    assert nobody == "Looked at: every memory of the store."
+    assert nobody == "Checked: every memory of the store."
 
 
 def test_only_a_failure_or_strictness_has_an_exit_code(store: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_damaged_file_and_one_of_a_newer_engrain_are_told(store: Path) -> None
     assert re.search(r"✗ 10 schema .*newer engrain", " ".join(result.stdout.split()))
     assert result.stdout.splitlines()[0] == "The store does not open."
     assert result.stdout.count("not checked") == 1, "what was not looked at takes no room"
-    assert result.stdout.splitlines()[-1] == "35 points: 0 passed, 0 to look at, 1 failed, 34 not checked"
+    assert result.stdout.splitlines()[-1] == "35 checks: 0 passed, 0 with warnings, 1 failed, 34 not checked"
     store.write_bytes(b"no database" * 1_000)
     assert re.search(r"✗ +9 integrity", doctor(store).stdout)
 
@@ -257,7 +257,7 @@ def test_the_awaited_face_gives_the_same(store: Path) -> None:
 
 def test_the_count_names_every_state() -> None:
     points = [CheckResult(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
-    assert summarize_checks(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
+    assert summarize_checks(points) == "4 checks: 1 passed, 1 with warnings, 1 failed, 1 not checked"
 
 
 def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:

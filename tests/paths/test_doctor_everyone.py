@@ -53,7 +53,7 @@ def test_a_key_in_the_memory_of_one_user_is_found_and_said_to_be_theirs(store: P
     assert points(store, clock, "bob")["secrets"].state == "pass", "with an owner, that memory alone"
     with opened(store, "bob", clock) as memory:
         memory.remember(KEY)
-    assert "1 more memory likewise" in points(store, clock)["secrets"].why
+    assert "the same in 1 more memory" in points(store, clock)["secrets"].why
 
 
 def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClock) -> None:

@@ -1,4 +1,4 @@
-"""Each of the 35 points: what makes it warn or fail, and what makes it pass."""
+"""Each of the 35 checks: what makes it warn or fail, and what makes it pass."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, mon
 
 def test_08_a_store_that_a_power_cut_empties_warns(memory: Memory, opened: Open) -> None:
     assert_stands(memory, "power cut", "pass", "waits for the disk")
-    assert_stands(opened(store=":memory:"), "power cut", "warn", "nothing outlives this process", "agent.db")
-    assert_stands(opened(store="reference://"), "power cut", "warn", "nothing outlives this process")
+    assert_stands(opened(store=":memory:"), "power cut", "warn", "nothing survives this process", "agent.db")
+    assert_stands(opened(store="reference://"), "power cut", "warn", "nothing survives this process")
 
 
 def test_08_a_writer_that_does_not_wait_for_the_disk_fails(memory: Memory) -> None:
@@ -248,7 +248,7 @@ def test_12_without_a_recent_and_whole_backup_it_warns_or_fails(opened: Open, fo
     memory.remember("Ana likes tea.")
     assert_stands(memory, "backup", "fail", "there is no backup", "engrain maintain")
     memory.store.maintain(memory.scope)
-    assert_stands(memory, "backup", "pass", "taken just now and is whole")
+    assert_stands(memory, "backup", "pass", "taken just now and is intact")
     clock.advance(3 * DAY)
     assert_stands(memory, "backup", "warn", "3 days ago", "engrain maintain")
     memory.store.maintain(memory.scope)
@@ -257,7 +257,7 @@ def test_12_without_a_recent_and_whole_backup_it_warns_or_fails(opened: Open, fo
     raw = bytearray(newest.read_bytes())
     raw[len(raw) // 2] ^= 1
     newest.write_bytes(raw)
-    assert_stands(memory, "backup", "fail", "is no longer what was written")
+    assert_stands(memory, "backup", "fail", "was changed after it was written")
     newest.write_bytes(raw[:-1])
     assert_stands(memory, "backup", "fail", "bytes instead of")
 
@@ -374,7 +374,7 @@ def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, m
     from engrain.stores.vectors.outbox import OutboxVectorIndex
     from engrain.stores.vectors.qdrant import QdrantServer
 
-    assert_stands(memory, "vector server", "pass", "nothing to be behind")
+    assert_stands(memory, "vector server", "pass", "no vector server")
     kit = memory.store.services
     fed = OutboxVectorIndex(kit.items, QdrantServer(f"qdrant://{folder}/vectors"), HashEmbedder(), kit.clock)
     monkeypatch.setattr(memory.store.workers, "services", replace(kit, vectors=fed, feed=fed, servers=(fed,)))
@@ -515,7 +515,7 @@ def test_25_forgotten_bytes_that_a_reader_holds_warn(memory: Memory) -> None:
 def test_26_an_erasure_that_is_not_complete_warns_and_then_fails(memory: Memory, opened: Open, clock: SetClock) -> None:
     ben = opened(user="ben")
     ben.remember("Ben lives in Oslo.")
-    assert_stands(memory, "erasures", "pass", "no erasure was asked for")
+    assert_stands(memory, "erasures", "pass", "no erasure was requested")
     erasing = memory.store.services.erasing
     assert erasing is not None
     erasing.begin("one", Subject(Scope(user="ben"), "user", "ben"))
@@ -536,7 +536,7 @@ def test_26_what_was_erased_and_is_back_fails(memory: Memory, opened: Open, cloc
     opened(user="ben").remember("Ben is back, and that is his own word.")
     assert_stands(memory, "erasures", "pass")
     run(memory, "update item set recorded_at = recorded_at - 999000000 where text like 'Ben is back%'")
-    assert_stands(memory, "erasures", "fail", "are there again", "engrain erase")
+    assert_stands(memory, "erasures", "fail", "are back", "engrain erase")
 
 
 def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(memory: Memory, opened: Open) -> None:
@@ -556,7 +556,7 @@ def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(mem
 
 def test_27_an_audit_log_that_was_touched_fails(memory: Memory) -> None:
     memory.forget(memory.list()[0].id)
-    assert_stands(memory, "audit log", "pass", "is whole")
+    assert_stands(memory, "audit log", "pass", "is intact")
     run(memory, """update audit set details = '{"cut":0,"items":0}' where what = 'forget'""")
     assert_stands(memory, "audit log", "fail", "was changed", "engrain audit verify")
 
@@ -598,7 +598,7 @@ def test_29_words_in_the_clear_beside_an_encrypted_store_warn(
     memory.store.maintain(memory.scope)
     assert_stands(memory, "encryption", "pass")
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "files")
-    assert_stands(memory, "encryption", "warn", f"{folder / 'files'} holds the same words in the clear", "[lifecycle]")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'files'} has the same texts unencrypted", "[lifecycle]")
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "backups")
     assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} holds")
 
@@ -661,7 +661,7 @@ def test_32_a_store_that_was_written_ahead_fails_for_every_memory_and_though_it_
     clock.advance(-1_500 * DAY)
     assert bob.get(bob.remember("Bob likes tea.")).recorded_at > clock() + timedelta(days=1_499)
     for one in (memory, bob, opened(user="eve")):
-        assert_stands(one, "clock", "fail", "1,500 days behind", "it was ahead once")
+        assert_stands(one, "clock", "fail", "1,500 days behind", "it was ahead before")
 
 
 def test_32_what_others_write_while_the_doctor_looks_is_not_ahead_of_the_clock(memory: Memory, clock: SetClock) -> None:
@@ -695,7 +695,7 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
     lease = journal.claim(Claim(memory.scope, "pay", "gone", seconds=30))
     assert_stands(memory, "leases", "pass")
     clock.advance(2 * 3_600)
-    assert_stands(memory, "leases", "warn", "pay (last sign 1 hour ago)", "engrain tasks cancel")
+    assert_stands(memory, "leases", "warn", "pay (last heartbeat 1 hour ago)", "engrain tasks cancel")
     journal.end(journal.claim(replace(_claim(lease), worker="next")), TaskEnd("done"))
     assert_stands(memory, "leases", "pass")
 
@@ -703,7 +703,7 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
 def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) -> None:
     memory = opened(settings={"lifecycle": {"every_minutes": 60}})
     memory.remember("Ana likes tea.")
-    assert_stands(memory, "upkeep", "pass", "has not been yet")
+    assert_stands(memory, "upkeep", "pass", "has not run yet")
     assert memory.store.workers.scheduler.once() is not None
     assert_stands(memory, "upkeep", "pass", "just now")
     clock.advance(4 * 3_600)
@@ -720,7 +720,7 @@ def test_35_a_store_that_nobody_looks_after_warns(memory: Memory, clock: SetCloc
     memory.add_message("user", "Hello there.", session="s")
     assert_stands(memory, "upkeep", "pass")
     clock.advance(3 * DAY)
-    assert_stands(memory, "upkeep", "warn", "nobody seems to look after", "every_minutes")
+    assert_stands(memory, "upkeep", "warn", "nobody seems to maintain", "every_minutes")
 
 
 def test_35_work_beside_that_fails_warns(opened: Open) -> None:

@@ -139,7 +139,7 @@ def test_another_attempt_is_told_in_one_line_and_logged_nowhere(
     chat: Chat, server: WireServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     server.script = [fails(503), Says("There."), fails(503), Says("There.")]
     shown = chat("Are you there?\n")
     assert shown.stdout == "There.\n"

@@ -44,7 +44,7 @@ _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", _RESTORE),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "`pip install -U engrain`"),
-    (OlderStore, "schema", "%s brings it up to date; of a file it keeps a copy beside"),
+    (OlderStore, "schema", "%s brings it up to date; a file's old version is kept as a copy"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
     (ConfigError, "stores", _FIX_SETTINGS),
@@ -95,8 +95,8 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
         last = " last written to," if len(found) < context.memory_count else ""
         return report_pass(f"in {few} memories{last} {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
-    beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
-    return Verdict(first.state, f"{scope}: {first.why}{beside}", first.fix)
+    others = f"; the same in {count_noun(more, 'more memory', 'more memories')}" if more else ""
+    return Verdict(first.state, f"{scope}: {first.why}{others}", first.fix)
 
 
 def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:

@@ -31,14 +31,14 @@ def check_engine(context: CheckContext) -> Verdict:
 
 def check_power_cut(context: CheckContext) -> Verdict:
     own = context.find_own("sync") or report_warning(
-        "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
+        "the store is in memory, so nothing survives this process", 'open a file instead: Memory("agent.db")'
     )
     found = find_worst([own, *context.find_on_servers("redis durability")])
     return found or own
 
 
 def check_integrity(context: CheckContext) -> Verdict:
-    return context.find_own("integrity") or report_pass("nothing of it is in files that could be damaged")
+    return context.find_own("integrity") or report_pass("the store has no files that could be damaged")
 
 
 def check_schema(context: CheckContext) -> Verdict:
@@ -79,7 +79,7 @@ def check_backup(context: CheckContext) -> Verdict:
         return report_warning(
             f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")
         )
-    return report_pass(f"{newest_text} and is whole")
+    return report_pass(f"{newest_text} and is intact")
 
 
 def _check_manual_backup(context: CheckContext) -> Verdict:
@@ -92,7 +92,7 @@ def _check_manual_backup(context: CheckContext) -> Verdict:
             f"nothing is older than a day ({count_noun(context.store.items, 'item')}); a backup is due tomorrow"
         )
     old = f"the last was taken by hand {describe_age(last, context.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {count_noun(context.store.items, 'item')} by itself, and {old}"
+    why = f"no backups of {count_noun(context.store.items, 'item')} are scheduled, and {old}"
     once = context.build_command("backup", "FILE")
     return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
@@ -123,7 +123,7 @@ def _find_change(path: Path, manifest: BackupManifest) -> str:
         return ""
     with path.open("rb") as file:
         same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
-    return "" if same else "is no longer what was written"
+    return "" if same else "was changed after it was written"
 
 
 CHECKS = (
@@ -132,5 +132,5 @@ CHECKS = (
     Check(9, "durability", "integrity", "Is every page and every reference sound?", check_integrity),
     Check(10, "durability", "schema", "Is the schema the one that this version knows?", check_schema),
     Check(11, "durability", "file system", "Is the file where locks and logs work?", check_file_system),
-    Check(12, "durability", "backup", "Is there a recent backup that is whole?", check_backup),
+    Check(12, "durability", "backup", "Is there a recent, intact backup?", check_backup),
 )  # fmt: skip

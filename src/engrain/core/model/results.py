@@ -204,7 +204,7 @@ class CheckResult:
 def summarize_checks(points: Sequence[CheckResult]) -> str:
     """The last line of a report."""
     count = {state: sum(one.state == state for one in points) for state in get_args(State)}
-    told = f"{len(points)} points: {count['pass']} passed, {count['warn']} to look at, {count['fail']} failed"
+    told = f"{len(points)} checks: {count['pass']} passed, {count['warn']} with warnings, {count['fail']} failed"
     return f"{told}, {count['unknown']} not checked" if count["unknown"] else told
 
 
