@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := packages/engrain-minilm
 SUITES := packages/engrain-conformance
 
+# Test workers, and the programs that tests start, reuse compiled files.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all check types lint format bench install help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute

@@ -26,7 +26,7 @@ COPIED = ("src", "tests", "packages", "docs", "deploy", "README.md", "pyproject.
 TESTS = {
     "tasks": "tests/conformance/test_sqlite_tasks.py tests/unit/test_task_parts.py tests/paths/test_task*.py",
     "recall": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py tests/paths/test_recall.py",
-    "stores/sqlite": "tests/conformance/test_sqlite*.py tests/unit/test_sqlite*.py tests/unit/test_lens.py",
+    "stores/sqlite": "tests/conformance/test_sqlite*.py tests/unit/test_sqlite*.py",
     "stores/postgres": "tests/conformance/test_postgres*.py tests/unit/test_postgres*.py",
 }
 OPPOSITE = {

@@ -1,4 +1,4 @@
-"""Write docs/api.md from the signatures and docstrings of every public name: python tools/api_page.py [--check]."""
+"""Write docs/reference/api.md from signatures and docstrings: python tools/api_page.py [--check]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import engrain
 
-PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 FACES = ("Store", "Memory", "Session")
 PARTS = (
     "Slots", "Relations", "ScopedWorkingMemory", "WorkingMemory", "ConversationMemory", "EpisodicMemory",
@@ -26,7 +26,7 @@ def main() -> int:
     if "--check" in sys.argv:
         stale = not PAGE.exists() or PAGE.read_text() != text
         if stale:
-            print("docs/api.md is stale. Run: python tools/api_page.py", file=sys.stderr)  # noqa: T201
+            print("docs/reference/api.md is stale. Run: python tools/api_page.py", file=sys.stderr)  # noqa: T201
         return int(stale)
     PAGE.write_text(text)
     return 0

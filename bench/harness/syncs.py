@@ -25,7 +25,7 @@ class Syncs:
 
     @property
     def in_background(self) -> int:
-        return self.by_thread["engrain-tidy"]
+        return self.by_thread["engrain-checkpoint"]
 
     @property
     def waited_for(self) -> int:

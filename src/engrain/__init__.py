@@ -96,11 +96,9 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
-    from engrain.tiers.relations import Relations
     from engrain.tiers.scoped_working import ScopedWorkingMemory
-    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.semantic import Relations, SemanticMemory, Slots
     from engrain.tiers.sessions import Sessions
-    from engrain.tiers.slots import Slots
     from engrain.tiers.working import WorkingMemory
     from engrain.transfer.copy import CopyResult
     from engrain.transfer.export import ExportResult
@@ -147,11 +145,9 @@ _HOMES = {
     "tiers.conversation": "ConversationMemory",
     "tiers.episodic": "EpisodicMemory",
     "tiers.procedural": "ProceduralMemory",
-    "tiers.relations": "Relations",
     "tiers.scoped_working": "ScopedWorkingMemory",
-    "tiers.semantic": "SemanticMemory",
+    "tiers.semantic": "Relations SemanticMemory Slots",
     "tiers.sessions": "Sessions",
-    "tiers.slots": "Slots",
     "tiers.working": "WorkingMemory",
     "transfer.copy": "CopyResult",
     "transfer.export": "ExportResult",

@@ -1,4 +1,4 @@
-"""docs/api.md says what the code says."""
+"""docs/reference/api.md says what the code says."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_the_page_of_every_public_name_is_up_to_date() -> None:
 
 
 def test_every_public_name_is_on_the_page() -> None:
-    page = (ROOT / "docs" / "api.md").read_text()
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
     assert [name for name in engrain.__all__ if not re.search(rf"\b{re.escape(name)}\b", page)] == []

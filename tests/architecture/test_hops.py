@@ -16,15 +16,15 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, SessionPosition
-from engrain.stores.sqlite import engine_apsw
+from engrain.stores.sqlite import connection
 from engrain.stores.sqlite.store import SqliteStore
 from engrain.stores.sqlite.writer import WriteQueue
 
-SOURCE = str(Path(engine_apsw.__file__).parents[2])
+SOURCE = str(Path(connection.__file__).parents[2])
 MOST = 7
-DRIVER = "stores/sqlite/engine_apsw.py"
+DRIVER = "stores/sqlite/connection.py"
 # Begin, commit, checkpoints and connections are nobody's verb: their own statements are left out.
-MACHINERY = {"stores/sqlite/writer.py", "stores/sqlite/pool.py", "stores/sqlite/opening.py"}
+MACHINERY = {f"stores/sqlite/{name}.py" for name in ("writer", "pool", "opening", "migrate")}
 
 
 def step(memory: Memory) -> None:
@@ -103,9 +103,9 @@ def files_of(frame: FrameType | None) -> list[str]:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
     hops = Hops()
     for name in ("run", "rows", "many"):
-        plain = getattr(engine_apsw.ApswConnection, name, None)
+        plain = getattr(connection.ApswConnection, name, None)
         if plain is not None:
-            monkeypatch.setattr(engine_apsw.ApswConnection, name, noting(hops, plain))
+            monkeypatch.setattr(connection.ApswConnection, name, noting(hops, plain))
     submit = ThreadPoolExecutor.submit
 
     def joining(pool: ThreadPoolExecutor, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:

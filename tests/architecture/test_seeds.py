@@ -1,4 +1,4 @@
-"""Every counterpart that docs/seeds.md names is really there."""
+"""Every counterpart that docs/explanation/seeds.md names is really there."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
-from engrain.tiers.relations import Relations
 from engrain.tiers.scoped_working import ScopedWorkingMemory
-from engrain.tiers.semantic import SemanticMemory
-from engrain.tiers.slots import Slots
+from engrain.tiers.semantic import Relations, SemanticMemory, Slots
 
-PAGE = Path(__file__).parents[2] / "docs" / "seeds.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "seeds.md"
 TIERS = {
     "working": ScopedWorkingMemory,
     "conversation": ConversationMemory,

@@ -12,7 +12,7 @@ from examples import for_each
 SOURCE = Path(__file__).parents[2] / "src" / "engrain"
 FILES = sorted(SOURCE.rglob("*.py"))
 # The faces and the commands spell out every option; everything else takes at most six values.
-WIDE = {"factory.py", "agent.py", "admin.py", "episodic.py", "relations.py"}
+WIDE = {"factory.py", "agent.py", "admin.py", "episodic.py", "semantic.py"}
 
 
 @cache

@@ -25,7 +25,7 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.machine import compare_with_reference
 
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Engine
+from engrain.stores.sqlite.connection import Engine
 
 Open = Callable[[], SqliteStore]
 

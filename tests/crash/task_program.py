@@ -15,7 +15,7 @@ from task_classes import TASK, Outside, open_memory
 
 from engrain import LeaseLost, Run, TaskClaimed
 from engrain.ingest import write
-from engrain.tasks.lease import Tenure
+from engrain.tasks.lease import LeaseHolder
 
 
 def twenty_five(path: Path, fatal: int) -> None:
@@ -54,9 +54,9 @@ def zombie(path: Path, where: str) -> None:
         outside.do("mail")
         come_to("in the effect")
 
-    assure, drafts = Tenure.assure, write.build_drafts
+    assure, drafts = LeaseHolder.ensure_time_left, write.build_drafts
 
-    def assured(tenure: Tenure) -> None:
+    def assured(tenure: LeaseHolder) -> None:
         if where == "before the effect":
             tenure.stop()  # the thread that shows signs of life wakes up even later
         come_to("before the effect")
@@ -66,7 +66,7 @@ def zombie(path: Path, where: str) -> None:
         come_to("in a memory step")
         return drafts(*given)
 
-    Tenure.assure, write.build_drafts = assured, embedded  # type: ignore[method-assign]
+    LeaseHolder.ensure_time_left, write.build_drafts = assured, embedded  # type: ignore[method-assign]
     try:
         with open_memory(path) as memory, memory.task(TASK, lease=2) as run:
             run.step("one", outside.do, "one")

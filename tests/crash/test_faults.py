@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The write-ahead log, and the rollback journal of a file on a network."""
     if request.param == "truncate":
-        monkeypatch.setattr("engrain.stores.sqlite.opening.file_system", lambda path: "nfs4")
+        monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
     return str(request.param)
 
 

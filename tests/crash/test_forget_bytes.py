@@ -21,7 +21,7 @@ from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_t
 from engrain.core.text.passages import index_words
 from engrain.ports import Episode, EpisodeDraft, RawOutput, Trial
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Engine
+from engrain.stores.sqlite.connection import Engine
 
 CANARY = "The vault code of Ana is 7391-PELICAN-0042."
 VECTOR = struct.pack("<8f", *(0.1 + n / 30 for n in range(8)))

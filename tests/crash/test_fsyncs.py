@@ -20,7 +20,7 @@ def test_each_add_syncs_exactly_once(tmp_path: Path) -> None:
 
     def note(operation: str, path: str) -> None:
         if operation == "sync":
-            (beside if threading.current_thread().name == "engrain-tidy" else mine).append((operation, path))
+            (beside if threading.current_thread().name == "engrain-checkpoint" else mine).append((operation, path))
 
     with Faults(note):
         SqliteStore(tmp_path / "store.db").close()
@@ -30,7 +30,7 @@ def test_each_add_syncs_exactly_once(tmp_path: Path) -> None:
             mine.clear()
             add(store, f"text {number}")
             counts.append(len(mine))
-        store._tidy.stop()
+        store._checkpointer.stop()
         assert Counter(counts) == {1: 300}
         assert beside
         store.close()

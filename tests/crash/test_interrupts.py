@@ -19,7 +19,7 @@ from writing import SCOPE, add, assert_kept, assert_sound, texts
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreClosed
 from engrain.core.model.plans import Forget, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 HERE = str(Path(__file__).parent.parent.parent / "src" / "engrain" / "stores" / "sqlite")
 

@@ -47,7 +47,7 @@ def test_working_memory_survives_a_killed_process(path: Path) -> None:
         assert killed.returncode == -signal.SIGKILL
         with open_memory(path) as memory, memory.task(TASK) as run:
             assert run.working.scratchpad == tuple(f"in {number}" for number in range(int(fatal)))
-            run.course.close(KeyboardInterrupt())
+            run.execution.close(KeyboardInterrupt())
     told = subprocess.run([sys.executable, PROGRAM, "thinking", str(path), ""], capture_output=True, text=True).stdout
     items, thoughts = json.loads(told)
     assert items == [f"before {number}" for number in range(6)]

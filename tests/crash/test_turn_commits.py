@@ -46,7 +46,7 @@ def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Mess
             episodes=store.episodes, same_store=True,
         )  # fmt: skip
         record_messages(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
-        store._tidy.stop()
+        store._checkpointer.stop()
         mine.clear()
         record_messages(parse_messages(said), "monday", ANA, kit)
         assert len(mine) == 1

@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Forget, Plan, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 SCOPE = Scope(user="ana")
 VECTOR = Vectors("small/4/0", (b"\x00\x00\x80?" + bytes(12),))
@@ -92,7 +92,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def _steadily(path: Path, name: str) -> None:
     """Adds until told to stop. Notes what was acknowledged."""
-    import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy's own time is no wait)
+    import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy's own time is no wait)
 
     store = SqliteStore(path)
     notes = os.open(path.with_name(f"{name}.acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -9,7 +9,7 @@ import sys
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.tasks.journal import Ledger
+from engrain.tasks.journal import StepJournal
 
 NOTES = ["The first note.", "The second note."]
 DATED = "2020-01-01"  # a dated text is never merged with another: only its request id keeps it from being written twice
@@ -21,7 +21,7 @@ def main(settings: str) -> None:
 
     with Memory(settings, user="ana", embedder=HashEmbedder(), background=False) as memory, memory.task("order") as run:
         run.step("plan", lambda: "planned")
-        Ledger.record = killed  # type: ignore[assignment]
+        StepJournal.record = killed  # type: ignore[assignment]
         run.remember_step("note", NOTES, occurred_at=DATED)
 
 

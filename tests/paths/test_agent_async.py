@@ -85,7 +85,7 @@ def test_working_memory_which_may_be_on_a_server_never_holds_the_loop_up(tmp_pat
         async with opened(tmp_path) as memory:
             await memory.store.status(memory.scope)
             wrote: list[int] = []
-            memory.opened().working.changed = lambda: wrote.append(threading.get_ident())
+            memory.opened().working.after_change = lambda: wrote.append(threading.get_ident())
             model = Scripted(says("I look.", ("fetch", {"page": "home"})), "Done.")
             await AsyncAgentWithMemory(memory, model, [fetch]).run("Look at the home page.")
             assert len(wrote) > 3

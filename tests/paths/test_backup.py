@@ -45,7 +45,8 @@ from engrain.cli.main import root
 from engrain.core.formats.manifests import make_backup_name
 from engrain.core.model.rows import Row, RowKind
 from engrain.memory.restore import restore_backup
-from engrain.stores.sqlite import SqliteStore, migrate, placing
+from engrain.stores.sqlite import SqliteStore, migrate
+from engrain.stores.sqlite import backup as backing
 
 CANARY = "canary-5b1e"
 HOUR = 3600.0
@@ -155,7 +156,7 @@ def test_a_backup_that_fails_leaves_nothing(store: Path, tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     there = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("engrain.stores.sqlite.backup.put_file", full)
+    monkeypatch.setattr("engrain.stores.sqlite.backup.write_file", full)
     with opened(store) as memory, pytest.raises(StoreError, match="Nothing is left"):
         memory.store.backup(tmp_path / "b.db")
     assert sorted(tmp_path.iterdir()) == there
@@ -189,7 +190,7 @@ def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(
             memory.store.backup(store)  # leaves nothing, and is not counted
     code = (
         "import os, sys; from engrain import Memory; from engrain.stores.sqlite import backup\n"
-        "backup.Backing._examined = lambda *_: os._exit(9)\n"
+        "backup.Backups._make_manifest = lambda *_: os._exit(9)\n"
         "Memory(sys.argv[1], user='ana', background=False).store.backup(sys.argv[2])\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(store), str(tmp_path / "b.db")], check=False)
@@ -409,7 +410,7 @@ def test_a_store_in_which_something_is_forgotten_until_the_last_moment_is_not_re
     with opened(store) as memory:
         gone = memory.remember(f"The word is {CANARY}.")
         memory.store.backup(tmp_path / "b.db")
-    place = placing.put_in_place
+    place = backing.replace_store
 
     def late(*args: Any) -> None:
         with opened(store) as memory:
@@ -418,7 +419,7 @@ def test_a_store_in_which_something_is_forgotten_until_the_last_moment_is_not_re
         place(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(placing, "put_in_place", late)
+        patch.setattr(backing, "replace_store", late)
         with pytest.raises(Conflict, match="meanwhile"):
             restore_backup(tmp_path / "b.db", store, force=True)
     assert "Said at the last moment." in texts(store)

@@ -14,7 +14,7 @@ from engrain_conformance.drafts import ANA
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Engine
+from engrain.stores.sqlite.connection import Engine
 
 # An old SQLite of the standard library says that it writes without a log.
 pytestmark = pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
@@ -38,7 +38,7 @@ def named(store: SqliteStore) -> list[str]:
 
 def key_of(path: Path) -> bytes:
     with closing(sqlite3.connect(path)) as db:
-        return bytes(db.execute("select value from meta where name = 'key'").fetchone()[0])
+        return str(db.execute("select value from meta where name = 'key'").fetchone()[0]).encode()
 
 
 def test_another_store_is_known_by_what_it_says_and_not_read_through(store: SqliteStore, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from engrain_conformance.views import MOMENTS, View
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreError
+from engrain.core.identity import Scope
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind
 from engrain.stores.sqlite import SqliteStore
 from engrain.transfer import copy as copying
@@ -111,11 +112,11 @@ class Late:
         self.restore, self.close, self._dump = target.restore, target.close, target.dump
         self._source: SqliteStore | None = source
 
-    def dump(self, kind: RowKind, after: Key | None, limit: int) -> list[Row]:
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         if kind == ROW_KINDS[-1] and self._source:
             add(self._source, fact("Written late."))
             self._source = None
-        return self._dump(kind, after, limit)
+        return self._dump(kind, after, limit, scope)
 
 
 def test_a_write_in_the_middle_is_noticed_and_the_next_copy_takes_it(source: SqliteStore, target: SqliteStore) -> None:

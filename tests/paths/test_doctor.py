@@ -26,7 +26,7 @@ from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
 from engrain.health import CHECKS, explain_unopened
 from engrain.stores.sqlite import migrate
 
-PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"
 # What warns on a new store on any machine: whether the disk is encrypted is for its owner to say.
 NEW = {"encryption"}
 

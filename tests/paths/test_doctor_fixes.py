@@ -29,7 +29,7 @@ from engrain.core.model.results import format_command, split_commands
 from engrain.core.model.tasks import Claim
 
 SOURCES = Path(engrain.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"
 WRITTEN = [*(SOURCES / "health").glob("*.py"), *SOURCES.glob("stores/*/deployment.py"), PAGE]
 WRITTEN += [
     *SOURCES.glob("stores/*/care.py"),
@@ -160,7 +160,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("vectors", another_model, rf"(engrain maintain --reembed {PASTED})"),
     ("old vectors", another_model, rf"(engrain maintain --reembed {PASTED})"),
     ("instructions", order, rf"(engrain undo {PASTED}).*(--yes)"),
-    ("trust", page, rf"(engrain) why( {PASTED})"),
+    ("trust", page, rf"(engrain) explain( {PASTED})"),
     ("secrets", secret, rf"(engrain forget {PASTED})"),
     ("past its time", overdue, rf"(engrain maintain {PASTED})"),
     ("upkeep", overdue, rf"(engrain maintain {PASTED})"),

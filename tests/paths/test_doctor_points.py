@@ -36,9 +36,9 @@ from engrain.health import CHECKS, CheckContext, privacy, run_checks
 from engrain.maintenance.scheduler import CARE, PLACE
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
-from engrain.stores.sqlite import care, deployment, opening
-from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.index_rows import code_type
+from engrain.stores.sqlite import health, opening
+from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.index.rows import code_type
 
 DAY = 86_400.0
 Open = Callable[..., Memory]
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(folder: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Memories in good order: a closed folder on an encrypted disk, with backups."""
-    for looks in (deployment, privacy):
+    for looks in (health, privacy):
         monkeypatch.setattr(looks, "on_encrypted_disk", lambda path: True)
     with ExitStack() as stack:
 
@@ -188,9 +188,9 @@ def test_06_a_procedure_that_keeps_failing_warns(memory: Memory) -> None:
 def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_stands(opened(), "engine", "pass", "SQLite")
     (folder / "old.toml").write_text(f'[stores]\ndefault = "{folder / "old.db"}"\nengine = "stdlib"\n')
-    if sqlite3.sqlite_version_info >= opening.WAL_SAFE:  # a Python with a newer one
-        monkeypatch.setattr("engrain.stores.sqlite.opening.WAL_SAFE", (99, 0))
-        monkeypatch.setattr("engrain.stores.sqlite.care.WAL_SAFE", (99, 0))
+    if sqlite3.sqlite_version_info >= opening.SAFE_WAL_VERSION:  # a Python with a newer one
+        monkeypatch.setattr("engrain.stores.sqlite.opening.SAFE_WAL_VERSION", (99, 0))
+        monkeypatch.setattr("engrain.stores.sqlite.health.SAFE_WAL_VERSION", (99, 0))
     with pytest.warns(UserWarning, match="can lose writes"):
         old = opened(store=folder / "old.toml")
     assert_stands(old, "engine", "warn", "can lose writes", "pip install -U apsw")
@@ -232,8 +232,8 @@ def test_11_a_network_file_system_warns(
     memory.close()
     # As Linux lists what is mounted.
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/share {folder} nfs4 rw,relatime 0 0\n")
-    real = opening.file_system
-    monkeypatch.setattr(opening, "file_system", lambda path: real(path, str(folder / "mounts")))
+    real = opening.detect_file_system
+    monkeypatch.setattr(opening, "detect_file_system", lambda path: real(path, str(folder / "mounts")))
     found = points(opened())
     assert (found["file system"].state, found["engine"].state) == ("warn", "pass")
     assert "network file system" in found["file system"].why
@@ -582,7 +582,7 @@ def test_29_a_plain_file_on_a_plain_disk_warns(memory: Memory, folder: Path, mon
     device = (folder / "agent.db").stat().st_dev
     mapped = folder / "block" / f"{os.major(device)}:{os.minor(device)}" / "dm"
     devices = str(folder / "block")
-    for looks in (deployment, privacy):
+    for looks in (health, privacy):
         monkeypatch.setattr(looks, "on_encrypted_disk", lambda path: on_encrypted_disk(path, devices))
     assert_stands(memory, "encryption", "warn", "neither the file nor its disk", "engrain[encryption]")
     mapped.mkdir(parents=True)
@@ -638,7 +638,7 @@ def test_31_a_disk_without_room_for_a_copy_warns(memory: Memory, folder: Path) -
 
 def test_31_a_disk_that_is_full_fails(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.disk_usage
-    monkeypatch.setattr(care.shutil, "disk_usage", lambda path: real(path)._replace(free=200_000))
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda path: real(path)._replace(free=200_000))
     assert_stands(memory, "disk", "fail", "0.2 MB free", "free some space")
 
 

@@ -20,7 +20,7 @@ from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.retention import TIERS
 from engrain.maintenance.maintain import maintain
 from engrain.ports import ListQuery
-from engrain.stores.sqlite import episodes
+from engrain.stores.relational import episodes
 from engrain.tiers.episodic import EpisodicMemory
 
 DAY = timedelta(days=1)

@@ -31,7 +31,7 @@ from engrain.core.model.sessions import Episode
 from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
-from engrain.privacy.requests import user_subject
+from engrain.privacy.requests import make_user_subject
 from engrain.stores.sqlite import SqliteStore, part, pieces
 from engrain.stores.sqlite.erasing import SqliteErasing
 
@@ -257,7 +257,7 @@ def test_what_is_derived_from_an_old_copy_stays_out(memory: Memory) -> None:
     memory.store.erase(user="ana")
     port = memory.store.services.erasing
     assert port
-    subject = user_subject(memory.scope.tenant, "ana")
+    subject = make_user_subject(memory.scope.tenant, "ana")
     assert port.erased(subject)
     assert port.barred(memory.scope, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
     said = memory.add_message("user", "Where do I live? Ana lives in Lima.")

@@ -24,7 +24,7 @@ from engrain.memory.restore import restore_backup
 from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
-from engrain.privacy.requests import user_subject
+from engrain.privacy.requests import make_user_subject
 from engrain.stores.sqlite import purge
 
 TEXT = f"A text with {WORD}-text in it."
@@ -108,7 +108,7 @@ def test_there_is_no_receipt_while_bytes_of_it_are_left(
 ) -> None:
     item, (word, asked) = written(store), LOOKED_FOR[what]
     plant(store, word)
-    monkeypatch.setattr(purge, "scrub", lambda *_: None)
+    monkeypatch.setattr(purge, "overwrite_unused_bytes", lambda *_: None)
     with opened(store, background=False) as memory:
         done = erase_from(memory, **{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
         assert (done.pending, "traces" in done.why) == (True, True)
@@ -201,7 +201,7 @@ def test_what_comes_in_the_moment_of_the_erasure_stays_out(memory: Memory, clock
     happened(memory, "It rained.")
     memory.export(tmp_path / "ana.jsonl")
     assert memory.store.erase(user="ana").receipt
-    subject = user_subject(memory.scope.tenant, "ana")
+    subject = make_user_subject(memory.scope.tenant, "ana")
     erased = port(memory).erased(subject)
     assert erased
     assert erased.at == clock()

@@ -27,9 +27,8 @@ from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.model.items import Words
 from engrain.core.model.rows import Row
 from engrain.core.text.passages import index_words
-from engrain.stores.sqlite import ready, restoring
-from engrain.transfer import copy, export
-from engrain.transfer import restore as restoring_rows
+from engrain.stores.relational import restore as row_restore
+from engrain.transfer import copy, export, load_export
 
 Lines = list[dict[str, Any]]
 
@@ -430,12 +429,12 @@ LOADER = """
 import sys
 from engrain import Memory
 from engrain_conformance.embedder import HashEmbedder
-from engrain.stores.sqlite.restoring import Restoring
-def keep(self, rows, made, keep=Restoring.keep):
-    keep(self, rows, made)
-    print(len(rows), flush=True)
+from engrain.stores.relational.restore import RestoreRun
+def write_page(self, page, write_page=RestoreRun.write_page):
+    write_page(self, page)
+    print(len(page.rows), flush=True)
     sys.stdin.readline()
-Restoring.keep = keep
+RestoreRun.write_page = write_page
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
     memory.load(sys.argv[2])
 """
@@ -667,18 +666,18 @@ def test_the_words_of_a_load_are_made_before_others_have_to_wait(
     open_memory: Open, tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    began = restoring.Restoring.__init__
+    began = row_restore.RestoreRun.__init__
 
     def made(*given: Any) -> Words:
         seen.append("words")
         return index_words(*given)
 
-    def begun(work: restoring.Restoring, *given: Any) -> None:
+    def begun(work: row_restore.RestoreRun, *given: Any) -> None:
         seen.append("transaction")
         began(work, *given)
 
-    monkeypatch.setattr(ready, "index_words", made)
-    monkeypatch.setattr(restoring.Restoring, "__init__", begun)
+    monkeypatch.setattr(row_restore, "index_words", made)
+    monkeypatch.setattr(row_restore.RestoreRun, "__init__", begun)
     open_memory(store=f"{tmp_path}/fresh.db", background=False, embedder=HashEmbedder()).load(io.BytesIO(whole))
     assert seen == ["words"] * whole.count(b'"row":"item"') + ["transaction"]
 
@@ -789,8 +788,8 @@ def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
         for one in values
     ]
     Counted.compared = 0
-    repeats = restoring_rows._group_repeats(rows)
-    assert [restoring_rows._was_counted(row, repeats) for row in rows] == expected
+    repeats = load_export._group_repeats(rows)
+    assert [load_export._was_counted(row, repeats) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     assert Counted.compared < 40_000
 
@@ -804,14 +803,14 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
     copy.copy(here.store.services.items, there.store.services.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
-    written = restoring_rows._write_rows
+    written = load_export._write_rows
 
     def late(*args: Any) -> bool:
         if beside.get(lima):
             beside.forget(lima)
         return written(*args)
 
-    monkeypatch.setattr(restoring_rows, "_write_rows", late)
+    monkeypatch.setattr(load_export, "_write_rows", late)
     # Lima was replaced there: the load would end it here.
     loaded(here, exported(there))
     assert [item.text for item in here.list(history=True)] == ["Quito"]

@@ -21,7 +21,7 @@ from schemas import empty_store
 from engrain import Conflict, Memory, TooLarge
 from engrain.stores.redis import transfer
 from engrain.stores.redis.transfer import RedisTransfer
-from engrain.transfer import preview
+from engrain.transfer import load_export
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
 _numbers = count()
@@ -102,7 +102,7 @@ def test_a_dry_run_does_not_keep_others_waiting_for_long(
 ) -> None:
     raw = exported(filled(stores.fresh("sqlite"), clock))
     there = stores.fresh(kind)
-    monkeypatch.setattr(preview, "SECONDS", -1.0)
+    monkeypatch.setattr(load_export, "MAX_PREVIEW_SECONDS", -1.0)
     for file in (raw, b'{"text": "Lima"}\n', b'{"text": "Lima", "place": {"session": "s", "number": 0}}\n'):
         with pytest.raises(TooLarge, match="other writers"):
             loaded(there, file, dry_run=True)

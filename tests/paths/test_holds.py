@@ -14,7 +14,7 @@ from engrain import Memory, Store
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
 from engrain.factory import open_movable
-from engrain.privacy.requests import user_subject
+from engrain.privacy.requests import make_user_subject
 from engrain.stores.relational.audit import Audit
 from engrain.transfer.copy import copy
 
@@ -149,7 +149,7 @@ def test_a_hold_stops_an_erasure_that_was_cut_off_before_anything_went_and_no_ot
         erasing = memory.store.services.erasing
         assert erasing is not None
         for name in ("ana", "ben"):
-            erasing.begin(name, user_subject(memory.scope.tenant, name))
+            erasing.begin(name, make_user_subject(memory.scope.tenant, name))
         memory.store.hold("ana", reason="case-7")
         ana, other = memory.store.resume_erasures()
         assert "case-7" in ana.why

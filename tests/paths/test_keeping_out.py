@@ -20,8 +20,8 @@ from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
 from engrain.memory.replay import replay_erasures
 from engrain.memory.restore import restore_backup
-from engrain.privacy.requests import user_subject
-from engrain.stores.sqlite import SqliteStore, placing
+from engrain.privacy.requests import make_user_subject
+from engrain.stores.sqlite import SqliteStore, backup
 
 TEXT = f"A text with {WORD}-text in it."
 
@@ -130,7 +130,7 @@ def test_a_memory_that_is_forgotten_from_all_the_while_is_not_loaded_into(
 def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = placing.put_in_place
+    place = backup.replace_store
     with opened(store) as memory:
         fill(memory)
         memory.store.backup(tmp_path / "backup.db")
@@ -140,7 +140,7 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
             assert other.store.erase(user="ana").receipt
         place(*given)
 
-    monkeypatch.setattr(placing, "put_in_place", erased_first)
+    monkeypatch.setattr(backup, "replace_store", erased_first)
     with pytest.raises(Conflict, match="meanwhile"):
         restore_backup(tmp_path / "backup.db", store, force=True)
     monkeypatch.undo()
@@ -176,8 +176,8 @@ def test_what_a_restore_that_was_killed_has_left_goes_too(
         fill(memory)
         memory.store.backup(tmp_path / "backup.db")
     with monkeypatch.context() as killed:
-        killed.setattr(placing, "put_in_place", lambda *_: None)
-        killed.setattr(placing, "_clear", lambda _: None)
+        killed.setattr(backup, "replace_store", lambda *_: None)
+        killed.setattr(backup, "_remove_copy", lambda _: None)
         restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
         assert len(found(store.parent)) == 2
@@ -412,7 +412,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
             for entry in memory.store.audit()
             if entry.what in ("export_begun", "export", "load", "import")
         } == {
-            memory.store.services.erasing.mark(user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
+            memory.store.services.erasing.mark(make_user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
         }
         with memory.task("order") as task:
             task.step("one", lambda: 1)

@@ -32,8 +32,7 @@ from engrain.maintenance.maintain import MaintenanceReport, Watch, maintain, pas
 from engrain.maintenance.passes import MaintenanceContext
 from engrain.ports import ListQuery, Services
 from engrain.tiers.episodic import EpisodicMemory
-from engrain.tiers.relations import Relations
-from engrain.tiers.semantic import SemanticMemory
+from engrain.tiers.semantic import Relations, SemanticMemory
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -20,7 +20,7 @@ from redis_server import Server, redis_server, start_redis
 from engrain import LeaseLost, Memory, Run
 from engrain.core.errors import BackendMissing, ConfigError, InputChanged, StoreUnavailable, UnknownKey
 from engrain.stores.redis.episodes import RedisEpisodes
-from engrain.tasks.journal import Ledger
+from engrain.tasks.journal import StepJournal
 
 SECRET = "The door code is 4711."
 
@@ -171,7 +171,7 @@ def test_other_notes_after_such_a_kill_are_told_apart(settings: Path) -> None:
 
 def stop_beating(run: Run) -> None:
     """It shows no signs of life any more, and does not know."""
-    run.course._tenure.stop()  # type: ignore[union-attr]
+    run.execution._holder.stop()  # type: ignore[union-attr]
 
 
 def test_a_worker_that_lost_its_task_writes_no_items(settings: Path) -> None:
@@ -196,10 +196,10 @@ def test_a_worker_whose_task_was_parked_writes_no_items(settings: Path) -> None:
 def test_a_write_that_came_through_twice_is_one_item(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that is stopped right after its items were written wakes when another has done the step."""
     with opened(settings) as memory, opened(settings) as other:
-        record = Ledger.record
+        record = StepJournal.record
 
-        def late(ledger: Ledger, *args: object) -> object:
-            monkeypatch.setattr(Ledger, "record", record)
+        def late(ledger: StepJournal, *args: object) -> object:
+            monkeypatch.setattr(StepJournal, "record", record)
             time.sleep(0.2)
             with other.task("order") as second:
                 second.remember_step("note", "Once.", occurred_at=DATED)
@@ -207,7 +207,7 @@ def test_a_write_that_came_through_twice_is_one_item(settings: Path, monkeypatch
 
         with pytest.raises(LeaseLost), memory.task("order", lease=0.1) as run:  # noqa: PT012
             stop_beating(run)
-            monkeypatch.setattr(Ledger, "record", late)
+            monkeypatch.setattr(StepJournal, "record", late)
             run.remember_step("note", "Once.", occurred_at=DATED)
         assert [item.text for item in memory.list()] == ["Once."]
         assert [one.status for one in memory.tasks.timeline("order").steps] == ["done"]

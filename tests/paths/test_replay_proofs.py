@@ -26,7 +26,7 @@ from engrain.memory.replay import replay_erasures
 from engrain.memory.restore import restore_backup
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
-from engrain.stores.sqlite import backup, placing
+from engrain.stores.sqlite import backup
 
 TEXT = f"A text with {WORD}-text in it."
 
@@ -270,7 +270,7 @@ def test_a_store_in_which_an_erasure_has_just_begun_is_not_replaced(
     with opened(store, background=False) as memory:
         memory.remember(TEXT)
         memory.store.backup(copy)
-    place = placing.put_in_place
+    place = backup.replace_store
 
     def begun_first(*given: Any) -> None:
         with opened(store, background=False) as memory:
@@ -278,7 +278,7 @@ def test_a_store_in_which_an_erasure_has_just_begun_is_not_replaced(
             memory.store.services.erasing.begin("e-1", Subject(memory.scope, "user", "ana"))
         place(*given)
 
-    monkeypatch.setattr(placing, "put_in_place", begun_first)
+    monkeypatch.setattr(backup, "replace_store", begun_first)
     with pytest.raises(Conflict, match="engrain erase --resume"):
         restore_backup(copy, store, force=True)
     with opened(store, background=False) as memory:
@@ -298,7 +298,7 @@ def test_nothing_of_the_old_store_stays_beside_the_one_that_takes_its_place(
         old.remember(TEXT)
     new.with_name("agent.db-wal").touch()
     new.with_name("agent.db-shm").write_bytes(b"of the old store")
-    placing.put_in_place(ready, new, lambda: None)
+    backup.replace_store(ready, new, lambda: None)
     assert sorted(os.listdir(new.parent)) == ["agent.db", "agent.db-lock"]
     with opened(new, background=False) as again:
         assert texts(again) == ["The sea is near."]

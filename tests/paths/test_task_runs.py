@@ -87,7 +87,7 @@ def test_a_fork_neither_runs_nor_ends_the_task_of_its_parent(memory: Memory, cal
             try:
                 run.step("a", calls.noting("a"))
             except TaskError:
-                run.course.close(None)
+                run.execution.close(None)
                 code = 0
             finally:
                 os._exit(code if not calls else 2)

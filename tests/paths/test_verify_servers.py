@@ -55,11 +55,11 @@ def test_keys_that_are_in_redis_again_do_not_hold(tmp_path: Path, redis: Server,
         receipt = erased(memory)
         found = looks.store.verify_erasure(receipt)
         assert found
-        assert [found.beside.left, found.beside.away, len(found.beside.asked)] == [0, (), 1]
+        assert [found.servers.left, found.servers.unanswered, len(found.servers.answered)] == [0, (), 1]
         for key, raw in before.items():
             redis.client.restore(key, 0, raw)
         found = looks.store.verify_erasure(receipt)
-        assert (bool(found), found.beside.left > 0, any(found.rows.values())) == (False, True, False)
+        assert (bool(found), found.servers.left > 0, any(found.rows.values())) == (False, True, False)
 
 
 def test_what_an_erasing_program_did_not_know_of_is_found(tmp_path: Path, redis: Server) -> None:
@@ -97,7 +97,7 @@ def test_entries_of_an_erased_session_are_found(tmp_path: Path, redis: Server) -
         for key, raw in before.items():
             redis.client.restore(key, 0, raw, replace=True)
         found = memory.store.verify_erasure(receipt)
-        assert (bool(found), found.beside.left) == (False, 1)
+        assert (bool(found), found.servers.left) == (False, 1)
 
 
 def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
         receipt = erased(memory)
         feed_all(feed)
         found = memory.store.verify_erasure(receipt)
-        assert (bool(found), len(found.beside.asked)) == (True, 1)
+        assert (bool(found), len(found.servers.answered)) == (True, 1)
         feed._server.put(kit.embedder.model.key, points)
         found = memory.store.verify_erasure(receipt)
-        assert (bool(found), found.beside.left) == (False, 1)
+        assert (bool(found), found.servers.left) == (False, 1)
 
 
 def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
     assert (told.exit_code, "Did not answer: redis://" in told.output) == (1, True), told.output
     assert "It does not hold." in told.output
     told = CliRunner().invoke(root, [*command, "--json"])
-    assert json.loads(told.stdout)["beside"]["away"]
+    assert json.loads(told.stdout)["servers"]["unanswered"]
 
 
 def _dumped(redis: Server) -> Iterator[tuple[bytes, bytes]]:

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import tomllib
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ from engrain.stores.urls import parse_redis_url, parse_vector_url
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-PAGE = ROOT / "docs" / "deploy.md"
+GUIDES = ("deploy", "use-postgres", "use-redis", "use-a-vector-server", "monitor", "back-up-and-restore")
+PAGE = "\n".join((ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in GUIDES)
 UNITS = sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")])
 # What the engines and the system read themselves.
 FOREIGN = {"POSTGRES_DB", "POSTGRES_PASSWORD", "QDRANT__SERVICE__API_KEY", "PGPASSWORD", "PATH", "ENGRAIN_DB_PASSWORD"}
@@ -151,15 +153,15 @@ def test_a_memory_opens_as_the_role_that_the_script_makes(services: dict[str, An
 
 
 def test_every_command_on_the_page_exists() -> None:
-    text = "\n".join(re.findall(r"^    (.*)$", PAGE.read_text(), re.MULTILINE))
-    called = commands(text) + commands("\n".join(re.findall(r"`(engrain [^`]+)`", PAGE.read_text())))
+    text = "\n".join(re.findall(r"^    (.*)$", PAGE, re.MULTILINE))
+    called = commands(text) + commands("\n".join(re.findall(r"`(engrain [^`]+)`", PAGE)))
     assert len(called) > 5
     for words in called:
         assert known(words), words
 
 
 def test_every_settings_block_on_the_page_can_be_read(tmp_path: Path) -> None:
-    blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    blocks = [dedent(one) for one in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
     assert len(blocks) >= 2
     for number, block in enumerate(blocks):
         path = tmp_path / f"{number}.toml"
@@ -169,6 +171,6 @@ def test_every_settings_block_on_the_page_can_be_read(tmp_path: Path) -> None:
 
 
 def test_every_file_that_the_page_names_is_there() -> None:
-    named = set(re.findall(r"deploy/[\w.-]+", PAGE.read_text()))
+    named = set(re.findall(r"deploy/[\w.-]+", PAGE))
     assert {f"deploy/{path.name}" for path in DEPLOY.iterdir() if path.name != "Dockerfile"} <= named
     assert all((ROOT / name).exists() for name in named if not name.endswith((".md", ".env")))

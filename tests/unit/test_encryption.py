@@ -22,8 +22,8 @@ from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatab
 from engrain.cli.main import root
 from engrain.config import Settings, settings
 from engrain.memory.restore import restore_backup
-from engrain.stores.sqlite.engine import Sealed
-from engrain.stores.sqlite.opening import survey
+from engrain.stores.sqlite.connection import EncryptedEngine
+from engrain.stores.sqlite.opening import inspect_path
 
 KEY = 'correct horse\'s "battery" ⚡'
 CANARY = "canary-7f3a"
@@ -290,7 +290,7 @@ def test_a_backup_that_cannot_be_encrypted_is_not_written_plain(tmp_path: Path) 
 
 
 def test_the_key_is_in_no_representation(tmp_path: Path) -> None:
-    shown = [Settings(key=KEY), Sealed(KEY), survey(tmp_path / "a.db", Sealed(KEY), False)]
+    shown = [Settings(key=KEY), EncryptedEngine(KEY), inspect_path(tmp_path / "a.db", EncryptedEngine(KEY), False)]
     assert [KEY in f"{one!r}{one}" for one in shown] == [False] * 3
 
 

@@ -20,11 +20,10 @@ from engrain.core.model.messages import (
     RESERVED_KEY,
     Message,
     check_message,
-    item_to_chat,
     item_to_message,
     message_to_note,
 )
-from engrain.core.text.spans import cut_spans
+from engrain.core.rules.removal import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})
@@ -74,7 +73,7 @@ def test_a_message_that_only_calls_reads_as_what_it_calls() -> None:
         'search_flights {"from":"LIM","to":["UIO",null],"n":1.5,"deep":{"é":"日本"}}',
         "now {}",
     ]
-    assert item_to_chat(row) == ChatMessage("assistant", "", (FLIGHTS, ToolCall("2", "now")))
+    assert item_to_message(row).said == ChatMessage("assistant", "", (FLIGHTS, ToolCall("2", "now")))
 
 
 def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:

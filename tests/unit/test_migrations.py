@@ -14,7 +14,7 @@ from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.engine import connect, uri
+from engrain.stores.sqlite.connection import connect, file_uri
 
 SCOPE = Scope(tenant="t", agent="a", user="ana")
 SECOND = "create table extra (n integer primary key) strict;\nalter table item add column mood text;\n"
@@ -47,7 +47,7 @@ def test_an_upgrade_makes_a_copy_first_and_keeps_everything(old: Path, newer: No
     assert store.snapshot(lambda db: db.rows("select count(*) from extra")) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     (copy,) = old.parent.glob("store.db-before-v*")
-    before = connect(uri(copy, "ro", immutable=True), "apsw")
+    before = connect(file_uri(copy, "ro", immutable=True), "apsw")
     assert before.rows("pragma user_version") == [(1,)]
     assert before.rows("select count(*) from item") == [(2,)]
     before.close()
@@ -86,7 +86,7 @@ def test_a_new_store_needs_no_copy(tmp_path: Path) -> None:
 
 
 def test_a_store_of_a_newer_version_is_refused(old: Path) -> None:
-    db = connect(uri(old, "rw"), "apsw")
+    db = connect(file_uri(old, "rw"), "apsw")
     db.rows("pragma user_version = 999")
     db.close()
     with pytest.raises(NewerStore, match="pip install -U engrain"):
@@ -95,7 +95,7 @@ def test_a_store_of_a_newer_version_is_refused(old: Path) -> None:
 
 def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    db = connect(uri(path, "rwc"), "apsw")
+    db = connect(file_uri(path, "rwc"), "apsw")
     db.run("create table t (x)")
     db.close()
     before = path.read_bytes()

@@ -53,7 +53,7 @@ from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.link import Db, Link
 from engrain.stores.postgres.migrate import latest
-from engrain.stores.postgres.touches import Uses
+from engrain.stores.relational.usage import Uses
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ def test_a_missing_index_row_is_found_and_mended(store: PostgresStore, schema: s
 
 
 def test_uses_are_written_when_many_wait(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.stores.postgres.reads._MOST_TOUCHES", 3)
+    monkeypatch.setattr("engrain.stores.relational.usage._MOST_WAITING", 3)
     store, other = open_store(schema), open_store(schema)
     ids = add(store, *(plain(f"{n}") for n in range(5)))
     store.touch(ANA, ids[:2])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.model.items import Draft, SessionPosition
-from engrain.core.model.plans import Decision, StoredVersion, is_mergeable, reconcile
+from engrain.core.rules.reconcile import Decision, StoredVersion, is_mergeable, reconcile
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

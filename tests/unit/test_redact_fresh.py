@@ -1,6 +1,6 @@
 """A second list, written before a look at the patterns, and a third of harder ones, written after the mend.
 
-What the patterns found at the first look at each is told in docs/export.md.
+What the patterns found at the first look at each is told in docs/how-to/redact.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ HARDER_TO_SEE = [
     ("an {} schicken", "bea@xn--mnchen-3ya.de"),
     ("an {} schicken", "bea(at)firma.de"),
 ]  # fmt: skip
-# Nothing names these, or what names them names other things too. Told in docs/export.md.
+# Nothing names these, or what names them names other things too. Told in docs/how-to/redact.md.
 NOT_SEEN = [
     "the password was changed from Posaune44 to Geige55",
     "echo 'geige' | docker login --password-stdin",

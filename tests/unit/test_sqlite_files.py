@@ -17,7 +17,7 @@ from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.opening import file_system, survey
+from engrain.stores.sqlite.opening import detect_file_system, inspect_path
 
 SCOPE = Scope(user="ana")
 
@@ -183,10 +183,10 @@ def test_both_engines_read_each_others_files(filled: Path) -> None:
 def test_no_write_ahead_log_on_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n")
-    assert file_system(tmp_path / "store.db", str(mounts)) == "nfs4"
-    assert file_system(Path("/elsewhere/store.db"), str(mounts)) == "ext4"
-    monkeypatch.setattr("engrain.stores.sqlite.opening.file_system", lambda path: "nfs4")
-    assert survey(tmp_path / "store.db", "apsw", read_only=False).journal == "truncate"
+    assert detect_file_system(tmp_path / "store.db", str(mounts)) == "nfs4"
+    assert detect_file_system(Path("/elsewhere/store.db"), str(mounts)) == "ext4"
+    monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+    assert inspect_path(tmp_path / "store.db", "apsw", read_only=False).journal == "truncate"
     store = SqliteStore(tmp_path / "store.db", engine="apsw")
     add(store, "x")
     assert not (tmp_path / "store.db-wal").exists()

@@ -23,9 +23,9 @@ from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.sql import load
 
 SCOPE = Scope(user="ana")
 
@@ -224,10 +224,10 @@ def test_a_writer_that_meets_nobody_writes_no_number(tmp_path: Path) -> None:
 
 def test_closing_while_the_log_is_tidied_does_not_hang(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
-    monkeypatch.setattr(store._tidy, "_tidy", lambda: (begun.set(), go.wait(180)))
-    store._tidy.ask()
+    monkeypatch.setattr(store._checkpointer, "_checkpoint", lambda: (begun.set(), go.wait(180)))
+    store._checkpointer.request()
     assert begun.wait(180)
-    stopping = threading.Thread(target=store._tidy.stop, daemon=True)
+    stopping = threading.Thread(target=store._checkpointer.stop, daemon=True)
     stopping.start()
     time.sleep(0.05)
     go.set()
@@ -235,18 +235,18 @@ def test_closing_while_the_log_is_tidied_does_not_hang(store: SqliteStore, monke
     assert not stopping.is_alive()
 
 
-def test_a_tidying_that_fails_is_tried_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_fails_is_tried_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def fail() -> None:
         calls.append(1)
         raise OSError(28, "no space left")
 
-    monkeypatch.setattr(store._tidy, "_tidy", fail)
+    monkeypatch.setattr(store._checkpointer, "_checkpoint", fail)
     for number in range(1, 4):
-        store._tidy.ask()
+        store._checkpointer.request()
         ends = time.monotonic() + 180
-        while len(calls) < number or store._tidy._asked:
+        while len(calls) < number or store._checkpointer._requested:
             assert time.monotonic() < ends
             time.sleep(0.005)
 
@@ -273,27 +273,27 @@ def test_a_mark_set_while_another_is_purged_stays_pending(store: SqliteStore, mo
 
 
 def test_cleaning_goes_on_where_its_time_ended(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.stores.sqlite.purge._SLICE", 0.0)
-    monkeypatch.setattr("engrain.stores.sqlite.scrub._CHUNK", 4)
+    monkeypatch.setattr("engrain.stores.sqlite.purge.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("engrain.stores.sqlite.purge.CHUNK_PAGES", 4)
     ids = [add(store, f"PELICAN {number} " + "x" * 3000) for number in range(30)]
     store.apply(Plan(SCOPE, tuple(Forget(id_) for id_ in ids)))
     assert not store._purge.run()
     assert store._purge.pending
-    first = store._purge._cleaned_to[1]
+    first = store._purge._cleaned[1]
     assert not store._purge.run()
-    assert store._purge._cleaned_to[1] > first > 0
+    assert store._purge._cleaned[1] > first > 0
     assert store.purge()
     assert not store.status().purge_pending
 
 
 def test_pages_that_may_be_another_kind_are_left_alone() -> None:
-    from engrain.stores.sqlite.scrub import _kinds
+    from engrain.stores.sqlite.purge import find_tree_bytes
 
     plain, vacuumed = bytes(100), bytes(52) + b"\0\0\0\x07" + bytes(44)
-    assert _kinds(plain, 1000) == {2, 5, 10, 13}
-    assert _kinds(plain, 2 << 24) == {5, 10, 13}
-    assert _kinds(plain, 200 << 24) == frozenset()
-    assert _kinds(vacuumed, 1000) == {10, 13}
+    assert find_tree_bytes(plain, 1000) == {2, 5, 10, 13}
+    assert find_tree_bytes(plain, 2 << 24) == {5, 10, 13}
+    assert find_tree_bytes(plain, 200 << 24) == frozenset()
+    assert find_tree_bytes(vacuumed, 1000) == {10, 13}
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
@@ -486,15 +486,14 @@ def test_importing_the_store_loads_no_numpy() -> None:
 def test_a_look_up_by_ids_reads_no_other_row_of_the_scope() -> None:
     """By the scope's index, ten ids in a scope of 100,000 items took 43 ms instead of 0.3."""
     store = SqliteStore(":memory:")
-    looked = {name: sql for name, sql in load("queries.sql").items() if "json_each" in sql and ".id in" in sql}
-    looked["items_by_id"] = load("queries.sql")["items_by_id"]
+    looked = {name: one for name, one in load_statements().items() if "ids" in one.lists}
     assert len(looked) >= 4
 
     def check(db: Connection) -> None:
-        for name, sql in looked.items():
-            values = (1, "[]") if ":ids" not in sql else {"scope": 1, "ids": "[]", "at": 0, "model": "m"}
-            plan = " / ".join(row[3] for row in db.rows(f"explain query plan {sql}", values))
-            assert "item_scope" not in plan, f"{name}: {plan}"
+        for name, one in looked.items():
+            values = {key: "[]" if key in one.lists else 1 for key in one.parameters}
+            plan = " / ".join(row[3] for row in db.rows(f"explain query plan {one.sql}", values))
+            assert "(scope=?)" not in plan, f"{name}: {plan}"
             assert "item_changed" not in plan, f"{name}: {plan}"
 
     store.snapshot(check)

@@ -18,7 +18,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 
 SCOPE = Scope(user="ana")
 
@@ -103,13 +103,13 @@ def test_an_error_is_freed_without_the_collector(tmp_path: Path) -> None:
 def test_what_waits_shares_a_transaction_and_a_failing_member_fails_alone(tmp_path: Path) -> None:
     store, commits = SqliteStore(tmp_path / "store.db"), list[int]()
     begun, go = threading.Event(), threading.Event()
-    before_commit = store.before_commit
+    confirm = store.confirm_commit
 
-    def count(db: Connection) -> None:
+    def count() -> None:
         commits.append(1)
-        before_commit(db)
+        confirm()
 
-    store.before_commit = count  # type: ignore[method-assign]
+    store.confirm_commit = count  # type: ignore[method-assign]
     errors: list[BaseException] = []
 
     def write(number: int) -> None:
@@ -148,7 +148,7 @@ def test_a_commit_that_may_have_failed_is_unknown_to_each_member_by_its_own_requ
     def fail() -> None:
         raise OutcomeUnknown("the disk does not say")
 
-    monkeypatch.setattr(store, "committed", fail)
+    monkeypatch.setattr(store, "confirm_commit", fail)
 
     def write(name: str) -> None:
         try:

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.errors import InvalidInput, StoreCorrupt, TooLarge
+from engrain.core.errors import InvalidInput, OutcomeUnknown, StoreCorrupt, TooLarge
 from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.steady import machine_steady, mark, passed
-from engrain.tasks.driver import Ask, Call, Flow, Pause, adrive, drive
-from engrain.tasks.lease import is_dead, worker_name
+from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
+from engrain.tasks.lease import create_worker_name, is_worker_dead
 from engrain.tasks.policies import Retry
-from engrain.tasks.serialization import decode, encode, fingerprint
+from engrain.tasks.serialization import decode, encode, fingerprint_arguments
 
 plain = st.recursive(
     st.none()
@@ -44,13 +44,14 @@ def test_plain_json_comes_back_as_it_was(value: Any) -> None:
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers(), min_size=2))
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys(value: dict[str, int]) -> None:
     turned = dict(reversed(list(value.items())))
-    assert fingerprint((value, 1), "x") == fingerprint((turned, 1), "x")
-    assert fingerprint((value, 1), "x") != fingerprint((value, 2), "x")
+    assert fingerprint_arguments((value, 1), "x") == fingerprint_arguments((turned, 1), "x")
+    assert fingerprint_arguments((value, 1), "x") != fingerprint_arguments((value, 2), "x")
 
 
 def test_a_fingerprint_tells_arguments_apart() -> None:
     seen = {
-        fingerprint(args, "x") for args in [(), (None,), ("",), ([],), ({},), (0,), (False,), ("0",), (0, 0), ([0, 0],)]
+        fingerprint_arguments(args, "x")
+        for args in [(), (None,), ("",), ([],), ({},), (0,), (False,), ("0",), (0, 0), ([0, 0],)]
     }
     assert len(seen) == 10
 
@@ -87,28 +88,28 @@ def test_pauses_grow_to_a_limit() -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_a_worker_is_dead_once_its_process_is_gone() -> None:
-    assert not is_dead(worker_name())
-    code = "from engrain.tasks.lease import worker_name; print(worker_name(), flush=True); input()"
+    assert not is_worker_dead(create_worker_name())
+    code = "from engrain.tasks.lease import create_worker_name; print(create_worker_name(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()
-    assert not is_dead(name)
+    assert not is_worker_dead(name)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet buried
-    assert is_dead(name)
+    assert is_worker_dead(name)
     child.communicate()
-    assert is_dead(name)
+    assert is_worker_dead(name)
 
 
 def test_a_worker_elsewhere_may_be_alive() -> None:
-    host, space, pid, began, chance = worker_name().split("/")
-    assert not is_dead(f"elsewhere/{space}/999999999/{began}/{chance}")
-    assert not is_dead(f"{host}/other/999999999/{began}/{chance}")
-    assert not is_dead(f"{host}//999999999//{chance}")
+    host, space, pid, began, chance = create_worker_name().split("/")
+    assert not is_worker_dead(f"elsewhere/{space}/999999999/{began}/{chance}")
+    assert not is_worker_dead(f"{host}/other/999999999/{began}/{chance}")
+    assert not is_worker_dead(f"{host}//999999999//{chance}")
     for odd in ("", "worker one", "a/b", f"{host}/{space}/x/1/2"):
-        assert not is_dead(odd)
+        assert not is_worker_dead(odd)
     if space:
-        assert is_dead(f"{host}/{space}/{pid}/1/{chance}")  # the same number, another process
+        assert is_worker_dead(f"{host}/{space}/{pid}/1/{chance}")  # the same number, another process
 
 
 def test_the_steady_clock_speaks_of_its_own_boot_only() -> None:
@@ -130,14 +131,14 @@ def test_the_steady_clock_speaks_of_its_own_boot_only() -> None:
 
 
 def flow(failing: bool) -> Flow[list[Any]]:
-    seen = [(yield Ask(lambda: "asked")), (yield Call(lambda a, b: a + b, (1,), {"b": 2}))]
-    yield Pause(0)
+    seen = [(yield StoreCall(lambda: "asked")), (yield UserCall(lambda a, b: a + b, (1,), {"b": 2}))]
+    yield Sleep(0)
     try:
-        yield Call(_fails)
+        yield UserCall(_fails)
     except ZeroDivisionError:
         seen.append("caught")
     if failing:
-        yield Ask(_fails)
+        yield StoreCall(_fails)
     return seen
 
 
@@ -150,8 +151,28 @@ def test_a_flow_runs_alike_in_both_colours() -> None:
         return await asyncio.to_thread(call)
 
     expected = ["asked", 3, "caught"]
-    assert drive(flow(False)) == asyncio.run(adrive(flow(False), hop)) == expected
+    assert run_flow(flow(False)) == asyncio.run(run_flow_async(flow(False), hop)) == expected
     with pytest.raises(ZeroDivisionError):
-        drive(flow(True))
+        run_flow(flow(True))
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(adrive(flow(True), hop))
+        asyncio.run(run_flow_async(flow(True), hop))
+
+
+def test_an_interrupt_that_broke_off_a_write_reaches_the_flow_of_both_drivers() -> None:
+    def interrupted() -> None:
+        raise OutcomeUnknown("broken off", interrupt=KeyboardInterrupt())
+
+    def flow() -> Flow[str]:
+        try:
+            yield UserCall(interrupted)
+        except Exception:  # noqa: BLE001  # an ordinary handler must not get it
+            return "swallowed"
+        return "nothing raised"
+
+    async def on_thread(call: Any) -> Any:
+        return await asyncio.to_thread(call)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_flow(flow())
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run_flow_async(flow(), on_thread))

@@ -611,10 +611,10 @@ def test_it_is_given_back_by_whoever_has_it() -> None:
 
 def test_a_mark_tells_whether_anything_has_changed() -> None:
     memory = filled(3)
-    before = memory.mark()
-    assert memory.mark() == before
+    before = memory.revision()
+    assert memory.revision() == before
     for change in (lambda: memory.add("more"), lambda: memory.set_variable("a", 1), memory.clear):
-        mark = memory.mark()
+        revision = memory.revision()
         change()
-        assert memory.mark() != mark
-    assert memory.mark() != before
+        assert memory.revision() != revision
+    assert memory.revision() != before

@@ -20,7 +20,7 @@ from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
-from engrain.tasks.driver import Flow, adrive, drive
+from engrain.tasks.driver import Flow, run_flow, run_flow_async
 
 if TYPE_CHECKING:
     from engrain.ports import Model
@@ -123,9 +123,9 @@ class AgentWithMemory(_Agent[Memory]):
         said = check_text(task, "task")
         with self._alone():
             if task_id is None:
-                return drive(self._turn(NoJournal(), _one_by_one, said))
+                return run_flow(self._turn(NoJournal(), _one_by_one, said))
             with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
-                answer = drive(self._turn(TaskJournal(run, _played), _one_by_one, said))
+                answer = run_flow(self._turn(TaskJournal(run, _played), _one_by_one, said))
                 run.outcome = short(answer.text)
                 return answer
 
@@ -151,7 +151,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
         hop = self._memory.run_in_thread
 
         async def played(part: Part, *_: Any) -> Any:
-            return await adrive(part(), hop)
+            return await run_flow_async(part(), hop)
 
         async def together(parts: Sequence[Part]) -> list[Any]:
             # All are waited for: what finished is recorded, whatever became of the others.
@@ -164,9 +164,9 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
         with self._alone():
             await hop(self._opened)
             if task_id is None:
-                return await adrive(self._turn(NoJournal(), together, said), hop)
+                return await run_flow_async(self._turn(NoJournal(), together, said), hop)
             async with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
-                answer = await adrive(self._turn(TaskJournal(run, played), together, said), hop)
+                answer = await run_flow_async(self._turn(TaskJournal(run, played), together, said), hop)
                 run.outcome = short(answer.text)
                 return answer
 
@@ -175,11 +175,11 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
 
 
 def _played(part: Part, *_: Any) -> Any:
-    return drive(part())
+    return run_flow(part())
 
 
 def _one_by_one(parts: Sequence[Part]) -> list[Any]:
-    return [drive(part()) for part in parts]
+    return [run_flow(part()) for part in parts]
 
 
 def _model(given: Model | str) -> Model:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from engrain.tasks.driver import Ask, Flow
+from engrain.tasks.driver import Flow, StoreCall
 from engrain.tasks.policies import Retry
 from engrain.tasks.run import AsyncRun, Run
-from engrain.tasks.steps import Work
+from engrain.tasks.steps import StepWork
 
 Part = Callable[[], Flow[Any]]
 # Plays a part of a turn to its end, as the face does it, by a plain function or a coroutine function. Further arguments
@@ -56,11 +56,11 @@ class TaskJournal(NoJournal):
         return (yield from flow(name, key, self._work(part, ())))
 
     def keep(self, snapshot: Any) -> Flow[None]:
-        yield Ask(partial(self._run.course.keep, snapshot))
+        yield StoreCall(partial(self._run.execution.keep, snapshot))
 
     def request(self, turn: str, number: int) -> str | None:
         """The same for the same write of the same turn, in every life of the task."""
         return f"agent:{turn}:{number}"
 
-    def _work(self, part: Part, args: tuple[Any, ...]) -> Work:
-        return Work(partial(self._play, part), args, Retry())
+    def _work(self, part: Part, args: tuple[Any, ...]) -> StepWork:
+        return StepWork(partial(self._play, part), args, Retry())

@@ -12,7 +12,7 @@ from engrain.agent.tools import Tool, storable, told
 from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.chat import ChatReply, ToolCall
 from engrain.core.model.messages import encode_arguments
-from engrain.tasks.driver import Call, Flow, Pause
+from engrain.tasks.driver import Flow, Sleep, UserCall
 
 Stopped = Literal["end", "steps", "length", "refused", "failed"]
 
@@ -92,7 +92,7 @@ def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
     failures = 0
     while True:
         try:
-            return Result(told((yield Call(used.bound(arguments)))))
+            return Result(told((yield UserCall(used.bound(arguments)))))
         except Exception as exc:
             unsure = used.effect and not isinstance(exc, EffectNotPerformed)
             if unsure and once:
@@ -100,7 +100,7 @@ def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
             if unsure or failures >= used.retry.times:
                 return Result(_failure(exc, unsure), failed=True)
         failures += 1
-        yield Pause(used.retry.pause(failures))
+        yield Sleep(used.retry.pause(failures))
 
 
 def _failure(exc: Exception, unsure: bool) -> str:

@@ -18,7 +18,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.validation import check_text
-from engrain.tasks.policies import Retry, as_retry
+from engrain.tasks.policies import Retry, parse_retry
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -64,7 +64,7 @@ class Tool:
 
     @property
     def retry(self) -> Retry:
-        return as_retry(self.retries)
+        return parse_retry(self.retries)
 
     @property
     def awaited(self) -> bool:

@@ -31,7 +31,7 @@ from engrain.core.model.chat import ChatMessage, ChatReply, ToolCall
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import Message, find_call_spans
 from engrain.core.tokens import cut_middle, estimate_tokens
-from engrain.tasks.driver import Ask, Call, Flow
+from engrain.tasks.driver import Flow, StoreCall, UserCall
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Turn:
         self._conversation: ConversationMemory | None = None
 
     def flow(self) -> Flow[AgentReply]:
-        self._began = yield Ask(self._memory.semantic.change_number)
+        self._began = yield StoreCall(self._memory.semantic.change_number)
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
@@ -134,7 +134,7 @@ class Turn:
         """What the user said is kept before anything else is done with it."""
         if self._journal.over:
             return
-        yield Ask(partial(self._place.background.enter, self._memory, self._session))
+        yield StoreCall(partial(self._place.background.enter, self._memory, self._session))
         self._heard = yield from self._keep([Message("user", self._task)], 0)
         self._refused = self._talk().refused is not None
         working, kept = self._memory.working, self._journal.snapshot
@@ -142,9 +142,9 @@ class Turn:
             return
         self._own = True
         if kept is None:
-            yield Ask(partial(working.start, short(self._task)))
+            yield StoreCall(partial(working.start, short(self._task)))
         else:
-            yield Ask(partial(working.load, kept["working"]))
+            yield StoreCall(partial(working.load, kept["working"]))
             self._noted = kept["steps"]
 
     # The model
@@ -170,15 +170,15 @@ class Turn:
     def _failed(self, why: ModelFailed) -> Flow[None]:
         cites = tuple(map(Citation, self._heard))
         try:
-            yield Ask(partial(self._memory.episodic.record_error, why, session=self._session, cites=cites))
+            yield StoreCall(partial(self._memory.episodic.record_error, why, session=self._session, cites=cites))
         except NotFound:
             _log.info("that the model failed was not kept: what it was asked is forgotten.")
 
     def _ask(self, last: bool) -> Flow[dict[str, Any]]:
-        seen, window = yield Ask(self._look)
+        seen, window = yield StoreCall(self._look)
         if self._block is None:
             block = partial(self._place.background.block, self._memory, self._session, self._task, window)
-            self._block = yield Ask(partial(block, at_work=not self._own))
+            self._block = yield StoreCall(partial(block, at_work=not self._own))
         tools = self._manner.tools
         ask = chat.ChatRequest(
             _answerable(self._shown(window)),
@@ -187,7 +187,7 @@ class Turn:
             self._manner.max_tokens,
             self._manner.timeout,
         )
-        reply: ChatReply = yield Call(self._manner.model.reply, (ask,))
+        reply: ChatReply = yield UserCall(self._manner.model.reply, (ask,))
         return ModelReply(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
@@ -212,7 +212,7 @@ class Turn:
     def _use_tools(self, heard: ModelReply) -> Flow[None]:
         reply = heard.reply
         parts = [partial(self._called, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
-        called: list[Called] = yield Call(self._place.together, (parts,))
+        called: list[Called] = yield UserCall(self._place.together, (parts,))
         self._calls += called
         said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
         ids = yield from self._keep(said, self._steps)
@@ -247,16 +247,18 @@ class Turn:
         """What the model asked to have remembered, citing what the user said and the words of its call in the log."""
         aside = self._manner.aside
         wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
-        row = (yield Ask(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
+        row = (yield StoreCall(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
         spans = find_call_spans(row) if row else []
-        heard = (yield Ask(partial(self._memory.get, self._heard[0]))) if row else None
+        heard = (yield StoreCall(partial(self._memory.get, self._heard[0]))) if row else None
         request = self._journal.request(self._id, self._steps)
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
             if not mine or heard is None:
                 continue
             keep = self._memory.semantic.remember
             try:
-                yield Ask(partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}"))
+                yield StoreCall(
+                    partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}")
+                )
             except (NotFound, InvalidInput) as exc:
                 _log.info("what the model wanted remembered was not kept: %s", exc)
 
@@ -267,7 +269,7 @@ class Turn:
         for one in called:
             result = short(one.result)
             seen = {"failed": result} if one.failed else result
-            yield Ask(partial(self._memory.working.step, short(thought), _action(one), seen))
+            yield StoreCall(partial(self._memory.working.step, short(thought), _action(one), seen))
             thought = ""
         if self._own:
             yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
@@ -318,13 +320,13 @@ class Turn:
             text = f"Failed: {short(self._task)} Outcome: {_WHY[answer.stopped]}"
             keep = partial(self._memory.episodic.record_error, text, session=self._session, cites=cites)
         try:
-            yield Ask(partial(keep, request_id=request))
+            yield StoreCall(partial(keep, request_id=request))
         except NotFound:
             _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
 
     def _leave(self) -> Flow[None]:
         if self._own:
-            yield Ask(self._memory.working.clear)
+            yield StoreCall(self._memory.working.clear)
             self._own = False
 
     def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
@@ -332,7 +334,7 @@ class Turn:
         if self._journal.over:
             return []
         request = self._journal.request(self._id, number)
-        ids: list[str] = yield Ask(partial(traced(self.add_messages), said, seen, request))
+        ids: list[str] = yield StoreCall(partial(traced(self.add_messages), said, seen, request))
         return ids
 
     def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:

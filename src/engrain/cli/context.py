@@ -17,8 +17,7 @@ from engrain.cli.command import SCOPE_OPTIONS, STORE_OPTIONS
 from engrain.cli.output import escape, print_lines, to_json, to_json_line
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.plain import count_noun
-from engrain.core.validation import suggest_name
+from engrain.core.validation import count_noun, suggest_name
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold

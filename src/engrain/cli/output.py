@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.plain import plain
 from engrain.core.progress import Progress
+from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
@@ -139,7 +139,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def to_json(value: Any, indent: bool = True) -> bytes:
     import orjson
 
-    return orjson.dumps(plain(value), option=orjson.OPT_INDENT_2 if indent else None)
+    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2 if indent else None)
 
 
 def to_json_line(value: Any) -> bytes:

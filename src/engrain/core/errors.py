@@ -144,9 +144,11 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The commit reported an error, or an interrupt came while the write was under way, so that it may or may not be
-    durable. Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception
-    that a signal handler raised, if that was the reason."""
+    """The commit failed, or an interrupt came during the write, so that it may or may not be durable.
+
+    Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception that a signal
+    handler raised, if that was the reason.
+    """
 
     def __init__(
         self, message: str = "", request_id: str | None = None, interrupt: BaseException | None = None
@@ -156,9 +158,20 @@ class OutcomeUnknown(StoreError):
         self.interrupt = interrupt
 
     def raise_interrupt(self) -> None:
-        """For who would repeat the write by itself: the interrupt must not be lost by that."""
+        """Raise the interrupt, if there is one. Call it before you repeat the write or carry on."""
         if self.interrupt is not None:
             raise self.interrupt
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the interrupt that broke off a write, if that is what the error reports."""
+    if isinstance(error, OutcomeUnknown):
+        error.raise_interrupt()
+
+
+def find_interrupt(error: BaseException) -> BaseException:
+    """Return the interrupt that broke off a write, or the error itself. Code that handles errors must not lose it."""
+    return error.interrupt if isinstance(error, OutcomeUnknown) and error.interrupt is not None else error
 
 
 # Durable tasks

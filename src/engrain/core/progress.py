@@ -1,4 +1,4 @@
-"""Tell a caller how far a long verb has come."""
+"""Report the progress of a long verb to its caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def count_progress(progress: Progress | None, stage: str, total: int | None = None) -> Callable[[int], None]:
-    """A function that takes how many more are done."""
+    """Return a function that takes how many more are done."""
     done = 0
 
     def add(more: int) -> None:
@@ -22,7 +22,7 @@ def count_progress(progress: Progress | None, stage: str, total: int | None = No
 
 
 def stage_progress(progress: Progress | None) -> Callable[[str], None]:
-    """A function that takes the name of the stage that begins."""
+    """Return a function that takes the name of the stage that begins."""
     count = 0
 
     def enter(stage: str) -> None:

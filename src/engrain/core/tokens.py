@@ -1,4 +1,4 @@
-"""Count tokens without a vocabulary, and shorten texts to a number of tokens."""
+"""Count tokens without a vocabulary, and shorten texts to so many tokens or characters."""
 
 from __future__ import annotations
 
@@ -88,3 +88,9 @@ def _find_largest_size(shorten: Callable[[int], str], most: int, limit: int, cou
         else:
             high = size - 1
     return best
+
+
+def shorten_line(text: str, limit: int = 100) -> str:
+    """Return the text on one line, cut after so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + ELLIPSIS

@@ -1,4 +1,4 @@
-"""Check input values against their types and limits."""
+"""Check input values against their types and limits, and convert values to plain JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -23,15 +25,9 @@ Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 def check_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
     """Return the text, or raise a typed error. The text is never repaired."""
-    if not isinstance(text, str):
-        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
-    if not text.strip():
+    if isinstance(text, str) and not text.strip():
         raise EmptyText(f"{what} is empty or has only white space.")
-    size = _utf8_size(text, what)
-    if size > limit:
-        advice = " Split it and store the parts." if what == "text" else ""
-        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.{advice}")
-    return text
+    return check_sized_text(text, what, limit)
 
 
 def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
@@ -40,18 +36,14 @@ def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
     size = _utf8_size(text, what)
     if size > limit:
-        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.")
+        advice = " Split it and store the parts." if what == "text" else ""
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.{advice}")
     return text
 
 
 def check_name(name: object, what: str) -> str:
     """Return a short name, such as a user, a slot, a session or a source."""
-    if not isinstance(name, str):
-        raise InvalidInput(f"{what} must be a str, not {type(name).__name__}.")
-    size = _utf8_size(name, what)
-    if size > MAX_NAME:
-        raise TooLarge(f"{what} has {size:,} bytes; the limit is {MAX_NAME}.")
-    return name
+    return check_sized_text(name, what, MAX_NAME)
 
 
 def check_key(name: object, what: str) -> str:
@@ -59,6 +51,10 @@ def check_key(name: object, what: str) -> str:
     if not check_name(name, what).strip():
         raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
     return str(name)
+
+
+def check_optional_key(name: object, what: str) -> str | None:
+    return None if name is None else check_key(name, what)
 
 
 def check_share(value: object, what: str) -> float:
@@ -245,3 +241,32 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean …?" for an error message, or ""."""
     found = find_similar_names(name, known)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def fields_to_plain(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain JSON."""
+    return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a value to plain JSON. Times become ISO 8601 texts in UTC."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(one) for key, one in value.items()}
+    if is_dataclass(value):
+        return fields_to_plain(value)
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return to_plain(value._asdict())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_plain(one) for one in value]
+    return to_plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+def count_noun(count: int, one: str, many: str | None = None) -> str:
+    """Join a count and its noun: `1 item`, `2 items`, `1 memory`, `2 memories`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -21,7 +21,7 @@ from engrain.core.errors import (
     WrongKey,
 )
 from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, format_command, report_pass
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 

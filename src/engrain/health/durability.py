@@ -13,7 +13,7 @@ from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, report_failure, report_pass, report_warning
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories

@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, describe_age
 from engrain.maintenance.scheduler import CARE, PLACE
 

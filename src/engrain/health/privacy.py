@@ -13,8 +13,8 @@ from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
 from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
-from engrain.core.plain import count_noun
 from engrain.core.secrets.redact import PrivateKind, find_private
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import ALL, MaintenanceContext

@@ -15,9 +15,9 @@ from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
-from engrain.core.plain import count_noun
-from engrain.core.rules.cascade import find_addresses
 from engrain.core.rules.message_filters import is_prompt_injection
+from engrain.core.rules.removal import find_addresses
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
 USER_SLOT_PREFIX = "user."

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import ConfigError, StoreError
+from engrain.core.errors import ConfigError, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Draft, Note, Source
@@ -110,6 +110,7 @@ def commit_plan(plan: Plan, services: Services) -> Applied:
         try:
             added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
         except StoreError as exc:
+            raise_interrupt(exc)
             # The rows and lasting items are stored: an error here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
     if added and _was_erased_meanwhile(plan, services):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
+from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
 from engrain.core.model.messages import Message, item_to_message, message_to_note
@@ -230,6 +230,7 @@ def _finish_forgetting(result: RecordResult, scope: Scope, services: Services) -
         services.items.purge()
         write.embed_missing(services, len(result.marked))
     except (StoreError, EmbedderFailed) as exc:
+        raise_interrupt(exc)
         # The items are forgotten; maintenance retries the rest.
         _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)
     return result

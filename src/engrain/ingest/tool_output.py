@@ -45,8 +45,11 @@ Excerpt = tuple[str, list[str]]
 def shorten_output(text: str, tool: str | None = None, failed: bool = False) -> tuple[str, str | None]:
     """Return the text to show, and the whole output if that is longer.
 
-    The excerpt keeps the output's own words: the shape and leading values of JSON, the head and first rows of a table,
-    the errors and last lines of a log, the main sentences of prose. It always names the length of the whole.
+    The excerpt keeps the output's own words, and always names the length of the whole:
+
+    - of JSON the shape and the leading values, of a table the head and the first rows;
+    - of a log the errors and the last lines, of prose the main sentences.
+
     The whole output is cut at MAX_RAW_BYTES, with a mark. Characters that no store can keep are replaced: a NUL by
     U+FFFD, half a surrogate pair by a question mark.
     """

@@ -98,7 +98,7 @@ def prefix_slot(text: str, slot: str | None) -> str:
 
 
 def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
-    """Return the head of a message, but all windows of a document (docs/ranking.md has the figures)."""
+    """Return the head of a message, but all windows of a document (docs/explanation/ranking.md has the figures)."""
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
 

@@ -15,7 +15,7 @@ from engrain.core.model.tasks import TaskQuery
 from engrain.maintenance.clock_guard import memories
 from engrain.maintenance.workers import Workers
 from engrain.ports import Services
-from engrain.privacy.requests import find_hold
+from engrain.privacy.holds import find_hold
 
 MOST = 1_000  # to count further would read all of it
 _PROCEDURES = parse_filter({"kind": "procedure"})

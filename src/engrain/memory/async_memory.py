@@ -22,9 +22,9 @@ from engrain.core.validation import check_key
 from engrain.memory.memory import Memory, checked_reads, checked_scope
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
-from engrain.tasks.driver import adrive
+from engrain.tasks.driver import run_flow_async
 from engrain.tasks.execution import TaskOptions
-from engrain.tasks.run import AsyncRun, checked_function
+from engrain.tasks.run import AsyncRun, check_callable
 from engrain.tiers.sessions import new_session
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class AsyncTasks(AwaitedPart):
         limit: int = 100,
     ) -> list[TaskRecord]:
         """As Tasks.recover; `work` may be a coroutine function."""
-        checked_function(work)
+        check_callable(work)
         memory = self._memory
 
         async def run_one(task: str) -> None:
@@ -197,7 +197,7 @@ class AsyncTasks(AwaitedPart):
                     await found
 
         tasks = await memory.hop(lambda opened: opened.tasks)
-        return await adrive(tasks.recovery((version, *accepts), limit, run_one), memory.run_in_thread)
+        return await run_flow_async(tasks.recover_flow((version, *accepts), limit, run_one), memory.run_in_thread)
 
 
 class AsyncSession(AwaitedPart):

@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
-    from engrain.tiers.relations import Relations
     from engrain.tiers.scoped_working import ScopedWorkingMemory
-    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.semantic import Relations, SemanticMemory, Slots
     from engrain.tiers.sessions import CurrentSession, Sessions
-    from engrain.tiers.slots import Slots
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import Form
@@ -302,8 +300,8 @@ class Memory:
         of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
         of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is in progress in
         working memory (`run.working`), which is stored with each of its steps; `run.outcome` becomes knowledge when it
-        is done, which counts for the `procedure` it uses. working=False leaves working memory alone. docs/tasks.md has
-        the promises.
+        is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
+        docs/reference/tasks.md has the promises.
         """
         from engrain.tasks.execution import TaskOptions
         from engrain.tasks.run import Run
@@ -324,7 +322,8 @@ class Memory:
         progress: Progress | None = None,
     ) -> ExportResult:
         """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
-        people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
+        people. The file is there whole or not at all, and only you can read it.
+        docs/reference/export-format.md has the form."""
         from engrain.memory.transfer import export, writing
 
         return export(self._services, self._scope, writing(path, overwrite), form, vectors, progress)
@@ -368,9 +367,9 @@ class Memory:
 
         Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
         legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
-        from engrain.privacy.requests import erase_subject, subject_of
+        from engrain.privacy.requests import erase_subject, make_subject
 
-        subject = subject_of(self._scope, session=session, source=source, id=id)
+        subject = make_subject(self._scope, session=session, source=source, id=id)
         return erase_subject(self._services, subject, folders, dry_run, progress)
 
     def mirror(
@@ -394,14 +393,14 @@ class Memory:
     @property
     def slots(self) -> Slots:
         """Places for one value each, such as user.city."""
-        from engrain.tiers.slots import Slots
+        from engrain.tiers.semantic import Slots
 
         return self._part("slots", lambda: Slots(self._services, self._scope))
 
     @property
     def relations(self) -> Relations:
         """Relations between two entities."""
-        from engrain.tiers.relations import Relations
+        from engrain.tiers.semantic import Relations
 
         return self._part("relations", lambda: Relations(self._services, self._scope))
 

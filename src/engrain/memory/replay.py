@@ -55,7 +55,7 @@ def replay_erasures(
     holds and audit log come along. `receipts` are `Receipt` values, or paths of receipt files and folders. It is one
     transaction: if it is interrupted, nothing has changed."""
     from engrain.factory import open_movable
-    from engrain.privacy.receipts import digests_of, read_receipts
+    from engrain.privacy.receipts import list_digests, read_receipts
     from engrain.privacy.tombstones import replay, replay_receipts
 
     target, named = settings(restored).store, read_receipts(receipts)
@@ -72,7 +72,7 @@ def replay_erasures(
             removed = Counter(replay(present.store, store, damaged=present.damaged) if present else {})
             removed.update(replay_receipts(named, store))
             if named or removed.total():
-                store.audit.append("restore", {"kept_out": removed.total(), **digests_of(named)})
+                store.audit.append("restore", {"kept_out": removed.total(), **list_digests(named)})
             if present and (present.store.audit.entries(end, 1) or present.store.erasing.running()):
                 raise changed_meanwhile(present.where)
             return removed

@@ -41,17 +41,16 @@ def restore_backup(
     legal hold in the replaced store refuses. The copy is made beside `to`, checked, cleaned and then renamed: after an
     error the old store is as it was."""
     from engrain.privacy.receipts import read_receipts
-    from engrain.stores.sqlite.backup import checked, write_copy
+    from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store, write_copy
     from engrain.stores.sqlite.opening import open_connection
-    from engrain.stores.sqlite.placing import making_ready, put_in_place
 
     chosen, target = settings(to), _find_file(to)
     source = Path(backup).expanduser().absolute()
     _check_target(target, source, force)
     named = read_receipts(receipts)
-    site, manifest = checked(source, chosen.engine, key or chosen.key)
-    with making_ready(target) as copy:
-        with closing(open_connection(site)) as whole, _room_for(target):
+    file, manifest = check_backup(source, chosen.engine, key or chosen.key)
+    with prepare_copy(target) as copy:
+        with closing(open_connection(file)) as whole, _room_for(target):
             write_copy(whole, copy, chosen.key or "")
         head = _read_head(target, chosen, key)
         cleaned = _clean(copy, target, chosen, key, named)
@@ -60,7 +59,7 @@ def restore_backup(
             if _read_head(target, chosen, key) != head:
                 raise changed_meanwhile(str(target))
 
-        put_in_place(copy, target, check_unchanged)
+        replace_store(copy, target, check_unchanged)
     return RestoreResult(str(target), manifest, *cleaned)
 
 
@@ -73,19 +72,19 @@ class _Cleaned(NamedTuple):
 
 def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: Sequence[Receipt]) -> _Cleaned:
     """Remove from the copy what was forgotten or erased since, down to the bytes."""
-    from engrain.privacy.receipts import digests_of
+    from engrain.privacy.receipts import list_digests
     from engrain.privacy.tombstones import count_named, replay_receipts
     from engrain.stores.sqlite import SqliteStore
-    from engrain.stores.sqlite.engine import Sealed
+    from engrain.stores.sqlite.connection import EncryptedEngine
 
-    engine = chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
+    engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
     with closing(SqliteStore(copy, engine=engine)) as restored:
         items, counts = restored.status().items, count_named(named, restored.erasing.left_of)
         # The replaced store first: it puts back what stands in it, and receipts may name that too.
         kept_out, may_hold_forgotten = _remove_forgotten(restored, target, key)
         kept_out.update(replay_receipts(named, cast("Forgetting", restored)))
         details = {"items": items, "kept_out": kept_out.total(), "may_hold_forgotten": may_hold_forgotten}
-        restored.audit.append("restore", {**details, **digests_of(named)})
+        restored.audit.append("restore", {**details, **list_digests(named)})
         if not restored.purge():
             raise errors.StoreBusy(f"{copy} is in use: close the programs that read it, then try again.")
         return _Cleaned(restored.status().items, dict(kept_out), counts, may_hold_forgotten)
@@ -111,19 +110,19 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
 
 def _read_head(target: Path, chosen: Settings, key: str | None) -> AuditHead | None:
     """The end of the audit log. None if there is no store, or it is damaged beyond reading."""
+    from engrain.stores.sqlite.backup import read_audit_head
     from engrain.stores.sqlite.opening import find_engine
-    from engrain.stores.sqlite.placing import last_word
 
     if target.exists():
         with _unless_damaged(target):
-            return last_word(target, find_engine(target, chosen.engine, (chosen.key, key, None)))
+            return read_audit_head(target, find_engine(target, chosen.engine, (chosen.key, key, None)))
     return None
 
 
 @contextmanager
 def _unless_damaged(target: Path) -> Iterator[None]:
     """Leave the block if the store is damaged beyond reading; a wrong key is still an error."""
-    from engrain.stores.sqlite.placing import check_damaged
+    from engrain.stores.sqlite.backup import check_damaged
 
     try:
         yield

@@ -115,7 +115,7 @@ class Store:
         trust_clock: bool = False,
         progress: Progress | None = None,
     ) -> MaintenanceReport:
-        """One round of maintenance over all memories, or over one: docs/lifecycle.md has the passes.
+        """One round of maintenance over all memories, or over one: docs/how-to/maintain.md has the passes.
 
         A dry run says exactly what a real one then does; `each` of the answer has it item by item, with the reason.
         With `reembed` everything gets vectors of the present model, and those of others go. With `trust_clock` the
@@ -138,9 +138,9 @@ class Store:
 
     @traced
     def doctor(self, scope: Scope | None = None, *, progress: Progress | None = None) -> list[CheckResult]:
-        """The 35 points of docs/checklist.md, each with how it stands, why, and what fixes it. Nothing is changed.
+        """The 35 checks of docs/reference/checklist.md, each with its state, the reason and the fix.
 
-        All memories of the store are looked into, or one."""
+        Nothing is changed. All memories of the store are looked into, or one."""
         from engrain.core.progress import count_progress
         from engrain.health import CHECKS, CheckContext, run_checks
         from engrain.maintenance.clock_guard import memories
@@ -185,9 +185,9 @@ class Store:
 
         Names are matched exactly: NotFound if nothing was ever kept of the user. OnHold under a legal hold. A dry run
         changes nothing. Killed anywhere, it goes on when the store is next opened, or when it is asked for again."""
-        from engrain.privacy.requests import erase_subject, user_subject
+        from engrain.privacy.requests import erase_subject, make_user_subject
 
-        return erase_subject(self.services, user_subject(tenant, user), folders, dry_run, progress)
+        return erase_subject(self.services, make_user_subject(tenant, user), folders, dry_run, progress)
 
     @traced
     def undo(self, source: str, scope: Scope, *, dry_run: bool = False, progress: Progress | None = None) -> UndoResult:
@@ -222,9 +222,10 @@ class Store:
     def hold(self, user: str, *, tenant: str | None = None, reason: str = "legal") -> Hold:
         """Keep a user's data from being removed until each reason is released. A reason is a code word, such as a file
         number: no content. The answer names no `user` if nothing is kept of them yet."""
-        from engrain.privacy.requests import hold_user, user_subject
+        from engrain.privacy.holds import hold_user
+        from engrain.privacy.requests import make_user_subject
 
-        return hold_user(self.services, user_subject(tenant, user), reason)
+        return hold_user(self.services, make_user_subject(tenant, user), reason)
 
     @traced
     def release(
@@ -233,16 +234,18 @@ class Store:
         """End a hold for a reason, for several (all or none), or for its only one; Conflict if there are several and
         none is named. With the last the hold is over, and what an erasure had hidden meanwhile is shown again:
         `refused` says when it was asked for. Not true, and nothing is changed, if one of them was not there."""
-        from engrain.privacy.requests import release_user, user_subject
+        from engrain.privacy.holds import release_user
+        from engrain.privacy.requests import make_user_subject
 
-        return release_user(self.services, user_subject(tenant, user), reason)
+        return release_user(self.services, make_user_subject(tenant, user), reason)
 
     @traced
     def holds(self, *, user: str | None = None, tenant: str | None = None) -> list[Hold]:
         """Every hold of this store, by name where a memory says it, or that of one user if there is one."""
-        from engrain.privacy.requests import list_holds, user_subject
+        from engrain.privacy.holds import list_holds
+        from engrain.privacy.requests import make_user_subject
 
-        return list_holds(self.services, None if user is None else user_subject(tenant, user))
+        return list_holds(self.services, None if user is None else make_user_subject(tenant, user))
 
     @traced
     def audit(
@@ -250,9 +253,10 @@ class Store:
     ) -> list[AuditEntry]:
         """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
         `user`, those that concern all of them, not one session or item."""
-        from engrain.privacy.requests import list_entries, user_subject
+        from engrain.privacy.audit import list_entries
+        from engrain.privacy.requests import make_user_subject
 
-        subject = None if user is None else user_subject(tenant, user)
+        subject = None if user is None else make_user_subject(tenant, user)
         after = None if after is None else check_count(after, "after", 0, 1 << 60)
         return list_entries(self.services, subject, after, check_count(limit, "limit", 1, 1_000_000))
 
@@ -260,7 +264,7 @@ class Store:
     def verify_audit(self, *, head: str | None = None) -> AuditResult:
         """Find an entry that was changed, removed, moved or cut off. With the `head` that an earlier look gave
         (`AuditResult.kept`) and that was kept elsewhere, also a log that was put back or written anew as a whole."""
-        from engrain.privacy.requests import verify_log
+        from engrain.privacy.audit import verify_log
 
         return verify_log(self.services, head)
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import PageBudget, list_conflict_ids
 from engrain.core.markdown.page import read_page
@@ -146,6 +146,7 @@ class Mirror:
             except StoreClosed:
                 raise
             except EngrainError as exc:
+                raise_interrupt(exc)
                 _log.warning("%s was not synced: %s", self.path, exc)
                 outcome, seen = exc, None if isinstance(exc, StoreError) else seen
             if report is not None and (outcome or isinstance(outcome, EngrainError)):

@@ -79,7 +79,7 @@ def render_memory(
     rest = [one for one in pieces if one.id not in fitting]
     # The overflow file has headings too: a reader must see everywhere what is unsure.
     listed = _limit_pieces(rest, MAX_PAGE_BYTES)
-    first = _render_page(memory, _sort_pieces([one for one in pieces if one.id in fitting], selection), line_map)
+    first = _render_page(memory, _sort_by_slot([one for one in pieces if one.id in fitting], selection), line_map)
     first = add_overflow_note(first, len(listed), describe_overflow(budget), memory.end) if first.strip() else HEADER
     if rest and not fits_budget(first, budget):
         raise TooLarge(f"MEMORY.md has more than {budget.lines:,} lines or {budget.bytes:,} bytes. Shorten it.")
@@ -166,7 +166,7 @@ def _render_entries(pages: Sequence[Page], line_map: LineMap, entries: Mapping[s
     return {id: found.get(id) or write_entry(entry, end=end) for id, entry in entries.items()}
 
 
-def _sort_pieces(pieces: Sequence[RenderedEntry], selection: Selection) -> list[RenderedEntry]:
+def _sort_by_slot(pieces: Sequence[RenderedEntry], selection: Selection) -> list[RenderedEntry]:
     """Sort named values by name. The rest keeps its order, best first."""
     return sorted(pieces, key=lambda one: (selection.facts[one.id].slot or "") if one.heading == FACTS else "")
 

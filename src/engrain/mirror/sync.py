@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from engrain.core.errors import BadText, ConfigError, StoreError
+from engrain.core.errors import BadText, ConfigError, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.folder_names import widen_folder_pattern
 from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts
@@ -192,6 +192,7 @@ class SyncRound:
             try:
                 self._services.items.purge()
             except StoreError as exc:
+                raise_interrupt(exc)
                 # The items are forgotten; the purge is tried again later.
                 _log.warning("the bytes of forgotten items are not purged yet: %s", exc)
 

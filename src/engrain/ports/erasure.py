@@ -29,8 +29,8 @@ class Erasing(Protocol):
 
         - A user: every row of every scope of the tenant with exactly this user.
         - A session: its items, what was derived from them, its episodes, summary and progress.
-        - A source: the items that have no other source, the answers of tools that were called with this address, what
-          the agent said after an answer of either until the user spoke again, and what was derived from all these.
+        - A source: the items that have no other source, and the answers of tools that were called with this address.
+          Also what the agent said after such an answer until the user spoke again, and what was derived from all these.
         - An item: as Forget.
         """
 
@@ -45,9 +45,7 @@ class Erasing(Protocol):
         """
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
-        """Yield every text, name and vector of the subject that can be searched for in files; None means the whole
-        store.
-        """
+        """Yield every text, name and vector of the subject, to search files for them; None means the whole store."""
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         """Store with the erasure what a later run needs to continue; nothing once it is `named`."""
@@ -59,12 +57,12 @@ class Erasing(Protocol):
         sequence see the removals.
 
         The remaining data is made consistent. A slot's value that a removed one had replaced holds again, and a
-        corrected version stands again (not for an item, as Forget). A derived item that also depends on remaining data
-        leaves no tombstone, and the progress on the sessions that it cites is set back, so that it is derived again. An
-        item with other sources loses the erased one.
+        corrected version is valid again (not for an item, as Forget). A derived item that also depends on remaining
+        data leaves no tombstone. The progress on the sessions that it cites is set back, so that it is derived again.
+        An item with other sources loses the erased one.
 
-        A later stage stays as it is, except for what `left` finds of a user: if that can arrive meanwhile, it is
-        deleted now, unless a hold keeps it or, by a clock that is behind, it may be new.
+        In a later stage only late arrivals of a user, which `left` finds, are deleted. Data on hold stays, and so does
+        data that may be new by a clock that is behind.
 
         OnHold, as in `begin`, if a hold exists by now and nothing is deleted yet: the erasure is over then.
         """
@@ -98,8 +96,7 @@ class Erasing(Protocol):
         """Return for each text whether it was forgotten or erased in this scope, so that no import brings it back."""
 
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
-        """Remove again what was erased or forgotten elsewhere, in a store restored from an older copy under the same
-        key.
+        """Remove again what was erased or forgotten, in a store restored from an older copy under the same key.
 
         Return the removed rows by kind. Tombstones are (scope id, hash), as `tombstones` yields them.
         """
@@ -158,8 +155,8 @@ class Erasable(Protocol):
     def erase(self, scope: Scope) -> int:
         """Remove everything of this scope, and its names. Return how many keys or points were removed.
 
-        An index that is fed from the items removes the points of deleted items in any scope instead, and raises
-        StoreError if some are left.
+        An index that is fed from the items removes the points of deleted items in any scope instead. StoreError if some
+        are left.
         """
 
     def left(self, scope: Scope) -> int:
@@ -189,4 +186,4 @@ class AuditLog(Protocol):
         """Return the entries with a higher number, in order."""
 
     def verify(self) -> AuditResult:
-        """Finds an entry that was changed, removed, moved or cut off at the end."""
+        """Detect an entry that was changed, removed, moved or cut off at the end."""

@@ -41,11 +41,11 @@ class ItemStore(Protocol):
         applied. Conflict if the session's length is not `expect`. OutcomeUnknown if the commit failed in a way that may
         have kept the write.
 
-        Add: merges, versions or adds the draft as core.reconcile decides. Two texts are the same if text, kind and
-        relation are equal. The outcome is one of:
+        Add: merges, versions or adds the draft as core.rules.reconcile decides. Two texts are the same if text, kind
+        and relation are equal. The outcome is one of:
         - `added`.
-        - `repeated`: the item keeps the higher importance and trust and the later expiry, gets the source if it is new,
-          gets the draft's metadata keys over its own, and stays the same otherwise.
+        - `repeated`: the item keeps the higher importance and trust and the later expiry. It gets the source, if it is
+          new, and the draft's metadata keys over its own. It stays the same otherwise.
         - `replaced`: others = the version it closed.
         - `behind`: the slot has a later value; others = the version it closed, if any.
         - `kept_out`: a derived draft whose text was forgotten in this scope; no id, no place.
@@ -113,9 +113,7 @@ class ItemStore(Protocol):
         """Return at most `limit` items, starting after the item `after`, even if that one is removed."""
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
-        """Return the visible holders of the slots whose name starts with the prefix, case-sensitive, by name (code
-        points).
-        """
+        """Return the visible holders of the slots with this prefix, case-sensitive, by name (code points)."""
 
     def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
         """Return the visible holder of the slot with exactly this name."""
@@ -133,8 +131,9 @@ class ItemStore(Protocol):
         """Return the visible items whose relation has this entity on either side (casefold), newest first."""
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
-        """Return what these items cite and what cites them, one step each way, visible or not; each once, in no set
-        order.
+        """Return what these items cite and what cites them, one step each way, visible or not.
+
+        Each once, in no set order.
         """
 
     def speakers(self, scope: Scope) -> frozenset[str]:

@@ -101,18 +101,20 @@ class Episodes(Protocol):
 
 
 class SessionState(Protocol):
-    """The working memory of sessions, stored for a day outside the process. A session without one starts empty. Every
-    call raises StoreUnavailable if the server does not answer."""
+    """The working memory of sessions, stored for a day outside the process. A session without one starts empty.
+
+    Every call raises StoreUnavailable if the server does not answer.
+    """
 
     def save(self, scope: Scope, session: str, text: str) -> None:
-        """Replaces the session's stored text. The day starts again."""
+        """Replace the session's stored text. The day starts again."""
 
     def load(self, scope: Scope, session: str) -> str | None: ...
 
     def drop(self, scope: Scope, session: str) -> None: ...
 
     def clear(self, scope: Scope) -> int:
-        """Drops the texts of all sessions of a scope; returns how many there were."""
+        """Drop the texts of all sessions of a scope. Return how many there were."""
 
 
 class Outcomes(Protocol):

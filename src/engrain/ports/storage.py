@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Protocol, TypeVar, runtime_checkable
@@ -56,7 +57,21 @@ def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
         return False
 
 
+def check_owners(ownerless_items: int, owned_memories: int) -> Finding:
+    """Report items without a user next to memories of users: nearly always a program forgot to pass the user."""
+    if ownerless_items and owned_memories:
+        why = f"{ownerless_items:,} of its items belong to nobody, beside the memories of {owned_memories:,} users"
+        mend = "engrain list, without --user, shows them; give every Memory(…) its user="
+        return Finding("owners", "warn", why, mend)
+    why = f"every item belongs to somebody; users with a memory: {owned_memories:,}"
+    if ownerless_items:
+        items = f"{ownerless_items:,} item{'s' * (ownerless_items != 1)}"
+        why = f"one memory without a user, with {items}, and no user's beside it"
+    return Finding("owners", "pass", why)
+
+
 Answer = TypeVar("Answer")
+PAGE_SIZE = 500
 
 
 @runtime_checkable
@@ -67,11 +82,10 @@ class Movable(Protocol):
     """
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
-        """Return at most `limit` rows of one kind after this key, in the order of their keys; with a scope, only its
-        rows.
+        """Return at most `limit` rows of one kind after this key, in the order of their keys.
 
-        Rows of the kinds in OWN belong to the store: with a scope, only the row of kind "store" is returned. Data that
-        is being erased or hidden by a hold is not returned.
+        With a scope, only its rows; of the store's own kinds (STORE_KINDS), only the row of kind "store". Data that is
+        being erased or hidden by a hold is not returned.
         """
 
     def still(self, do: Callable[[], Answer]) -> Answer:
@@ -106,6 +120,18 @@ class Movable(Protocol):
 
     def close(self) -> None:
         """Close the store, like ItemStore.close."""
+
+
+def iterate_rows(store: Movable, kind: RowKind, scope: Scope | None = None) -> Iterator[Row]:
+    """Yield the rows of one kind, of one scope or of all, in the order of their keys."""
+    return chain.from_iterable(iterate_pages(store, kind, scope))
+
+
+def iterate_pages(store: Movable, kind: RowKind, scope: Scope | None = None) -> Iterator[list[Row]]:
+    after: Key | None = None
+    while rows := store.dump(kind, after, PAGE_SIZE, scope):
+        yield rows
+        after = rows[-1].key
 
 
 class Folder(Protocol):

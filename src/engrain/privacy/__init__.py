@@ -1,1 +1,1 @@
-"""How something is erased, proved to be gone, and kept from coming back."""
+"""Erase data, prove that it is gone and keep it out; legal holds and the audit log."""

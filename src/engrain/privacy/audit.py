@@ -1,16 +1,17 @@
-"""Write operations on a whole memory to the audit log, and read the log's end."""
+"""Append to the audit log, list its entries and verify it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.errors import ReadOnlyStore
+from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.audit import AuditEntry
-from engrain.core.model.erasure import find_owner
+from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_kept, parse_kept_head
+from engrain.core.model.erasure import Subject, find_owner
 from engrain.ports import AuditLog, Services
 
+MAX_ENTRIES = 1_000_000
 _MAX_NUMBER = 1 << 61
 
 
@@ -38,3 +39,26 @@ def record(services: Services, what: str, details: Mapping[str, Any], scope: Sco
         return services.audit.append(what, details, subject)
     except ReadOnlyStore:
         return None
+
+
+def list_entries(services: Services, subject: Subject | None, after: int | None, limit: int) -> list[AuditEntry]:
+    """Return the entries above a number, or the newest; with a subject, only its entries."""
+    log = require_audit_log(services)
+    if subject is not None:
+        mark = services.erasing.mark(subject) if services.erasing else None
+        found = [one for one in log.entries(after or 0, MAX_ENTRIES) if one.subject == mark]
+        return found[-limit:] if after is None else found[:limit]
+    return list_newest(log, limit) if after is None else log.entries(after, limit)
+
+
+def verify_log(services: Services, head: str | None) -> AuditResult:
+    """Detect an entry that was changed, removed, moved or cut off; with a kept `head`, also a log that was set back."""
+    n, hash = parse_kept_head(head) if head is not None else (0, "")
+    log = require_audit_log(services)
+    return compare_with_kept(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+
+
+def require_audit_log(services: Services) -> AuditLog:
+    if services.audit is None:
+        raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
+    return services.audit

@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
+from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
 from engrain.core.model.results import describe_counts, describe_verification
 from engrain.ports import Erasable, Erasing, Services
 from engrain.ports.storage import Folder
+from engrain.privacy.audit import MAX_ENTRIES
 from engrain.privacy.receipts import Receipt, build_receipt
 
 Report = Callable[[str], None]
 
-_MAX_ENTRIES = 1_000_000
 _BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 _BATCH = 500
 _MAX_SCANS = 3
@@ -126,16 +126,14 @@ def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
     except OnHold:
         raise
     except (_ErasurePending, EngrainError) as exc:
+        raise_interrupt(exc)
         _log.warning("the erasure %s is not complete yet: %s", id, exc)
         return ErasureResult(id, erasure.counts if erasure else {}, why=str(exc))
-    done = next((entry for entry in _list_audit_entries(services) if entry.details.get("receipt") == id), None)
+    log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
+    done = next((entry for entry in log if entry.details.get("receipt") == id), None)
     if done is None:
         return ErasureResult(id, why="this erasure is no longer in the store.", over=True)
     return ErasureResult(id, done.details["counts"], Receipt.of(done))
-
-
-def _list_audit_entries(services: Services) -> list[Any]:
-    return services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
 
 
 def _delete_rows(services: Services, erasure: Erasure, report: Report) -> Erasure:
@@ -180,6 +178,7 @@ def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]
         try:
             files += clean_folder(services, open_folder(services, folder), erasure)
         except EngrainError as exc:
+            raise_interrupt(exc)
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     return files, stuck
 
@@ -207,6 +206,7 @@ def _erase_servers(services: Services, erasure: Erasure) -> int:
                 if left := server.left(scope):
                     raise _ErasurePending(f"{left} keys are still on a server.")
         except EngrainError as exc:
+            raise_interrupt(exc)
             raise _ErasurePending(str(exc)) from exc
     return gone
 
@@ -222,6 +222,7 @@ def _clean_vector_server(services: Services, erasure: Erasure) -> None:
             if not services.feed.feed(_BATCH):
                 raise _ErasurePending("the vector server still has the data, and this role may not write to it.")
     except EngrainError as exc:
+        raise_interrupt(exc)
         raise _ErasurePending(f"the vector server does not answer: {exc}") from exc
 
 
@@ -234,7 +235,7 @@ def _erase_episodes(services: Services, erasure: Erasure) -> int:
         return 0
     session = erasure.subject.name if erasure.subject.by == "session" else None
     erased = set(erasure.ids)
-    entries = services.episodes.recent(erasure.subject.scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
+    entries = services.episodes.recent(erasure.subject.scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
     ids = [one.id for one in entries if one.session == session or one.id in erased or one.item in erased]
     return services.episodes.remove(erasure.subject.scope, ids) if ids else 0
 

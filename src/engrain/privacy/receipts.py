@@ -1,4 +1,4 @@
-"""Build and verify the receipt of an erasure, which tells the work done and nothing of the data."""
+"""Build the receipt of an erasure, which has no content, and verify it against the store and its servers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
-from engrain.core.errors import ConfigError, InvalidInput
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
-from engrain.core.model.erasure import Erasure, SubjectKind
-from engrain.core.plain import count_noun
+from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
+from engrain.core.validation import count_noun
 from engrain.maintenance.backups import code_of
-from engrain.ports import Services
-from engrain.privacy.servers import ServerCheck, check_servers
+from engrain.ports import Erasable, Services
+from engrain.privacy.audit import MAX_ENTRIES
 from engrain.version import __version__
 
 FORMAT = 1
@@ -28,9 +28,9 @@ METHODS: Mapping[str, Sequence[str]] = {
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
-# Who removes the copies that an erasure does not reach; docs/erasure.md explains each.
+# Ways to remove the copies that an erasure does not reach; docs/reference/receipts.md explains each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
-_MAX_ENTRIES = 1_000_000
+_BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Receipt:
 
 
 def read_receipts(given: Sequence[Receipt | str | os.PathLike[str]]) -> list[Receipt]:
-    """Receipts as they are, those of files, and those of the .json files in folders. InvalidInput names a bad file."""
+    """Read receipts from files and from the .json files in folders. InvalidInput names a bad file."""
     found: list[Receipt] = []
     for one in given:
         if isinstance(one, Receipt):
@@ -92,8 +92,8 @@ def _read_file(file: Path) -> Receipt:
         raise InvalidInput(f"{file}: {exc} Nothing is restored.") from exc
 
 
-def digests_of(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
-    """The digest of each receipt by its id, as the audit log of a restored store has them."""
+def list_digests(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
+    """Return id -> digest of the receipts, for the audit log of a restored store."""
     return {"receipts": {str(one.values["receipt"]): one.digest for one in receipts}} if receipts else {}
 
 
@@ -111,6 +111,13 @@ def _normalize_form(given: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerCheck:
+    answered: tuple[str, ...] = ()
+    left: int = 0  # keys and points that they still have
+    unanswered: tuple[str, ...] = ()  # servers that did not answer, with the reason
+
+
+@dataclass(frozen=True, slots=True)
 class VerificationResult:
     """The result of verifying a receipt. A server that could not be asked makes it false."""
 
@@ -122,11 +129,11 @@ class VerificationResult:
     copies: tuple[str, ...] = ()  # copies of the store's files, which were not searched
     known: bool = True  # the audit log holds a receipt of this id
     carried: datetime | None = None  # when a restore was given this receipt because the log was lost
-    beside: ServerCheck = field(default_factory=ServerCheck)
+    servers: ServerCheck = field(default_factory=ServerCheck)
 
     def __bool__(self) -> bool:
         on_record = self.recorded or self.carried is not None
-        if self.beside.left or self.beside.away:
+        if self.servers.left or self.servers.unanswered:
             return False
         return on_record and not any(self.rows.values()) and not self.found and not self.faults
 
@@ -140,9 +147,9 @@ class VerificationResult:
         rows = sum(self.rows.values())
         left = count_noun(rows, "row is", "rows are") if rows else "No row is"
         yield f"{left} left from before the erasure."
-        if self.beside.asked:
-            yield f"{count_noun(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
-        for why in self.beside.away:
+        if self.servers.answered:
+            yield f"{count_noun(self.servers.left, 'key')} on {', '.join(self.servers.answered)}."
+        for why in self.servers.unanswered:
             yield f"Did not answer: {why}"
         if self.bytes:
             traces = count_noun(self.found, "trace") if self.found else "No trace"
@@ -190,7 +197,7 @@ def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) 
 
 def _list_remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """List the copies that the erasure does not reach. The audit log tells how many were made."""
-    log = services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
+    log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
     rules = services.policies
     rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
@@ -215,7 +222,7 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
 
 
 def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
-    """List the copies that exist, complete or cut off. Older logs have entries of complete ones only."""
+    """List the copies that exist, complete or cut off. If a beginning was not recorded, the end counts."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
@@ -238,13 +245,13 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
     found, size = _scan_for_texts(services, texts)
-    copies, beside = tuple(services.erasing.copies()), check_servers(services, done, own)
-    log = services.audit.entries(0, _MAX_ENTRIES)
+    copies, servers = tuple(services.erasing.copies()), _check_servers(services, done, own)
+    log = services.audit.entries(0, MAX_ENTRIES)
     given = [(one.at, digest) for one in log if (digest := _list_carried_receipts(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
-    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
+    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, servers)
 
 
 def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
@@ -275,3 +282,53 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
             kept, _ = scan_chunks(one, join_pieces(services.erasing.pieces(None)))
             count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
     return count, size
+
+
+def _check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck:
+    """Ask every server. `own` is the caller's scope, which may be the erased one."""
+    answered: list[str] = []
+    unanswered: list[str] = []
+    left = 0
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            try:
+                left += _count_left(services, server, done, own)
+                answered.append(server.where)
+            except EngrainError as exc:
+                raise_interrupt(exc)
+                unanswered.append(f"{server.where}: {exc}")
+    return ServerCheck(tuple(answered), left, tuple(unanswered))
+
+
+def _count_left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
+    vector_server: object = services.feed
+    if server is vector_server:
+        return server.remains(own, done.at, False)
+    here = {*services.items.scopes()}
+    named = server.known()
+    if done.by != "user":
+        return sum(1 for scope in {*here, *named} for _ in _list_left_entries(services, done, scope))
+    mine = [scope for scope in {*here, *named, own} if _hash_subject(services, find_owner(scope)) == done.mark]
+    return sum(server.remains(scope, done.at, scope in here) for scope in mine)
+
+
+def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
+    """Yield episodes that are left of an erased session, or whose item is gone."""
+    if services.episodes is None or services.same_store:
+        return
+    there = [
+        one
+        for one in services.episodes.recent(scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
+        if one.happened_at <= done.at
+    ]
+    if done.by == "session":
+        yield from (
+            one.id for one in there if _hash_subject(services, Subject(scope, "session", one.session)) == done.mark
+        )
+        return
+    items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
+    yield from (one.id for one in there if one.item and one.item not in items)
+
+
+def _hash_subject(services: Services, subject: Subject | None) -> str:
+    return services.erasing.mark(subject) if services.erasing and subject else ""

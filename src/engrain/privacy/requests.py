@@ -1,39 +1,39 @@
-"""What is asked for somebody's data: erase it, take a source back, hold it, and read the record of that."""
+"""Accept a request to erase data or undo a source: name the subject, check the request, start the erasure."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from engrain.core.errors import ConfigError, EngrainError, InvalidInput
+from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_kept, parse_kept_head
-from engrain.core.model.erasure import Hold, HoldRelease, Impact, ReasonChoice, Subject, find_owner
+from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
+from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
 from engrain.core.progress import Progress, stage_progress
-from engrain.core.validation import check_key
-from engrain.ports import AuditLog, Erasable, Services
-from engrain.privacy.audit import list_newest
-from engrain.privacy.checks import check_erasable, check_no_hold, find_running, read_folder_base
+from engrain.core.validation import check_key, suggest_name
+from engrain.maintenance.clock_guard import memories
+from engrain.ports import Erasable, Services
+from engrain.ports.storage import Folder
 from engrain.privacy.erase import ErasureResult, UndoResult, erase, open_folder, require_erasing
 from engrain.privacy.files import count_files
 
-_ALL = 1_000_000
-_log = logging.getLogger("engrain")
+_HINTS = {
+    "session": "List them: engrain sessions.",
+    "source": "`engrain explain ID` names the sources of an item.",
+    "id": "List items: engrain list.",
+}
 
 
-def user_subject(tenant: str | None, name: object) -> Subject:
-    """A user of a tenant, whatever the agent."""
+def make_user_subject(tenant: str | None, name: object) -> Subject:
+    """Return the subject of a tenant's user, for all agents."""
     if not isinstance(name, str) or not name:
         raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
     return Subject(Scope(tenant, None, name), "user", name)
 
 
-def subject_of(scope: Scope, **parts: str | None) -> Subject:
-    """A session, a source or an item of a scope; without any of them, the scope's user."""
+def make_subject(scope: Scope, **parts: str | None) -> Subject:
+    """Return the subject of a session, a source or an item of a scope; without any of them, of the scope's user."""
     given = [(by, name) for by, name in parts.items() if name is not None]
     if len(given) > 1:
         raise InvalidInput("erase takes one of session=, source= and id=, or none of them.")
@@ -42,7 +42,7 @@ def subject_of(scope: Scope, **parts: str | None) -> Subject:
         return Subject(scope, by, check_key(name, by))  # type: ignore[arg-type]
     if scope.user is None:
         raise InvalidInput("this memory has no user: erase takes session=, source= or id= here.")
-    return user_subject(scope.tenant, scope.user)
+    return make_user_subject(scope.tenant, scope.user)
 
 
 def erase_subject(
@@ -52,116 +52,130 @@ def erase_subject(
     dry_run: bool,
     progress: Progress | None,
 ) -> ErasureResult:
-    """Begin an erasure, or go on with the one that takes all of this already. The folders that are named are cleaned
-    as well."""
+    """Start an erasure, or continue the running one that covers it. The named folders are cleaned too."""
     folders = [str(Path(one).expanduser().absolute()) for one in named]
     if missing := [path for path in folders if not Path(path).is_dir()]:
         raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
     found = require_erasing(services).reach(subject)
-    reached = check_erasable(services, subject, found, [open_folder(services, path) for path in folders], dry_run)
-    cleaned = list(dict.fromkeys([*folders, *_mirrored(services, found)]))
+    reached = _check_erasable(services, subject, found, [open_folder(services, path) for path in folders], dry_run)
+    cleaned = list(dict.fromkeys([*folders, *_list_mirror_folders(services, found)]))
     if dry_run:
         files = sum(count_files(services, open_folder(services, path), subject) for path in cleaned)
         return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
     notes = {"folders": cleaned, "named": len(folders)}
-    running = find_running(services, subject, found, folders)
+    running = _find_running(services, subject, found, folders)
     return erase(services, subject, notes, stage_progress(progress), running)
 
 
 def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, progress: Progress | None) -> UndoResult:
-    """Take back what came from a source, with all it led to."""
+    """Remove everything that came from a source, and everything derived from it."""
     subject = Subject(scope, "source", source)
     found = require_erasing(services).reach(subject)
     items = tuple(services.items.get_many(scope, found.ids))
     stays = tuple(services.items.get_many(scope, found.kept))
     if dry_run and found:
-        check_no_hold(services, subject)
-    id = None if dry_run else find_running(services, subject, found, ())
+        _check_no_hold(services, subject)
+    id = None if dry_run else _find_running(services, subject, found, ())
     if dry_run or not (found or id):
         return UndoResult(items, stays, None)
     notes = {"undo": {"items": len(items), "kept": len(stays)}}
     return UndoResult(items, stays, erase(services, subject, notes, stage_progress(progress), id))
 
 
-def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
-    """The answer names no user if nothing is kept of them yet."""
-    held = require_erasing(services).hold(subject, reason)
-    known = any(one.parts() == subject.parts() for one in require_erasing(services).users())
-    for server in services.servers:
-        if isinstance(server, Erasable):
-            try:
-                server.hold(subject)
-                known = known or bool(server.scopes(subject))
-            except EngrainError as exc:
-                _log.warning("%s holds on to it only from the next maintain on: %s", server.where, exc)
-    return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
+def _check_erasable(
+    services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
+) -> tuple[Scope, ...]:
+    """Return the scopes that the erasure reaches. A dry run raises the same errors."""
+    if dry_run:
+        _check_no_hold(services, subject)
+    if subject.by == "user":
+        server_scopes = _list_server_scopes(services, subject)
+        own_folders = _count_own_folders(services, subject, folders)
+        if not found and server_scopes == [] and not own_folders:
+            _check_user_known(services, subject)
+        return tuple(dict.fromkeys([*found.scopes, *(server_scopes or ())]))
+    known = _list_running(services, subject) or require_erasing(services).erased(subject)
+    if not found and not folders and not known:
+        raise NotFound(f"this memory has no data of this {subject.by}. {_HINTS[subject.by]}")
+    return found.scopes
 
 
-def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
-    """End a reason, or several; with the last one the hold."""
-    held = next(iter(list_holds(services, subject)), None)
-    done = require_erasing(services).release(subject, reason)
-    left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
-    refused = []
-    if held is not None and held.hidden and not left:
-        refused = [one.at for one in list_entries(services, subject, 0, _ALL) if one.what == "erase_refused"]
-    return HoldRelease(done, left, refused[-1] if refused else None)
+def _find_running(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
+    """Return the id of a running erasure that covers all of this already.
 
-
-def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]:
-    """All, by name where a memory says it; or that of one user."""
-    erasing = require_erasing(services)
-    found = erasing.holds()
-    users = [subject] if subject is not None else _everybody(services) if found else []
-    known = {erasing.mark(one): one for one in users}
-    named = [
-        replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
-        for one in found
-    ]
-    return named if subject is None else [one for one in named if one.mark in known]
-
-
-def find_hold(services: Services, scope: Scope) -> Hold | None:
-    """The hold on the user whose scope it is."""
-    if services.erasing is None or scope.user is None:
+    A part of a memory may have new rows once its old rows are deleted, a user once the names are. The running erasure
+    may be done with the files, so a folder that it did not start with needs another erasure.
+    """
+    if _find_hold(services, subject):
         return None
-    return next(iter(list_holds(services, user_subject(scope.tenant, scope.user))), None)
+    for one in _list_running(services, subject):
+        covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        covers_folders = set(folders) <= {*one.notes.get("folders", ())}
+        if covers_folders and (covers_rows or not found):
+            return one.id
+    return None
 
 
-def list_entries(services: Services, subject: Subject | None, after: int | None, limit: int) -> list[AuditEntry]:
-    """Entries of the audit log above a number, or the newest; of one subject if it is named."""
-    log = audit_log(services)
-    if subject is not None:
-        mark = require_erasing(services).mark(subject)
-        found = [one for one in log.entries(after or 0, _ALL) if one.subject == mark]
-        return found[-limit:] if after is None else found[:limit]
-    return list_newest(log, limit) if after is None else log.entries(after, limit)
+def _check_no_hold(services: Services, subject: Subject) -> None:
+    """Raise OnHold like the erasure itself, but hide nothing and record nothing."""
+    user = subject if subject.by == "user" else find_owner(subject.scope)
+    if user and (hold := _find_hold(services, subject)):
+        raise make_hold_error(user, hold.reasons)
 
 
-def verify_log(services: Services, head: str | None) -> AuditResult:
-    """Find an entry that was changed, removed, moved or cut off; with a head, also a log that was put back."""
-    n, hash = parse_kept_head(head) if head is not None else (0, "")
-    log = audit_log(services)
-    return compare_with_kept(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+def _check_user_known(services: Services, user: Subject) -> None:
+    """Raise NotFound for a user who never had data here: a mistyped name gets no receipt."""
+    if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
+        return
+    scopes = memories(services)
+    meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
+    raise NotFound(
+        f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."
+    )
 
 
-def audit_log(services: Services) -> AuditLog:
-    if services.audit is None:
-        raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
-    return services.audit
+def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None:
+    """List the user's scopes on all servers; None if one does not answer."""
+    try:
+        return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
+    except EngrainError:
+        return None
 
 
-def _everybody(services: Services) -> list[Subject]:
-    """Also those whom only a server beside knows; one that does not answer names nobody."""
-    scopes: list[Scope] = []
-    for server in services.servers:
-        if isinstance(server, Erasable):
-            with suppress(EngrainError):
-                scopes += server.known()
-    return [*require_erasing(services).users(), *(user for user in map(find_owner, scopes) if user)]
+def _count_own_folders(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
+    """Count the folders that mirror a memory of this user; InvalidInput if one mirrors another user's."""
+    scopes = services.items.scopes() if folders else []
+    agents = {None, *(one.agent for one in scopes)}
+    own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
+    others = {one.id for one in scopes} - own
+    synced = {folder.path: noted.scope for folder in folders if (noted := _read_folder_base(folder))}
+    if wrong := [path for path, scope in synced.items() if scope in others]:
+        raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
+    return sum(scope in own for scope in synced.values())
 
 
-def _mirrored(services: Services, found: Impact) -> list[str]:
-    """The folders of the settings that are kept in step with a scope that is erased."""
+def _list_running(services: Services, subject: Subject) -> list[Erasure]:
+    mark = require_erasing(services).mark(subject)
+    return [one for one in require_erasing(services).running() if one.mark == mark]
+
+
+def _find_hold(services: Services, subject: Subject) -> Hold | None:
+    user = subject if subject.by == "user" else find_owner(subject.scope)
+    mark = require_erasing(services).mark(user) if user else ""
+    return next((one for one in require_erasing(services).holds() if one.mark == mark), None)
+
+
+def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:
+    if user.scope.tenant is not None:
+        return f"in the tenant {user.scope.tenant!r}"
+    return "without a tenant" if any(one.tenant is not None for one in scopes) else "in this store"
+
+
+def _list_mirror_folders(services: Services, found: Impact) -> list[str]:
+    """List the configured mirror folders of the erased scopes."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
-    return [folder.path for scope, folder in own if (synced := read_folder_base(folder)) and synced.scope == scope.id]
+    return [folder.path for scope, folder in own if (synced := _read_folder_base(folder)) and synced.scope == scope.id]
+
+
+def _read_folder_base(folder: Folder) -> SyncBase | None:
+    return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Keep rows of an old copy out that were forgotten or erased since."""
+"""Keep forgotten and erased data out: reject it in a load, and remove it again from a restored backup."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Subject, SubjectKind, find_owner, hash_tombstone
-from engrain.core.model.rows import Key, Row, RowKind, hold_to_row, row_to_hold
+from engrain.core.model.rows import Row, RowKind, hold_to_row, row_to_hold
 from engrain.ports import AuditLog, Movable, Services
 from engrain.ports.erasure import Erasing
+from engrain.ports.storage import PAGE_SIZE, iterate_rows
 from engrain.privacy.receipts import Receipt
-
-TOMBSTONE_PAGE_SIZE = 1_000
-REPLAY_PAGE_SIZE = 500
 
 
 class TombstoneFilter:
@@ -64,12 +62,7 @@ class TombstoneFilter:
             found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
             return {text for pairs in found for text, out in pairs if out}
         key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        forgotten: set[str] = set()
-        for scope in self._scopes:
-            after = None
-            while rows := store.dump("tombstone", after, TOMBSTONE_PAGE_SIZE, scope):
-                forgotten |= {row.key[1] for row in rows}
-                after = rows[-1].key
+        forgotten = {row.key[1] for scope in self._scopes for row in iterate_rows(store, "tombstone", scope)}
         return {text for text in texts if hash_tombstone(key, text) in forgotten}
 
     def _find_erased_at(self, subject: Subject) -> int:
@@ -120,17 +113,17 @@ class Forgetting(Movable, Protocol):
 
 
 def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) -> Mapping[str, int]:
-    """Remove from a restored store what was erased or forgotten in the present one. Return the rows by kind.
+    """Remove from a restored store what was erased or forgotten in the present one. Return the removed rows by kind.
 
-    An item of the present store may have a tombstone's words because it was told again or cut. It is restored as it
-    is there. Nothing is restored from a `damaged` store.
+    An item of the present store may have the words of a tombstone, because they were told again or cut. It is restored
+    as it is there. Nothing is restored from a `damaged` store.
     """
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
         raise Conflict("the present store and the backup are different memories: their tombstones do not match.")
     if present.erasing.running():
         raise Conflict("an erasure is running in the present store. Complete it first: engrain erase --resume")
-    log = list(_iterate_rows(present, "audit"))
-    if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
+    log = list(iterate_rows(present, "audit"))
+    if len(log) > 1 and log == list(iterate_rows(restored, "audit")):
         # Nothing was removed since, or both are one store by two names, which would lose what was said again.
         return {"item": 0}
     before = set(restored.removed())
@@ -142,7 +135,7 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
 
 
 def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mapping[str, int]:
-    """Remove what receipts name, unless the store knows of that erasure already: rows by kind."""
+    """Remove what receipts name, unless the store knows of that erasure already. Return the removed rows by kind."""
     known = restored.erasing.all_erased()
     ids, times = {one.receipt for one in known}, {one.mark: one.at for one in known}
     erased = [
@@ -157,7 +150,7 @@ def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mappin
 def count_named(
     receipts: Sequence[Receipt], left_of: Callable[[Sequence[Erasure]], Sequence[Mapping[str, int]]]
 ) -> Mapping[str, int]:
-    """How many rows each receipt names, by its id. `left_of` counts them in a store."""
+    """Count the rows that each receipt names, by its id. `left_of` counts them in a store."""
     asked = [
         Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "named", erased_at(one))
         for one in receipts
@@ -166,28 +159,24 @@ def count_named(
 
 
 def erased_at(receipt: Receipt) -> datetime:
-    """The store marks a user when the erasure is asked for, and a part of a memory when it is erased."""
+    """Return the time before which data was erased: the request for a user, the deletion for a part of a memory."""
     return datetime.fromisoformat(receipt.values["asked_at" if receipt.values["by"] == "user" else "erased_at"])
-
-
-def _list_item_ids(store: Movable) -> set[str]:
-    return {row.key[0] for row in _iterate_rows(store, "item")}
 
 
 def _restore_current_items(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
     # Reading all rows takes long, and nearly always the removed items are not there either.
     perhaps = set(gone).difference(present.removed())
-    standing = [row for row in _iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
+    standing = [row for row in iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
-    for start in range(0, len(standing), REPLAY_PAGE_SIZE):
-        restored.restore(standing[start : start + REPLAY_PAGE_SIZE])
+    for start in range(0, len(standing), PAGE_SIZE):
+        restored.restore(standing[start : start + PAGE_SIZE])
     if ids:
         kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
-        cites = [row for row in _iterate_rows(present, "cites") if row.key[0] in ids]
-        there = _list_item_ids(restored) if cites else set()
-        cites = [row for row in cites if _list_cited_ids(row) <= there]
+        cites = [row for row in iterate_rows(present, "cites") if row.key[0] in ids]
+        there = {row.key[0] for row in iterate_rows(restored, "item")} if cites else set()
+        cites = [row for row in cites if {cite[1] for cite in row.values["cites"]} <= there]
         dependent_rows = [
-            row for kind, name in kinds.items() for row in _iterate_rows(present, kind) if row.values[name] in ids
+            row for kind, name in kinds.items() for row in iterate_rows(present, kind) if row.values[name] in ids
         ]
         restored.restore([*cites, *dependent_rows])
     return len(ids)
@@ -198,20 +187,20 @@ def _copy_records(present: Movable, restored: Movable) -> None:
 
     A hold or a reason that was released since stays.
     """
-    known = {row.key: row_to_hold(row) for row in _iterate_rows(restored, "hold")}
-    holds = (row_to_hold(row) for row in _iterate_rows(present, "hold"))
+    known = {row.key: row_to_hold(row) for row in iterate_rows(restored, "hold")}
+    holds = (row_to_hold(row) for row in iterate_rows(present, "hold"))
     rows = [
-        *_iterate_rows(present, "grave"),
+        *iterate_rows(present, "grave"),
         *(hold_to_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
     ]
     log, older = (
-        list(_iterate_rows(present, "audit")),
-        [row for row in _iterate_rows(restored, "audit") if row.key != ("head",)],
+        list(iterate_rows(present, "audit")),
+        [row for row in iterate_rows(restored, "audit") if row.key != ("head",)],
     )
     if older == log[: len(older)]:
         rows += log
-    for start in range(0, len(rows), REPLAY_PAGE_SIZE):
-        restored.restore(rows[start : start + REPLAY_PAGE_SIZE])
+    for start in range(0, len(rows), PAGE_SIZE):
+        restored.restore(rows[start : start + PAGE_SIZE])
 
 
 def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
@@ -219,14 +208,3 @@ def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
         return hold
     reasons = tuple(dict.fromkeys([*known.reasons, *hold.reasons]))
     return replace(hold, at=min(hold.at, known.at), reasons=reasons, hidden=hold.hidden or known.hidden)
-
-
-def _list_cited_ids(row: Row) -> set[str]:
-    return {cite[1] for cite in row.values["cites"]}
-
-
-def _iterate_rows(store: Movable, kind: RowKind) -> Iterator[Row]:
-    after: Key | None = None
-    while rows := store.dump(kind, after, REPLAY_PAGE_SIZE):
-        yield from rows
-        after = rows[-1].key

@@ -96,7 +96,11 @@ def load_items(
     if not ids:
         return {}, {}
     items = {item.id: item for item in services.items.get_many(scope, ids)}
-    summaries = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
+    summaries = {
+        one.id: [cite.item for source in one.sources for cite in source.cites]
+        for one in items.values()
+        if one.kind == "summary"
+    }
     cited = dict.fromkeys(source for sources in summaries.values() for source in sources)
     outdated: dict[str, list[OutdatedSpan]] = {}
     for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
@@ -114,10 +118,6 @@ def _drop_rephrased(item: Item | None, marks: list[OutdatedSpan]) -> list[Outdat
     """Drop the marks whose new value only rephrases the old one."""
     text = item.text if item else ""
     return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
-
-
-def _list_cited_ids(item: Item) -> list[str]:
-    return [cite.item for source in item.sources for cite in source.cites]
 
 
 def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], messages: Mapping[str, Item]) -> list[OutdatedSpan]:

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 MEANING_ZERO, MEANING_STEP = 1.2, 1.4
 # An item without a vector gets this meaning for a full match of the words.
 WORDS_AS_MEANING = 3.0
-# In scripts without spaces, a single character counts this much beside a pair of characters.
+# In scripts without spaces, the weight of a single character; a pair of characters has 1.
 SINGLE_CHARACTER_WEIGHT = 0.1
 # Deviations above unrelated text from which the background lowers relevance, and at which it does so fully.
 BACKGROUND_START, BACKGROUND_FULL = 1.2, 2.4

@@ -12,7 +12,7 @@ from engrain.ports import Sketch
 from engrain.retrieval.fusion import CandidateTable, Floats, Ints
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
 
-# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md explains each weight.
+# Learnt on two sets of conversations together, with folds by conversation; docs/explanation/ranking.md has each weight.
 WEIGHTS = {
     "meaning": 0.75,
     "words": 2.1,

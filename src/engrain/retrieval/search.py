@@ -11,7 +11,6 @@ from engrain.core.model.recall import Hit, Recall, RecallRequest
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
 from engrain.retrieval.candidates import CandidateSet, collect_candidates, find_nearest_passage, load_items
-from engrain.retrieval.duplicates import find_duplicates
 from engrain.retrieval.expansion import expand_relations
 from engrain.retrieval.fusion import fuse
 from engrain.retrieval.query import parse_query
@@ -21,6 +20,7 @@ from engrain.retrieval.selection import (
     Selection,
     TokenBudget,
     build_hit,
+    find_duplicates,
     list_candidates,
     merge_scopes,
     pack_hits,

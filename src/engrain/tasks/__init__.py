@@ -1,1 +1,1 @@
-"""Durable tasks: leases, replay, effects, and the care of what was left unfinished."""
+"""Durable tasks: leases, replayed steps, effects, recovery."""

@@ -1,4 +1,4 @@
-"""The tasks of one scope seen from outside: list them, settle them, pick up what was left, clear away what is over."""
+"""Manage the tasks of one scope: list them, decide about them, recover and prune them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from engrain.core.model.tasks import (
 from engrain.core.validation import check_count, check_key, check_name
 from engrain.ports import Services, TaskJournal
 from engrain.privacy.audit import record
-from engrain.tasks.driver import Ask, Call, Flow, drive
-from engrain.tasks.execution import MAX_DEATHS, TaskExecution, TaskOptions, deaths, journal_of
-from engrain.tasks.journal import WAITS
-from engrain.tasks.lease import is_dead, worker_name
-from engrain.tasks.outcomes import count_failure, expire
-from engrain.tasks.run import Run, checked_function
-from engrain.tasks.serialization import decode, encode, opened
+from engrain.tasks.driver import Flow, StoreCall, UserCall, run_flow
+from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal
+from engrain.tasks.journal import WAIT_KINDS
+from engrain.tasks.lease import create_worker_name, is_worker_dead
+from engrain.tasks.outcomes import expire_tasks, record_procedure_failure
+from engrain.tasks.run import Run, check_callable
+from engrain.tasks.serialization import decode, decode_envelope, encode
 from engrain.tasks.working_state import WorkingStateBinding
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 
-Settled = Literal["done", "failed", "skipped"]
+Verdict = Literal["done", "failed", "skipped"]
 MAX_TASKS = 100_000
-_PRUNED: WeakSet[TaskJournal] = WeakSet()  # of this process
+_PRUNED: WeakSet[TaskJournal] = WeakSet()  # the journals that this process has pruned
 _log = logging.getLogger("engrain")
 
 
@@ -55,8 +55,8 @@ class Timeline:
 
     @property
     def waits_for(self) -> tuple[StepRecord, ...]:
-        """The sleeps and events that it has come to; one, unless it waits side by side."""
-        return tuple(one for one in self.steps if one.status == "intent" and one.kind in WAITS)
+        """The sleeps and events that the task waits for now."""
+        return tuple(step for step in self.steps if step.status == "intent" and step.kind in WAIT_KINDS)
 
 
 class Tasks:
@@ -65,7 +65,7 @@ class Tasks:
     def __init__(
         self, services: Services, scope: Scope, working: Callable[[], ScopedWorkingMemory] | None = None
     ) -> None:
-        """`working` gives the working memory in which a run is in progress."""
+        """`working` returns the working memory of the runs."""
         self._services = services
         self._scope = scope
         self._working = working or cache(lambda: ScopedWorkingMemory(services, scope))
@@ -73,7 +73,7 @@ class Tasks:
         self._lock = threading.Lock()
 
     def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
-        """One run of a task, in progress in working memory unless that is not wanted."""
+        """Prepare one run of a task, with working memory unless working=False."""
         if options.version == CHECKPOINT_VERSION:
             raise InvalidInput(f"the version {CHECKPOINT_VERSION!r} is that of checkpoints: give the task another.")
         if procedure is not None and not working:
@@ -86,110 +86,106 @@ class Tasks:
             binding = WorkingStateBinding(self._services, self._scope, view, procedure)
         return TaskExecution(self._services, self._scope, options, binding)
 
-    # Looking
+    # Reading
 
     def list(self, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 100) -> builtins.list[TaskRecord]:
-        """The tasks of this memory, newest first; list(status="parked") are those that need somebody."""
+        """Return the tasks of this memory, newest first; list(status="parked") returns those that need a decision."""
         wanted = tuple(status) if isinstance(status, Sequence) and not isinstance(status, str) else (status,)
-        for one in wanted:
-            if one not in get_args(TaskStatus):
-                raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
+        for name in wanted:
+            if name not in get_args(TaskStatus):
+                raise InvalidInput(f"unknown status {name!r}. Known: {', '.join(get_args(TaskStatus))}.")
         check_count(limit, "limit", 1, MAX_TASKS)
-        return journal_of(self._services).tasks(TaskQuery(self._scope, wanted, limit=limit))
+        return require_journal(self._services).tasks(TaskQuery(self._scope, wanted, limit=limit))
 
     def get(self, task: str) -> TaskRecord | None:
-        """One task; None if there is none of this id."""
-        return journal_of(self._services).task(self._scope, check_key(task, "task"))
+        """Return one task; None if there is none of this id."""
+        return require_journal(self._services).task(self._scope, check_key(task, "task"))
 
     def timeline(self, task: str) -> Timeline:
-        """A task and its steps, in the order they began."""
-        journal = journal_of(self._services)
+        """Return a task and its steps, in the order they began."""
+        journal = require_journal(self._services)
         found = journal.task(self._scope, check_key(task, "task"))
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
         return Timeline(found, tuple(journal.steps(self._scope, task)))
 
-    # A person's word
+    # Decisions of a person
 
     def resolve(
-        self,
-        task: str,
-        step: str,
-        outcome: Settled,
-        *,
-        occurrence: int = 0,
-        result: Any = None,
-        note: str = "",
+        self, task: str, step: str, outcome: Verdict, *, occurrence: int = 0, result: Any = None, note: str = ""
     ) -> StepRecord:
-        """Settle an ambiguous effect by your word.
+        """Settle an ambiguous effect, as you found out about it.
 
-        It is "done" (with this result), or it "failed" to happen and is to be done again, or it is "skipped". The word
-        is recorded; the task goes on when it is next started."""
-        if outcome not in get_args(Settled):
-            raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {outcome!r}.")
+        "done" records this result, "failed" has the effect done again, "skipped" leaves it out. The task continues
+        when it is next started.
+        """
+        if outcome not in get_args(Verdict):
+            raise InvalidInput(f"an outcome is one of {', '.join(get_args(Verdict))}, not {outcome!r}.")
         if result is not None and outcome != "done":
             raise InvalidInput(f'only an effect that is "done" has a result, not one that is {outcome!r}.')
         check_count(occurrence, "occurrence", 0, MAX_TASKS * 100)
         text = encode(result, "the result") if outcome == "done" else None
         noted = f"resolved by hand: {check_name(note, 'note')}" if note else "resolved by hand"
-        word = StepEnd(check_key(step, "step"), occurrence, outcome, text, noted)
-        journal = journal_of(self._services)
+        end = StepEnd(check_key(step, "step"), occurrence, outcome, text, noted)
+        journal = require_journal(self._services)
         for one in journal.unsettled(self._scope, check_key(task, "task")):
-            if one.kind == "memory" and (one.name, one.occurrence) == (word.name, word.occurrence):
+            if one.kind == "memory" and (one.name, one.occurrence) == (end.name, end.occurrence):
                 raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
         try:
-            return journal.resolve(self._scope, task, word)
+            return journal.resolve(self._scope, task, end)
         except TaskClaimed:
             found = journal.task(self._scope, task)
-            if found is None or found.worker is None or not is_dead(found.worker):
+            if found is None or found.worker is None or not is_worker_dead(found.worker):
                 raise
             journal.overrule(self._scope, task, TaskEnd("waiting", "its worker died"))
-            return journal.resolve(self._scope, task, word)
+            return journal.resolve(self._scope, task, end)
 
     def signal(self, task: str, event: str, payload: Any = None) -> bool:
-        """Deliver an event to a task, which need not have begun; False if it has one of that name already. TaskEnded if
-        the task has ended."""
-        journal, text = journal_of(self._services), encode(payload, "the payload")
+        """Deliver an event to a task, which need not have begun.
+
+        False if the task has an event of that name already. TaskEnded if the task has ended.
+        """
+        journal, text = require_journal(self._services), encode(payload, "the payload")
         found = journal.task(self._scope, check_key(task, "task"))
         if found is not None and found.status in ENDED_STATUSES:
             if journal.event(self._scope, task, check_key(event, "event")) is not None:
-                return False  # told once more, as whoever is not sure does
+                return False  # a repeated delivery
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
         return journal.signal(self._scope, task, check_key(event, "event"), text)
 
     def park(self, task: str, why: str = "") -> TaskRecord:
-        """Stop a task; whoever runs it is fenced off. It goes on when it is next started."""
+        """Stop a task. Its worker can write no more. The task continues when it is next started."""
         return self._overrule(task, "parked", why)
 
     def _overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
         end = TaskEnd(status, check_name(why, "why"))
-        return journal_of(self._services).overrule(self._scope, check_key(task, "task"), end)
+        return require_journal(self._services).overrule(self._scope, check_key(task, "task"), end)
 
     def cancel(self, task: str, why: str = "") -> TaskRecord:
-        """End a task for good; whoever runs it is fenced off. If it was parked, its procedure has failed once more."""
-        # One that was under way was merely not wanted.
-        before = journal_of(self._services).task(self._scope, check_key(task, "task"))
+        """End a task for good. Its worker can write no more. A parked task counts as a failure of its procedure."""
+        # Cancelling a running task says nothing about its procedure.
+        before = require_journal(self._services).task(self._scope, check_key(task, "task"))
         ended = self._overrule(task, "cancelled", why)
         if before is not None and before.status == "parked":
-            count_failure(self._services, ended, before.outcome)
+            record_procedure_failure(self._services, ended, before.outcome)
         return ended
 
     def resume(self, task: str) -> TaskRecord:
-        """Let a parked task go on: `recover` picks it up."""
+        """Let a parked task continue: `recover` picks it up."""
         found = self.timeline(task).task
-        if found.status == "running" and found.worker is not None and not is_dead(found.worker):
+        if found.status == "running" and found.worker is not None and not is_worker_dead(found.worker):
             raise Conflict(f"task {task!r} is running already; to take it from its worker, park it first.")
         return self._overrule(task, "waiting", "")
 
-    # Checkpoints: a task that is nothing but its snapshot
+    # Checkpoints: tasks that consist of a snapshot only
 
     def checkpoint(self, task: str, state: Any, *, done: bool = False) -> None:
-        """Keep plain JSON under a task's name, in place of what was kept before. `done` ends it: kept for 7 days."""
-        journal = journal_of(self._services)
+        """Store plain JSON under a task's name, replacing the previous one. `done` ends it: kept for 7 days."""
+        journal = require_journal(self._services)
         text = encode(state, "the state")
         check_key(task, "task")
         with self._lock:
-            lease = self._checkpoints.get(task) or self._claimed(task)
+            lease = self._checkpoints.get(task) or self._claim_checkpoint(task)
             journal.keep(lease, text)
             self._checkpoints[task] = lease
             if done:
@@ -197,49 +193,50 @@ class Tasks:
                 del self._checkpoints[task]
 
     def load_checkpoint(self, task: str) -> Any:
-        """What `checkpoint` or `run.keep` stored last; None if nothing. Whoever loads it takes over from others."""
+        """Return the value that `checkpoint` or `run.keep` stored last; None if nothing. The loader takes it over."""
         check_key(task, "task")
         with self._lock:
             self._checkpoints.pop(task, None)
-        found = journal_of(self._services).task(self._scope, task)
+        found = require_journal(self._services).task(self._scope, task)
         return None if found is None else decode(found.snapshot)
 
-    def _claimed(self, task: str) -> Lease:
-        journal = journal_of(self._services)
+    def _claim_checkpoint(self, task: str) -> Lease:
+        journal = require_journal(self._services)
         before = journal.task(self._scope, task)
         if before is not None and before.version != CHECKPOINT_VERSION:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
-        # It lasts no time at all: whoever loads it after a crash need not wait, and the epoch fences the other off.
-        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT_VERSION))
+        # A lease of 0 seconds: nobody waits for it after a crash, and the epoch stops the previous writer.
+        lease = journal.claim(Claim(self._scope, task, create_worker_name(), 0.0, version=CHECKPOINT_VERSION))
         if lease.status != "running":
-            raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it was ended, and is kept as it was.")
+            raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it has ended and cannot change any more.")
         return lease
 
-    # What was left, and what is over
+    # Pruning and recovery
 
     def prune(self, older_than: timedelta | float = timedelta(days=7)) -> int:
-        """Remove tasks that ended so long ago, with their steps; never one that has not ended."""
-        gone = self._prune(older_than)
-        if gone:
-            record(self._services, "prune_tasks", {"tasks": gone}, self._scope)
-        return gone
+        """Remove tasks that ended this long ago, with their steps. Never removes a task that has not ended."""
+        removed = self._prune(older_than)
+        if removed:
+            record(self._services, "prune_tasks", {"tasks": removed}, self._scope)
+        return removed
 
     def _prune_once(self) -> None:
-        """What is long over goes with the first run of a process, however many views it has."""
-        journal = journal_of(self._services)
+        """Prune with the first run of a process, however many views it has."""
+        journal = require_journal(self._services)
         if journal not in _PRUNED:
             _PRUNED.add(journal)
             self._prune(timedelta(days=self._services.policies.task_days))
 
     def _prune(self, older_than: timedelta | float) -> int:
-        return journal_of(self._services).prune(self._services.clock() - check_duration(older_than, "older_than"))
+        return require_journal(self._services).prune(self._services.clock() - check_duration(older_than, "older_than"))
 
     def remove(self, task: str) -> None:
-        """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them. A backup
-        from before still has it, and brings it back."""
-        journal_of(self._services).remove(self._scope, check_key(task, "task"))
+        """Remove one task that has ended, with its steps, snapshot and events; in SQLite every byte of them.
+
+        An older backup still has the task, and restores it.
+        """
+        require_journal(self._services).remove(self._scope, check_key(task, "task"))
         record(self._services, "remove_task", {"tasks": 1}, self._scope)
-        # Only where the journal is in the store of the items.
         if getattr(self._services.items, "journal", None) is self._services.journal:
             self._services.items.purge()
 
@@ -252,68 +249,67 @@ class Tasks:
         lease: float = 30.0,
         limit: int = 100,
     ) -> builtins.list[TaskRecord]:
-        """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
-        checked_function(work)
+        """Call work(run) for each task whose worker died or whose wait is over. Return how each stands afterwards."""
+        check_callable(work)
 
         def run_one(task: str) -> None:
             with Run(self.execution(TaskOptions(task, "", version, accepts, lease))) as run:
                 work(run)
 
-        return drive(self.recovery((version, *accepts), limit, run_one))
+        return run_flow(self.recover_flow((version, *accepts), limit, run_one))
 
-    def _left(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
-        """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
+    def _find_recoverable(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
+        """Find tasks whose worker died and tasks whose wait is over, oldest first."""
         check_count(limit, "limit", 1, MAX_TASKS)
-        journal = journal_of(self._services)
-        late = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
+        journal = require_journal(self._services)
+        stale = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
         found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
-        ready = [one for one in reversed(found) if one.version in accepts and self._ready(one, one.task in late)]
-        return [one for one in ready[:limit] if not self._hopeless(one)]
+        ready = [one for one in reversed(found) if one.version in accepts and self._is_ready(one, one.task in stale)]
+        return [one for one in ready[:limit] if not self._park_if_crashing(one)]
 
-    def _ready(self, task: TaskRecord, late: bool) -> bool:
+    def _is_ready(self, task: TaskRecord, is_stale: bool) -> bool:
         if task.status == "running":
-            return late or task.worker is None or is_dead(task.worker)
-        found = journal_of(self._services).unsettled(self._scope, task.task)
+            return is_stale or task.worker is None or is_worker_dead(task.worker)
+        found = require_journal(self._services).unsettled(self._scope, task.task)
         waits = Timeline(task, tuple(found)).waits_for
-        return not waits or any(self._over(task.task, one) for one in waits)
+        return not waits or any(self._wait_is_over(task.task, wait) for wait in waits)
 
-    def _over(self, task: str, wait: StepRecord) -> bool:
-        """Whether there is something to go on with: the event, or the moment until which it waits."""
+    def _wait_is_over(self, task: str, wait: StepRecord) -> bool:
+        """True if its event has come or its time has passed."""
         if wait.input and check_time(wait.input, "the end of a wait") <= self._services.clock():
             return True
         event = wait.name.partition("[")[0]
-        return wait.kind == "event" and journal_of(self._services).event(self._scope, task, event) is not None
+        return wait.kind == "event" and require_journal(self._services).event(self._scope, task, event) is not None
 
-    def _hopeless(self, task: TaskRecord) -> bool:
-        before = opened(task.snapshot).get("deaths", 0)
-        if before + 1 < MAX_DEATHS:
+    def _park_if_crashing(self, task: TaskRecord) -> bool:
+        before = decode_envelope(task.snapshot).get("crashes", 0)
+        if before + 1 < MAX_CRASHES:
             return False
-        died = deaths(task, journal_of(self._services).steps(self._scope, task.task), before)
-        if died < MAX_DEATHS:
+        crashes = count_crashes(task, require_journal(self._services).steps(self._scope, task.task), before)
+        if crashes < MAX_CRASHES:
             return False
-        self._overrule(task.task, "parked", f"{died} workers in a row ended with no step done: it kills its worker")
+        self._overrule(task.task, "parked", f"{crashes} workers in a row ended with no step done: it kills its worker")
         return True
 
-    def recovery(
+    def recover_flow(
         self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]
     ) -> Flow[builtins.list[TaskRecord]]:
-        """Continue each, one after the other; how each stands afterwards. One that fails is parked and does not stop
-        the others."""
-        yield Ask(lambda: expire(self._services))
-        found: builtins.list[TaskRecord] = []
-        for task in (yield Ask(lambda: self._left(accepts, limit))):
-            now = yield Ask(partial(journal_of(self._services).task, self._scope, task.task))
-            # The list may be old by now: what somebody parked or took over since is left to them.
+        """Continue the recoverable tasks one after the other. A task that fails is parked, and the others continue."""
+        yield StoreCall(lambda: expire_tasks(self._services))
+        recovered: builtins.list[TaskRecord] = []
+        for task in (yield StoreCall(lambda: self._find_recoverable(accepts, limit))):
+            now = yield StoreCall(partial(require_journal(self._services).task, self._scope, task.task))
+            # The list may be old by now: skip a task that somebody parked or took over.
             if now is None or (now.status, now.epoch) != (task.status, task.epoch):
                 continue
             try:
-                yield Call(work, (task.task,))
+                yield UserCall(work, (task.task,))
             except TaskClaimed:
                 continue
             except LeaseLost as exc:
                 _log.warning("task %r was taken over while it was recovered: %s", task.task, exc)
             except Exception as exc:  # noqa: BLE001  # a worker's loop: the task is parked with its error
                 _log.warning("task %r was recovered and stopped again: %s", task.task, exc)
-            after = yield Ask(partial(journal_of(self._services).task, self._scope, task.task))
-            found += [after] if after is not None else []
-        return found
+            after = yield StoreCall(partial(require_journal(self._services).task, self._scope, task.task))
+            recovered += [after] if after is not None else []
+        return recovered

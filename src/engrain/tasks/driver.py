@@ -1,4 +1,4 @@
-"""Run one flow of decisions from a plain thread or from asyncio: the flow says what it needs, a driver does it."""
+"""Run one flow from a plain thread or from asyncio: the flow requests calls and pauses, a driver performs them."""
 
 from __future__ import annotations
 
@@ -12,171 +12,172 @@ from contextvars import ContextVar, copy_context
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from engrain.core.errors import EffectNotPerformed
+from engrain.core.errors import EffectNotPerformed, find_interrupt
 
 T = TypeVar("T")
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-# The runs inside whose steps this code is called.
-INSIDE: ContextVar[tuple[object, ...]] = ContextVar("engrain_inside", default=())
+_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
+# The journals of the runs inside whose steps the current code is called.
+ENCLOSING_JOURNALS: ContextVar[tuple[object, ...]] = ContextVar("engrain_enclosing_journals", default=())
 
 
-class Ask(NamedTuple):
-    """A call of ours that may wait for the store or the embedder."""
+class StoreCall(NamedTuple):
+    """A call of our own code that may wait for the store or the embedder."""
 
     call: Callable[..., Any]
     args: tuple[Any, ...] = ()
 
 
-class Call(NamedTuple):
-    """A call of the caller's own function, which may be a coroutine function under asyncio."""
+class UserCall(NamedTuple):
+    """A call of the caller's own function; under asyncio it may be a coroutine function."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = _NOTHING
-    run: object = None  # whose step it is
+    named: Mapping[str, Any] = _NO_ARGUMENTS
+    journal: object = None  # the StepJournal whose step this call is
 
-    def fits(self) -> bool:
-        """Whether the function takes these arguments. One that does not was never entered."""
+    def accepts_arguments(self) -> bool:
+        """A function that does not accept its arguments was never entered."""
         try:
             inspect.signature(self.function).bind(*self.args, **self.named)
         except TypeError:
             return False
-        except ValueError:  # it does not tell
+        except ValueError:  # the function has no signature
             return True
         return True
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     seconds: float
 
 
-Need = Ask | Call | Pause
-Flow = Generator[Need, Any, T]
-# Runs a call on another thread.
-Hop = Callable[[Callable[[], Any]], Awaitable[Any]]
+Request = StoreCall | UserCall | Sleep
+Flow = Generator[Request, Any, T]
+ThreadRunner = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
-def line() -> object:
-    """What does here one thing after the other: the task of asyncio, or the thread."""
+def current_task_or_thread() -> object:
+    """Return the asyncio task, or the thread's id outside asyncio: either does one thing after the other."""
     try:
         return asyncio.current_task() or threading.get_ident()
     except RuntimeError:
         return threading.get_ident()
 
 
-def drive(flow: Flow[T]) -> T:
+def run_flow(flow: Flow[T]) -> T:
     answer: Any = None
     error: BaseException | None = None
     while True:
         try:
-            need = flow.throw(error) if error is not None else flow.send(answer)
+            request = flow.throw(error) if error is not None else flow.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         answer = error = None
         try:
-            if isinstance(need, Ask):
-                answer = need.call(*need.args)
-            elif isinstance(need, Call):
-                outer = INSIDE.set((*INSIDE.get(), need.run))
+            if isinstance(request, StoreCall):
+                answer = request.call(*request.args)
+            elif isinstance(request, UserCall):
+                outer = ENCLOSING_JOURNALS.set((*ENCLOSING_JOURNALS.get(), request.journal))
                 try:
-                    answer = need.function(*need.args, **need.named)
+                    answer = request.function(*request.args, **request.named)
                 finally:
-                    INSIDE.reset(outer)
+                    ENCLOSING_JOURNALS.reset(outer)
             else:
-                time.sleep(need.seconds)
-        except BaseException as exc:  # noqa: BLE001  # the flow decides what becomes of it
-            error = exc
+                time.sleep(request.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides how to handle it
+            error = find_interrupt(exc) if isinstance(request, UserCall) else exc
 
 
-async def adrive(flow: Flow[T], hop: Hop) -> T:
+async def run_flow_async(flow: Flow[T], run_in_thread: ThreadRunner) -> T:
     answer: Any = None
     error: BaseException | None = None
-    stopped: asyncio.CancelledError | None = None  # while a step was on a thread: what came of it is recorded first
+    cancelled: asyncio.CancelledError | None = None  # raised after the result of a step on a thread is recorded
     while True:
         try:
-            need = flow.throw(error) if error is not None else flow.send(answer)
+            request = flow.throw(error) if error is not None else flow.send(answer)
         except StopIteration as end:
-            if stopped is not None:
-                raise stopped from None
+            if cancelled is not None:
+                raise cancelled from None
             return end.value  # type: ignore[no-any-return]
         except Exception as exc:
-            if stopped is not None:
-                raise stopped from exc
+            if cancelled is not None:
+                raise cancelled from exc
             raise
         answer = error = None
         try:
-            if isinstance(need, Ask):
-                answer = await to_the_end(hop, need.call, *need.args)
-            elif stopped is not None:
-                error = stopped
-            elif isinstance(need, Call):
-                answer, error, stopped = await _called(need)
+            if isinstance(request, StoreCall):
+                answer = await run_to_completion(run_in_thread, request.call, *request.args)
+            elif cancelled is not None:
+                error = cancelled
+            elif isinstance(request, UserCall):
+                answer, error, cancelled = await _run_user_call(request)
             else:
-                await asyncio.sleep(need.seconds)
-        except BaseException as exc:  # noqa: BLE001  # the flow decides what becomes of it
-            error = exc
+                await asyncio.sleep(request.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides how to handle it
+            error = find_interrupt(exc) if isinstance(request, UserCall) else exc
 
 
-async def to_the_end(hop: Hop, call: Callable[..., Any], *args: Any) -> Any:
-    """Its answer; whoever is cancelled meanwhile is so afterwards. A thread cannot be stopped, and what goes on after a
-    write must not overtake it."""
-    asked = asyncio.ensure_future(hop(lambda: call(*args)))
+async def run_to_completion(run_in_thread: ThreadRunner, call: Callable[..., Any], *args: Any) -> Any:
+    """Wait for the call even if cancelled: a thread cannot be stopped, and later work must not overtake its write."""
+    future = asyncio.ensure_future(run_in_thread(lambda: call(*args)))
     try:
-        return await asyncio.shield(asked)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        await outlast(asked)
-        if not asked.cancelled():
-            asked.exception()  # looked at: the cancellation is what counts
+        await wait_until_done(future)
+        if not future.cancelled():
+            future.exception()  # marks the error as retrieved: only the cancellation is raised
         raise
 
 
-class _Came(NamedTuple):
-    """What came of a call: an answer or an error; and a cancellation that had to wait for it."""
+async def wait_until_done(future: asyncio.Future[Any]) -> None:
+    """Wait until the future is done, however often the waiter is cancelled."""
+    while not future.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+
+
+class _CallResult(NamedTuple):
+    """The answer or the error of a call, and a cancellation that waited for it."""
 
     answer: Any = None
     error: BaseException | None = None
-    stopped: asyncio.CancelledError | None = None
+    cancelled: asyncio.CancelledError | None = None
 
 
-async def _called(need: Call) -> _Came:
-    """A coroutine function is awaited in the loop; a plain one may block, so it runs on another thread."""
-    outer = INSIDE.set((*INSIDE.get(), need.run))
+async def _run_user_call(request: UserCall) -> _CallResult:
+    """Await a coroutine function in the loop. Run a plain function, which may block, on another thread."""
+    outer = ENCLOSING_JOURNALS.set((*ENCLOSING_JOURNALS.get(), request.journal))
     try:
-        if inspect.iscoroutinefunction(need.function):
-            return _Came(await need.function(*need.args, **need.named))
-        came = await _on_thread(need)
-        if came.stopped is None and inspect.isawaitable(came.answer):
-            return _Came(await came.answer)
-        return came
+        if inspect.iscoroutinefunction(request.function):
+            return _CallResult(await request.function(*request.args, **request.named))
+        result = await _run_on_thread(request)
+        if result.cancelled is None and inspect.isawaitable(result.answer):
+            return _CallResult(await result.answer)
+        return result
     finally:
-        INSIDE.reset(outer)
+        ENCLOSING_JOURNALS.reset(outer)
 
 
-async def _on_thread(need: Call) -> _Came:
-    """A step is waited for even by whoever is cancelled: a run that was left while its step goes on would be continued
-    by another, and an effect that a probe did not find would happen twice."""
-    stopped: asyncio.CancelledError | None = None
+async def _run_on_thread(request: UserCall) -> _CallResult:
+    """Wait for a step even if cancelled.
+
+    If the run ended while its step goes on, another worker would continue it. An effect that its probe did not find
+    yet would then happen twice.
+    """
+    cancelled: asyncio.CancelledError | None = None
     context = copy_context()
 
     def call() -> Any:
-        if stopped is not None:
+        if cancelled is not None:
             raise EffectNotPerformed("it was cancelled while it waited for a thread")
-        return context.run(need.function, *need.args, **need.named)
+        return context.run(request.function, *request.args, **request.named)
 
-    asked = asyncio.get_running_loop().run_in_executor(None, call)
+    future = asyncio.get_running_loop().run_in_executor(None, call)
     try:
-        await asyncio.wait([asked])
+        await asyncio.wait([future])
     except asyncio.CancelledError as exc:
-        if need.run is None:
+        if request.journal is None:
             raise
-        stopped = exc
-        await outlast(asked)
-    error = asked.exception()
-    return _Came(None if error else asked.result(), error, stopped)
-
-
-async def outlast(asked: asyncio.Future[Any]) -> None:
-    """Wait until it has ended, however often somebody cancels meanwhile."""
-    while not asked.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([asked])
+        cancelled = exc
+        await wait_until_done(future)
+    error = future.exception()
+    return _CallResult(None if error else future.result(), error and find_interrupt(error), cancelled)

@@ -1,4 +1,4 @@
-"""One run of one task, from its claim to its end, whichever face it has."""
+"""Run one task from its claim to its end, for threads and asyncio alike."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engrain.core.errors import (
     EngrainError,
     InvalidInput,
     LeaseLost,
-    StepAmbiguous,
     TaskEnded,
     TaskError,
     VersionChanged,
+    raise_interrupt,
 )
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, check_note, parse_note
@@ -26,42 +26,24 @@ from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import redact_json
 from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
-from engrain.tasks.driver import Ask, Flow
-from engrain.tasks.journal import WAITS, Ledger, Seat, Wish
-from engrain.tasks.lease import Tenure, worker_name
-from engrain.tasks.outcomes import end_of, expire
+from engrain.tasks.driver import Flow, StoreCall
+from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
+from engrain.tasks.lease import LeaseHolder, create_worker_name
+from engrain.tasks.outcomes import choose_task_end, expire_tasks
 from engrain.tasks.serialization import encode
 from engrain.tasks.working_state import Outcome, TaskState, WorkingStateBinding
 
-# So many workers in a row that ended with no step to show for it, and a task is parked.
-MAX_DEATHS = 5
-
-
-def deaths(left: TaskRecord, steps: Sequence[StepRecord], before: int) -> int:
-    """How many in a row, with the one that left the task like this, given how many there were before it."""
-    # A run that is left, parked or resumed by whomever gives the task back: it is running only if its worker is gone.
-    if left.status != "running" or _showed(steps, left.epoch):
-        return 0
-    return before + 1
-
-
-def _showed(steps: Sequence[StepRecord], epoch: int) -> bool:
-    """An effect that was begun is not to show for it: it may be what kills. To wait for hours is no offence."""
-    opened = [one for one in steps if one.status == "intent"]
-    if any(one.kind in WAITS for one in opened) and not any(one.kind == "effect" for one in opened):
-        return True
-    return any(one.epoch == epoch and one.status != "intent" for one in steps)
-
-
 T = TypeVar("T")
-MAX_GOAL = 10_000
-SHORTEST_LEASE, LONGEST_LEASE = 0.05, 86_400.0
+MAX_GOAL_CHARACTERS = 10_000
+MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 0.05, 86_400.0
+# A task is parked after this many workers in a row died without completing a step of it.
+MAX_CRASHES = 5
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """What a task is, and how it is held."""
+    """The task to run, and how long its lease and the task itself last."""
 
     task: str
     goal: str = ""
@@ -74,267 +56,268 @@ class TaskOptions:
         check_key(self.task, "task")
         check_name(self.version, "version")
         if self.goal != "":
-            check_text(self.goal, "goal", MAX_GOAL)
+            check_text(self.goal, "goal", MAX_GOAL_CHARACTERS)
         if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
             raise InvalidInput('accepts is a list of versions: accepts=("1",).')
-        for one in self.accepts:
-            check_name(one, "accepts")
+        for version in self.accepts:
+            check_name(version, "accepts")
         if self.max_age is not None:
             check_duration(self.max_age, "max_age")
-        if not isinstance(self.lease, (int, float)) or not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
-            raise InvalidInput(f"lease must be {SHORTEST_LEASE} to {LONGEST_LEASE:,.0f} seconds, not {self.lease!r}.")
+        if not isinstance(self.lease, (int, float)) or not MIN_LEASE_SECONDS <= self.lease <= MAX_LEASE_SECONDS:
+            allowed = f"{MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:,.0f} seconds"
+            raise InvalidInput(f"lease must be {allowed}, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
         return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
 
 
 class TaskExecution:
-    """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
+    """One run of a task: open it, run its flows, close it. Its flows may run in parallel."""
 
     def __init__(
-        self, services: Services, scope: Scope, terms: TaskOptions, binding: WorkingStateBinding | None = None
+        self, services: Services, scope: Scope, options: TaskOptions, binding: WorkingStateBinding | None = None
     ) -> None:
         self._services = services
         self._binding = binding
         self._scope = scope
-        self.terms = terms
+        self.options = options
+        self.task = options.task
         self.outcome = Outcome()
         self.record: TaskRecord | None = None
-        self._tenure: Tenure | None = None
-        self._ledger: Ledger | None = None
-        self._over = False
-        self._held_back = False  # what the program kept while steps were replayed
+        self._holder: LeaseHolder | None = None
+        self._step_journal: StepJournal | None = None
+        self._is_closed = False
+        self._keep_pending = False  # the program called keep() while steps were replayed
 
     # From claim to end
 
-    def open(self, line: object) -> None:
-        """`line` is the thread or the asyncio task that the program of this run is."""
-        if self._ledger is not None:
-            raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
-        journal = journal_of(self._services)
-        now = self._services.clock()
-        before = journal.task(self._scope, self.terms.task)
+    def open(self, entered_by: object) -> None:
+        """Claim the task and load its journal. `entered_by` is the thread or asyncio task of the program."""
+        if self._step_journal is not None:
+            raise TaskError(f"this run of task {self.task!r} was entered before: call memory.task(…) again.")
+        journal = require_journal(self._services)
+        options, now = self.options, self._services.clock()
+        before = journal.task(self._scope, self.task)
         if before is not None and before.deadline is not None and before.deadline <= now:
-            expire(self._services)
-            before = journal.task(self._scope, self.terms.task)
+            expire_tasks(self._services)
+            before = journal.task(self._scope, self.task)
         if before is not None:
-            self._prove(before)
-        deadline = self.terms.deadline(now)
-        claim = Claim(
-            self._scope, self.terms.task, worker_name(), self.terms.lease, self.terms.goal, self.terms.version, deadline
-        )
-        tenure = Tenure(journal, claim)
+            self._check_version(before)
+        worker, deadline = create_worker_name(), options.deadline(now)
+        claim = Claim(self._scope, self.task, worker, options.lease, options.goal, options.version, deadline)
+        holder = LeaseHolder(journal, claim)
         try:
-            found = journal.task(self._scope, self.terms.task)
+            found = journal.task(self._scope, self.task)
             if found is None:
-                raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
-            self._prove(found)
-            self._kept = TaskState(found, self._binding)
-            recorded = journal.steps(self._scope, self.terms.task)
-            ledger = Ledger(self._services, tenure, self._kept, recorded, (self.terms.version, line))
-            recounted = self._recounted(before, recorded, ledger)
-            if self._kept.begin() or recounted:
-                ledger.keep()
+                raise LeaseLost(f"task {self.task!r} was removed while it was claimed.")
+            self._check_version(found)
+            self._state = state = TaskState(found, self._binding)
+            recorded = journal.steps(self._scope, self.task)
+            step_journal = StepJournal(self._services, holder, state, recorded, entered_by, options.version)
+            crashes = state.crashes
+            if before is not None and step_journal.is_running:
+                state.crashes = count_crashes(before, recorded, crashes)
+            if state.begin() or state.crashes != crashes:
+                step_journal.keep()
         except BaseException:
             if self._binding:
                 self._binding.leave()
-            if tenure.lease.status == "running":
+            if holder.lease.status == "running":
                 parked = before if before is not None and before.status == "parked" else None
-                tenure.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
+                holder.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
             raise
-        self.record, self._tenure, self._ledger = found, tenure, ledger
+        self.record, self._holder, self._step_journal = found, holder, step_journal
 
-    def _recounted(self, before: TaskRecord | None, recorded: Sequence[StepRecord], ledger: Ledger) -> bool:
-        """Whether the count of workers that died in it is another now."""
-        if before is None or not ledger.open:
-            return False
-        counted, self._kept.deaths = self._kept.deaths, deaths(before, recorded, self._kept.deaths)
-        return self._kept.deaths != counted
-
-    def _prove(self, found: TaskRecord) -> None:
-        if found.version != self.terms.version and found.version not in self.terms.accepts:
+    def _check_version(self, found: TaskRecord) -> None:
+        wanted = self.options.version
+        if found.version != wanted and found.version not in self.options.accepts:
             raise VersionChanged(
-                f"task {found.task!r} was started by version {found.version!r}, this is {self.terms.version!r}. "
-                f"If it may be continued: memory.task(…, version={self.terms.version!r}, accepts=({found.version!r},))."
+                f"task {found.task!r} was started by version {found.version!r}, this is {wanted!r}. "
+                f"If it may be continued: memory.task(…, version={wanted!r}, accepts=({found.version!r},))."
             )
         if found.status in ENDED_STATUSES and found.status != "done":
             raise TaskEnded(f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}.")
 
     def close(self, error: BaseException | None) -> None:
-        """Say how the run ended. Raises only where the caller would otherwise take the task for done."""
-        tenure, ledger = self._tenure, self._ledger
-        if tenure is None or ledger is None or self._over or not ledger.here:
+        """Record how the run ended. Raises only if the caller would otherwise believe that the task is done."""
+        holder, step_journal = self._holder, self._step_journal
+        if holder is None or step_journal is None or self._is_closed or not step_journal.in_claiming_process:
             return
-        self._over = True
-        if not ledger.open:
-            tenure.stop()
+        self._is_closed = True
+        if not step_journal.is_running:
+            holder.stop()
             return
         try:
             if error is None:
-                self._finish(tenure, ledger)
+                self._finish(holder, step_journal)
             else:
-                self._leave(tenure, error)
+                self._leave(holder, error)
         finally:
-            tenure.stop()  # whatever could not be written: nobody works at it here any more
+            holder.stop()
             if self._binding:
                 self._binding.leave()
 
-    def _leave(self, tenure: Tenure, error: BaseException) -> None:
+    def _leave(self, holder: LeaseHolder, error: BaseException) -> None:
         try:
-            tenure.end(end_of(error))
+            holder.end(choose_task_end(error))
         except (EngrainError, LeaseLost) as exc:
-            _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
+            raise_interrupt(exc)
+            _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
 
-    def _finish(self, tenure: Tenure, ledger: Ledger) -> None:
-        """Done, unless a step is not, or nobody knows the outcome of an effect."""
-        halted = self._unfinished(ledger)
-        if halted is not None:
-            tenure.end(end_of(halted))
-            raise halted
-        missed = ledger.passed_over()
+    def _finish(self, holder: LeaseHolder, step_journal: StepJournal) -> None:
+        """Record the task as done, unless a step still runs or the outcome of an effect is unknown."""
+        unfinished = self._find_unfinished(step_journal)
+        if unfinished is not None:
+            holder.end(choose_task_end(unfinished))
+            raise unfinished
+        missed = step_journal.find_unvisited_steps()
         if missed:
-            _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
-        if self._held_back:
-            ledger.keep()
-        if ledger.unnoted:
-            ledger.go_on()
-        # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
-        if self._kept.tells(self.outcome):
-            tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
-            self._tell()
-        tenure.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
+            _log.warning("task %r ended without reaching its recorded steps %s.", self.task, missed[:5])
+        if self._keep_pending:
+            step_journal.keep()
+        if step_journal.has_unhandled_failure:
+            step_journal.record_handled_failures()
+        # Before the end is recorded, or a crash in between would lose the outcome. Recording it twice is harmless.
+        if self._state.has_outcome(self.outcome):
+            holder.confirm()  # somebody may have cancelled the task meanwhile
+            try:
+                self._state.record_success(self.outcome)
+            except EngrainError as exc:
+                raise_interrupt(exc)
+                _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
+        holder.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
 
-    def _tell(self) -> None:
-        try:
-            self._kept.done(self.outcome)
-        except EngrainError as exc:
-            _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
-
-    def _unfinished(self, ledger: Ledger) -> TaskError | None:
-        names = ledger.under_way()
+    def _find_unfinished(self, step_journal: StepJournal) -> TaskError | None:
+        names = step_journal.running_steps()
         if names:
             return TaskError(
-                f"task {self.terms.task!r} was left while {', '.join(names)} ran on another thread or in another "
+                f"task {self.task!r} was left while {', '.join(names)} ran on another thread or in another "
                 "coroutine: wait for every step before the run ends. It is parked; start it again to go on."
             )
-        unclear = ledger.unclear()
-        return _halted(self.terms.task, unclear[0]) if unclear else None
+        unclear = step_journal.find_ambiguous_effects()
+        if not unclear:
+            return None
+        first = unclear[0]
+        slot = StepSlot(first.kind, first.name, first.occurrence, first.input)
+        return steps.ambiguous_error(self.task, slot, first.key, first.error or "its call was broken off")
 
     def now(self) -> datetime:
         return self._services.clock()
 
     # Steps
 
-    def step(self, wish: Wish, work: steps.Work) -> Flow[Any]:
-        return self._seated(wish, steps.effect if wish.kind == "effect" else steps.step, work)
+    def step(self, request: StepRequest, work: steps.StepWork) -> Flow[Any]:
+        return self._run_in_slot(request, steps.run_effect if request.kind == "effect" else steps.run_step, work)
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
-        notes = [check_note(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
-        wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
-        flow = self._seated(wish, steps.remember, self._services, notes)
-        return flow if many else _first(flow)
+        notes = [_build_note(one, fields) for one in (what if many else [what])]  # type: ignore[attr-defined]
+        request = StepRequest("memory", name, key, tuple(_describe_note(note) for note in notes))
+        flow = self._run_in_slot(request, steps.run_memory_step, self._services, notes)
+        return flow if many else _take_first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
         due = check_time(until, "until")
-        return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
+        return self._run_in_slot(StepRequest("sleep", name, key), steps.run_sleep, due, block)
 
     def event(
         self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
     ) -> Flow[Any]:
         within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
-            raise InvalidInput("default= is what stands in for an event after its time-out: give timeout=, too.")
-        instead = None if default is ... else encode(default, "default")
-        return self._seated(Wish("event", name, key), steps.event, name, steps.Wait(within, block, instead))
+            raise InvalidInput("default= replaces an event after its time-out: give timeout=, too.")
+        wait = steps.EventWait(within, block, None if default is ... else encode(default, "default"))
+        return self._run_in_slot(StepRequest("event", name, key), steps.wait_for_event, name, wait)
 
     def keep(self, snapshot: object) -> None:
-        ledger = self._entered()
-        self._kept.value = snapshot
-        self._held_back = ledger.replaying  # then what an earlier run kept after these steps is newer
-        if ledger.open and not self._held_back:
-            ledger.keep()
+        step_journal = self._require_open()
+        self._state.value = snapshot
+        self._keep_pending = step_journal.is_replaying  # an earlier run may have stored a newer one
+        if step_journal.is_running and not self._keep_pending:
+            step_journal.keep()
 
     @property
     def snapshot(self) -> Any:
-        if self._ledger is None:
-            raise not_entered(self.terms.task)
-        return self._kept.value
+        self._require_entered()
+        return self._state.value
 
     @property
     def working(self) -> Any:
-        if self._ledger is None:
-            raise not_entered(self.terms.task)
+        self._require_entered()
         if self._binding is None:
-            raise TaskError(f"task {self.terms.task!r} was entered with working=False, and has no working memory.")
+            raise TaskError(f"task {self.task!r} was entered with working=False, and has no working memory.")
         return self._binding.working
 
     @property
     def recorded(self) -> list[str]:
-        """The names of the steps that are recorded and were not yet come to, once for each occurrence."""
-        return self._entered().names()
+        """The names of recorded steps that this run has not reached, once for each occurrence."""
+        return self._require_open().remaining_names()
 
-    def _entered(self) -> Ledger:
-        if self._ledger is None:
-            raise not_entered(self.terms.task)
-        if self._over:
-            raise TaskError(f"this run of task {self.terms.task!r} is over: call memory.task(…) again.")
-        return self._ledger
+    def _require_entered(self) -> StepJournal:
+        if self._step_journal is None:
+            raise TaskError(f"enter the run first: with memory.task({self.task!r}) as run: …")
+        return self._step_journal
 
-    def _seated(self, wish: Wish, body: Callable[..., Flow[T]], *given: Any) -> Flow[T]:
-        ledger = self._ledger
-        if ledger is None or self._over:
-            ledger = self._entered()
-        seat = ledger.enter(wish)
+    def _require_open(self) -> StepJournal:
+        step_journal = self._require_entered()
+        if self._is_closed:
+            raise TaskError(f"this run of task {self.task!r} is over: call memory.task(…) again.")
+        return step_journal
+
+    def _run_in_slot(self, request: StepRequest, body: Callable[..., Flow[T]], *args: Any) -> Flow[T]:
+        step_journal = self._require_open()
+        slot = step_journal.enter_slot(request)
         try:
-            if seat.settled:
-                if not ledger.replaying:
-                    self._kept.caught_up()
-                value: T = ledger.value(seat)
+            if slot.settled:
+                if not step_journal.is_replaying:
+                    self._state.restore_after_replay()
+                value: T = step_journal.replay(slot)
                 return value
-            if ledger.unnoted and ledger.in_line:
-                yield Ask(ledger.go_on)
-            return (yield from body(ledger, seat, *given))
+            if step_journal.has_unhandled_failure and step_journal.on_entering_thread:
+                yield StoreCall(step_journal.record_handled_failures)
+            return (yield from body(step_journal, slot, *args))
         except Exception:
-            ledger.raised(seat)
+            step_journal.note_raised(slot)
             raise
         finally:
-            ledger.leave(seat)
+            step_journal.leave_slot(slot)
 
 
-def not_entered(task: str) -> TaskError:
-    return TaskError(f"enter the run first: with memory.task({task!r}) as run: …")
-
-
-def _halted(task: str, one: StepRecord) -> StepAmbiguous:
-    seat = Seat(one.kind, one.name, one.occurrence, one.input)
-    return steps.ambiguous(task, seat, one.key, one.error or "its call was broken off")
-
-
-def journal_of(services: Services) -> TaskJournal:
+def require_journal(services: Services) -> TaskJournal:
     if services.journal is None:
         raise ConfigError("this memory has no store for durable tasks.")
     return services.journal
 
 
-def _note(what: object, fields: Mapping[str, Any]) -> Note:
-    return parse_note({"text": what, **fields} if isinstance(what, str) and fields else what)
+def count_crashes(before: TaskRecord, steps: Sequence[StepRecord], earlier: int) -> int:
+    """Count the workers in a row that died without progress, including the last one."""
+    # Every run that ends sets another status. A task is still "running" only if its worker died.
+    return 0 if before.status != "running" or _made_progress(steps, before.epoch) else earlier + 1
 
 
-def _told(note: Note) -> dict[str, Any]:
-    """What the fingerprint of a memory step covers."""
+def _made_progress(steps: Sequence[StepRecord], epoch: int) -> bool:
+    """True if the worker completed a step or only waits. A started effect does not count: it may cause the crash."""
+    started = [step for step in steps if step.status == "intent"]
+    if any(step.kind in WAIT_KINDS for step in started) and not any(step.kind == "effect" for step in started):
+        return True
+    return any(step.epoch == epoch and step.status != "intent" for step in steps)
+
+
+def _build_note(what: object, fields: Mapping[str, Any]) -> Note:
+    return check_note(parse_note({"text": what, **fields} if isinstance(what, str) and fields else what))
+
+
+def _describe_note(note: Note) -> dict[str, Any]:
+    """Return the fields that the fingerprint of a memory step covers."""
+    as_text = ("source", "occurred_at", "place", "relation", "expires_at")
     return {
         "text": note.text,
         "importance": note.importance,
         "slot": note.slot,
         "metadata": dict(note.metadata or {}),
-        "source": str(note.source),
-        "occurred_at": str(note.occurred_at),
-        "place": str(note.place),
-        "relation": str(note.relation),
-        "expires_at": str(note.expires_at),
+        **{field: str(getattr(note, field)) for field in as_text},
     }
 
 
-def _first(flow: Flow[Any]) -> Flow[Any]:
+def _take_first(flow: Flow[Any]) -> Flow[Any]:
     return (yield from flow)[0]

@@ -1,4 +1,4 @@
-"""Hold a task: claim it, show signs of life, and know before an effect that it is still ours."""
+"""Hold a task: claim it, extend its lease, and confirm before an effect that the lease still holds."""
 
 from __future__ import annotations
 
@@ -17,56 +17,12 @@ from engrain.core.model.tasks import Claim, Lease, TaskEnd
 from engrain.ports import TaskJournal
 
 _PROC = Path("/proc")
-
-
-def worker_name() -> str:
-    """New for every run: host, process and a random part; where the system tells, which boot, which pid space and when
-    the process began, so that another worker can be sure of its death."""
-    pid = os.getpid()
-    return "/".join([_host(), _space(), str(pid), _began(pid) or "", secrets.token_hex(4)])
-
-
-def is_dead(worker: str) -> bool:
-    """Whether its process has certainly ended. A worker of another machine or container may always be alive."""
-    host, _, rest = worker.rpartition("/")[0].partition("/")
-    space, _, process = rest.partition("/")
-    pid, _, began = process.partition("/")
-    if not space or not began or not pid.isdigit() or (host, space) != (_host(), _space()):
-        return False
-    return _began(int(pid)) != began
-
-
-@cache
-def _host() -> str:
-    return socket.gethostname().replace("/", "-")
-
-
-@cache
-def _space() -> str:
-    """The boot and the pid namespace: a pid means something only there. "" where the system has no such thing."""
-    try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot[:8]}.{os.readlink(_PROC / 'self/ns/pid').strip('pid:[]')}"
-    except OSError:
-        return ""
-
-
-def _began(pid: int) -> str | None:
-    """When the process began, in ticks since the boot; None if there is none, or only its unclaimed remains."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else fields[19]
-
-
 _log = logging.getLogger("engrain")
-_REPEATS = 3
-# A share of the lease: the pause between signs of life, and what must be left of it before an effect is called.
-_BEAT, _LEFT = 1 / 3, 1 / 3
+# Shares of the lease: the pause between two extensions, and the rest that an effect needs.
+_EXTEND_EVERY, _LEFT_FOR_EFFECT = 1 / 3, 1 / 3
 
 
-class Tenure:
+class LeaseHolder:
     """One claim of one task. `lease` cannot write if the task had ended already."""
 
     def __init__(self, journal: TaskJournal, claim: Claim) -> None:
@@ -74,26 +30,27 @@ class Tenure:
         self._claim = claim
         self._stop = threading.Event()
         self.lost: str | None = None
-        self._until = steady() + claim.seconds
-        self.lease = self._claimed()
+        self._until = read_boot_clock() + claim.seconds
+        self.lease = self._acquire()
         if self.lease.status == "running":
-            self._thread = threading.Thread(target=self._beat, name="engrain-lease", daemon=True)
-            self._thread.start()
+            threading.Thread(target=self._extend_periodically, name="engrain-lease", daemon=True).start()
 
     def check(self) -> None:
-        """LeaseLost, if a sign of life has found that the task is no longer ours."""
+        """Raise LeaseLost if an extension found that another worker has the task."""
         if self.lost is not None:
             raise LeaseLost(self.lost)
 
-    def assure(self) -> None:
-        """Right before an effect. By this machine's own clock: after a long stop the process wakes up believing that no
-        time has passed, and must ask before it acts."""
+    def ensure_time_left(self) -> None:
+        """Extend the lease before an effect if little is left of it.
+
+        The machine's own clock decides. A process that was stopped for long believes that no time has passed.
+        """
         self.check()
-        if steady() > self._until - self._claim.seconds * _LEFT:
+        if read_boot_clock() > self._until - self._claim.seconds * _LEFT_FOR_EFFECT:
             self._extend()
 
     def confirm(self) -> None:
-        """LeaseLost, unless the journal says at this moment that the task is ours."""
+        """Raise LeaseLost unless the journal says now that the lease holds."""
         try:
             self._extend()
         except OutcomeUnknown as unknown:
@@ -113,50 +70,91 @@ class Tenure:
     def stop(self) -> None:
         self._stop.set()
 
-    def _claimed(self) -> Lease:
+    def _acquire(self) -> Lease:
         try:
             return self._journal.claim(self._claim)
         except OutcomeUnknown as unknown:
             unknown.raise_interrupt()
-            return self._ours() or self._journal.claim(self._claim)
+            return self._find_own_lease() or self._journal.claim(self._claim)
         except TaskClaimed:
-            # Whose process is gone cannot write any more: no need to wait until its lease has run out.
+            # A dead process cannot write any more: do not wait until its lease expires.
             task = self._journal.task(self._claim.scope, self._claim.task)
-            if task is None or task.worker is None or not is_dead(task.worker):
+            if task is None or task.worker is None or not is_worker_dead(task.worker):
                 raise
             return self._journal.claim(replace(self._claim, dead=task.worker))
 
-    def _ours(self) -> Lease | None:
+    def _find_own_lease(self) -> Lease | None:
         task = self._journal.task(self._claim.scope, self._claim.task)
         if task is None or task.worker != self._claim.worker or task.until is None:
             return None
         return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
 
-    def _beat(self) -> None:
-        pause = self._claim.seconds * _BEAT
-        while not self._stop.wait(pause):
+    def _extend_periodically(self) -> None:
+        while not self._stop.wait(self._claim.seconds * _EXTEND_EVERY):
             try:
                 self._extend()
-            except LeaseLost:
-                return
-            except StoreClosed:
+            except (LeaseLost, StoreClosed):
                 return
             except EngrainError as exc:
-                _log.warning("task %r: a sign of life failed and will be repeated: %s", self._claim.task, exc)
+                _log.warning("task %r: extending its lease failed and will be repeated: %s", self._claim.task, exc)
 
     def _extend(self) -> None:
         # Read before the call: the lease lasts at least that long, however slow the answer is.
-        began = steady()
+        started = read_boot_clock()
         try:
             self._journal.extend(self.lease, self._claim.seconds)
         except LeaseLost as exc:
             if not self._stop.is_set():
                 self.lost = str(exc)
             raise
-        self._until = began + self._claim.seconds
+        self._until = started + self._claim.seconds
 
 
-def steady() -> float:
-    """Seconds that pass while the machine sleeps, too, where it can tell: a lease on a server runs out meanwhile."""
+def create_worker_name() -> str:
+    """Name a run: host, process and a random part.
+
+    On Linux also the boot, the pid namespace and the start of the process, so that others can prove its death.
+    """
+    pid = os.getpid()
+    started = _read_start_ticks(pid) or ""
+    return "/".join([_read_host_name(), _read_pid_space(), str(pid), started, secrets.token_hex(4)])
+
+
+def is_worker_dead(worker: str) -> bool:
+    """True if its process has certainly ended. A worker of another machine or container may always be alive."""
+    host, _, rest = worker.rpartition("/")[0].partition("/")
+    space, _, process = rest.partition("/")
+    pid, _, started = process.partition("/")
+    if not space or not started or not pid.isdigit() or (host, space) != (_read_host_name(), _read_pid_space()):
+        return False
+    return _read_start_ticks(int(pid)) != started
+
+
+@cache
+def _read_host_name() -> str:
+    return socket.gethostname().replace("/", "-")
+
+
+@cache
+def _read_pid_space() -> str:
+    """Return the boot and the pid namespace, in which a pid is unique; "" on systems without /proc."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot[:8]}.{os.readlink(_PROC / 'self/ns/pid').strip('pid:[]')}"
+    except OSError:
+        return ""
+
+
+def _read_start_ticks(pid: int) -> str | None:
+    """Return when the process started, in ticks since the boot; None if it does not exist or is a zombie."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def read_boot_clock() -> float:
+    """Return monotonic seconds that include suspend where possible: a lease on a server expires meanwhile."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

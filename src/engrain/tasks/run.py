@@ -1,4 +1,4 @@
-"""The run of a durable task as a program sees it: Run for threads, AsyncRun for coroutines."""
+"""The run of a durable task as a program uses it: Run for threads, AsyncRun for coroutines."""
 
 from __future__ import annotations
 
@@ -13,106 +13,113 @@ from engrain.core.clock import check_duration
 from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.validation import check_key
-from engrain.tasks.driver import Flow, Hop, adrive, drive, line, outlast, to_the_end
+from engrain.tasks.driver import (
+    Flow,
+    ThreadRunner,
+    current_task_or_thread,
+    run_flow,
+    run_flow_async,
+    run_to_completion,
+    wait_until_done,
+)
 from engrain.tasks.execution import TaskExecution
-from engrain.tasks.journal import Wish
-from engrain.tasks.outcomes import shown
-from engrain.tasks.policies import ONCE, OnAmbiguous, Retry, as_retry, checked_key_as, checked_policy
-from engrain.tasks.steps import Work
+from engrain.tasks.journal import StepRequest
+from engrain.tasks.outcomes import describe_error
+from engrain.tasks.policies import OnAmbiguous, Retry, check_key_parameter, check_policy, parse_retry
+from engrain.tasks.steps import StepWork
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
 
 
-class _Task:
-    """What both faces show of a task, and the flows that both drive."""
-
-    _course: TaskExecution | None = None
+class _RunBase:
+    _execution: TaskExecution | None = None
 
     @property
-    def course(self) -> TaskExecution:
-        if self._course is None:
+    def execution(self) -> TaskExecution:
+        if self._execution is None:
             raise TaskError("enter the run first: async with memory.task(…) as run: …")
-        return self._course
+        return self._execution
 
     @property
     def id(self) -> str:
-        return self.course.terms.task
+        return self.execution.task
 
     @property
     def goal(self) -> str:
-        return self.course.record.goal if self.course.record else self.course.terms.goal
+        return self.execution.record.goal if self.execution.record else self.execution.options.goal
 
     @property
     def epoch(self) -> int:
-        """The number of this claim. It rises with every claim, and when somebody parks, resumes or cancels the task."""
-        return self.course.record.epoch if self.course.record else 0
+        """The number of this claim. Every claim raises it, and so does parking, resuming or cancelling the task."""
+        return self.execution.record.epoch if self.execution.record else 0
 
     @property
     def status(self) -> TaskStatus | None:
-        """As it was when the run was entered: "running", or "done" for a task that is only replayed."""
-        return self.course.record.status if self.course.record else None
+        """The status when the run was entered: "running", or "done" for a task that is only replayed."""
+        return self.execution.record.status if self.execution.record else None
 
     @property
     def snapshot(self) -> Any:
-        """What `keep` stored last, in this run or an earlier one; None if nothing."""
-        return self.course.snapshot
+        """The value that `keep` stored last, in this run or an earlier one; None if nothing."""
+        return self.execution.snapshot
 
     @property
     def working(self) -> WorkingMemory:
-        """The working memory of this task: memory.working, unless another task was at hand there when it began; then
-        one of its own. As it is when a step ends it is stored with the step."""
-        return self.course.working  # type: ignore[no-any-return]
+        """The working memory of this task, stored at the end of each step.
+
+        It is memory.working, unless another task was current there when this one began.
+        """
+        return self.execution.working  # type: ignore[no-any-return]
 
     @property
     def outcome(self) -> str:
-        """A line for people, shown by `engrain tasks` once the task is done, and remembered."""
-        return self.course.outcome.text
+        """A line for people. `engrain tasks` shows it once the task is done, and it is remembered."""
+        return self.execution.outcome.text
 
     @outcome.setter
     def outcome(self, text: str) -> None:
-        self.course.outcome = self.course.outcome._replace(text=shown(str(text)))
+        self.execution.outcome = self.execution.outcome._replace(text=describe_error(str(text)))
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The ids of items that the outcome rests on: what is remembered of it is forgotten with any of them."""
-        return self.course.outcome.cites
+        """The ids of items that the outcome cites. Forgetting one of them forgets the remembered outcome."""
+        return self.execution.outcome.cites
 
     @cites.setter
     def cites(self, ids: Sequence[str]) -> None:
         if not isinstance(ids, Iterable):
             raise InvalidInput(f"cites takes the ids of items, not {ids!r}.")
         found = (ids,) if isinstance(ids, str) else tuple(ids)
-        self.course.outcome = self.course.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
+        self.execution.outcome = self.execution.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
 
-    def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
-        return self.course.step(Wish("step", name, key, work.args), work)
+    def step_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        return self.execution.step(StepRequest("step", name, key, work.args), work)
 
-    def effect_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
-        checked_policy(work.on_ambiguous)
-        checked_key_as(work.key_as)
-        return self.course.step(Wish("effect", name, key, work.args), work)
+    def effect_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        check_policy(work.on_ambiguous)
+        check_key_parameter(work.key_as)
+        return self.execution.step(StepRequest("effect", name, key, work.args), work)
 
 
-class Run(_Task):
-    """A durable task under way: with memory.task("order-42") as run: …
+class Run(_RunBase):
+    """One run of a durable task: with memory.task("order-42") as run: …
 
-    Steps may be called from several threads; those of one name at the same time need a `key=` each. Positional
-    arguments after the function go to it and are what is compared when the step is replayed; what a step returns is
-    plain JSON.
+    Several threads may call steps. Steps of one name that run at the same time need a `key=` each. Positional
+    arguments go to the function, and a replay compares them. A step returns plain JSON.
     """
 
-    _course: TaskExecution
+    _execution: TaskExecution
 
-    def __init__(self, course: TaskExecution) -> None:
-        self._course = course
+    def __init__(self, execution: TaskExecution) -> None:
+        self._execution = execution
 
     def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
-        """Call the function once; recorded done, it never runs again and its result is replayed."""
-        work = Work(_plain(function), args, as_retry(retries) if retries else ONCE)
-        return drive(self._course.step(Wish("step", name, key, args), work))
+        """Call the function once. After its result is recorded, it never runs again: the result is replayed."""
+        work = StepWork(_check_sync_function(function), args, parse_retry(retries))
+        return run_flow(self.step_flow(name, key, work))
 
     def effect(
         self,
@@ -124,37 +131,37 @@ class Run(_Task):
         on_ambiguous: OnAmbiguous = "halt",
         key_as: str | None = None,
     ) -> Any:
-        """Do something that must not happen twice: the intent is on disk before the call, the result after it.
+        """Do something that must not happen twice. The intent is on disk before the call, the result after it.
 
-        `key_as` names the parameter that gets the step's stable key, for a receiver that tells repetitions by it. If a
-        crash or an error leaves open whether it happened, `on_ambiguous` decides: "halt" raises StepAmbiguous and parks
-        the task; "retry" calls again with the same key; a probe, called like the function, answers what it found (None
-        or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
-        EffectNotPerformed, and is tried again as often as `retries` says.
+        `key_as` names the parameter that gets the step's stable key, by which a receiver recognizes repetitions. After
+        a crash or an error the effect may or may not have happened, and `on_ambiguous` decides. "halt" raises
+        StepAmbiguous and parks the task. "retry" calls again with the same key. A probe is called like the function
+        and returns the result that it found; None or False: it did not happen. Compensate(undo) undoes it first. An
+        effect that did not happen may raise EffectNotPerformed; it is tried again as often as `retries` says.
         """
-        work = Work(_plain(function), args, as_retry(retries), on_ambiguous, key_as)
-        return drive(self.effect_flow(name, key, work))
+        work = StepWork(_check_sync_function(function), args, parse_retry(retries), on_ambiguous, key_as)
+        return run_flow(self.effect_flow(name, key, work))
 
     def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
-        """Remember a text (or a Note, or a list of them) exactly once: item and record are one transaction.
+        """Remember a text, a Note or a list of them exactly once: item and record are one transaction.
 
-        `fields` are those of `remember`: importance, slot, metadata, source, occurred_at, place. Returns the id, or the
+        `fields` are those of `remember`: importance, slot, metadata, source, occurred_at, place. Return the id or the
         list of ids.
         """
-        return drive(self.course.remember(name, what, key, fields))
+        return run_flow(self.execution.remember(name, what, key, fields))
 
     def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
-        """Wait for a time, across crashes: the first time that was given stands.
+        """Wait until a time, across crashes. The time of the first call counts.
 
-        With block=False the task is given back and TaskWaiting raised; `recover` continues it when it is due.
+        block=False releases the task and raises TaskWaiting; `recover` continues it when it is due.
         """
-        drive(self.course.sleep(name, until, key, block))
+        run_flow(self.execution.sleep(name, until, key, block))
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
-        """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + check_duration(seconds, "seconds")
+        """Wait this long after the first call, across crashes."""
+        until = self.execution.now() + check_duration(seconds, "seconds")
         self.sleep_until(until, name=name, key=key, block=block)
 
     def wait_event(
@@ -166,41 +173,41 @@ class Run(_Task):
         key: str | None = None,
         block: bool = True,
     ) -> Any:
-        """The payload of an event, as soon as somebody has called memory.signal(task, event, payload).
+        """Wait for an event and return its payload: memory.tasks.signal(task, event, payload) delivers it.
 
-        If it has not come `timeout` seconds after the first wait for it, across crashes: `default`, which is recorded
-        in its place, or TimeoutError if none is given.
+        `timeout` seconds after the first wait, across crashes, `default` is recorded and returned instead. Without a
+        default, TimeoutError is raised.
         """
-        return drive(self.course.event(event, key, timeout, block, default))
+        return run_flow(self.execution.event(event, key, timeout, block, default))
 
     def keep(self, snapshot: Any) -> None:
-        """Store plain JSON with the task, in place of what was kept before."""
-        self.course.keep(snapshot)
+        """Store plain JSON with the task, replacing the previous snapshot."""
+        self.execution.keep(snapshot)
 
     def __enter__(self) -> Self:
-        self.course.open(line())
+        self.execution.open(current_task_or_thread())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.course.close(error)
+        self.execution.close(error)
 
 
-class AsyncRun(_Task):
-    """Run for asyncio: the same steps, awaited. A coroutine function runs in the loop, a plain one on a thread."""
+class AsyncRun(_RunBase):
+    """Run for asyncio, with the same steps. A coroutine function runs in the loop, a plain one on a thread."""
 
-    def __init__(self, course: Callable[[], TaskExecution], hop: Hop) -> None:
-        self._made = course
-        self.hop = hop
-        self._under_way: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
+    def __init__(self, execution: Callable[[], TaskExecution], run_in_thread: ThreadRunner) -> None:
+        self._create_execution = execution
+        self.run_in_thread = run_in_thread
+        self._running: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
 
     async def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
-        """Call the function once; recorded done, it never runs again and its result is replayed."""
-        work = Work(checked_function(function), args, as_retry(retries))
-        return await self._driven(self.step_flow(name, key, work))
+        """Call the function once. After its result is recorded, it never runs again: the result is replayed."""
+        work = StepWork(check_callable(function), args, parse_retry(retries))
+        return await self._run(self.step_flow(name, key, work))
 
     async def effect(
         self,
@@ -212,26 +219,23 @@ class AsyncRun(_Task):
         on_ambiguous: OnAmbiguous = "halt",
         key_as: str | None = None,
     ) -> Any:
-        """Do something that must not happen twice: the intent is on disk before the call, the result after it.
-
-        `key_as` and `on_ambiguous` are as in Run.effect; a probe and an undo may be coroutine functions, too.
-        """
-        work = Work(checked_function(function), args, as_retry(retries), on_ambiguous, key_as)
-        return await self._driven(self.effect_flow(name, key, work))
+        """Do something that must not happen twice, as Run.effect. A probe and an undo may be coroutine functions."""
+        work = StepWork(check_callable(function), args, parse_retry(retries), on_ambiguous, key_as)
+        return await self._run(self.effect_flow(name, key, work))
 
     async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
-        """Remember a text (or a Note, or a list of them) exactly once, with the fields of `remember`."""
-        return await self._driven(self.course.remember(name, what, key, fields))
+        """Remember a text, a Note or a list of them exactly once, with the fields of `remember`."""
+        return await self._run(self.execution.remember(name, what, key, fields))
 
     async def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
-        """Wait for a time, across crashes; with block=False the task is given back, and `recover` continues it."""
-        await self._driven(self.course.sleep(name, until, key, block))
+        """Wait until a time, across crashes. block=False releases the task, and `recover` continues it."""
+        await self._run(self.execution.sleep(name, until, key, block))
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
-        """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + check_duration(seconds, "seconds")
+        """Wait this long after the first call, across crashes."""
+        until = self.execution.now() + check_duration(seconds, "seconds")
         await self.sleep_until(until, name=name, key=key, block=block)
 
     async def wait_event(
@@ -243,51 +247,51 @@ class AsyncRun(_Task):
         key: str | None = None,
         block: bool = True,
     ) -> Any:
-        """The payload of an event, as soon as somebody has signalled it; after `timeout` seconds the default."""
-        return await self._driven(self.course.event(event, key, timeout, block, default))
+        """Wait for an event and return its payload; after `timeout` seconds the default."""
+        return await self._run(self.execution.event(event, key, timeout, block, default))
 
     async def keep(self, snapshot: Any) -> None:
-        """Store plain JSON with the task, in place of what was kept before."""
-        await to_the_end(self.hop, self.course.keep, snapshot)
+        """Store plain JSON with the task, replacing the previous snapshot."""
+        await run_to_completion(self.run_in_thread, self.execution.keep, snapshot)
 
     async def __aenter__(self) -> Self:
-        self._course = await self.hop(self._made)
+        self._execution = await self.run_in_thread(self._create_execution)
         try:
-            await to_the_end(self.hop, self._course.open, line())
+            await run_to_completion(self.run_in_thread, self._execution.open, current_task_or_thread())
         except BaseException as exc:
-            # Cancelled after it was claimed: nobody else will give it back.
-            await to_the_end(self.hop, self._course.close, exc)
+            # Cancelled after the claim: nobody else would release it.
+            await run_to_completion(self.run_in_thread, self._execution.close, exc)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A thread that a cancelled step waits for: given back now, the task could be continued beside it.
-        for left, task in list(self._under_way.items()):
+        # A cancelled step waits for its thread. Released now, another worker could continue the task meanwhile.
+        for step_done, task in list(self._running.items()):
             if error is not None and task is not None and task.cancelling():
-                await outlast(left)
-        await to_the_end(self.hop, self.course.close, error)
+                await wait_until_done(step_done)
+        await run_to_completion(self.run_in_thread, self.execution.close, error)
 
-    async def _driven(self, flow: Flow[Any]) -> Any:
-        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way[left] = asyncio.current_task()
+    async def _run(self, flow: Flow[Any]) -> Any:
+        step_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running[step_done] = asyncio.current_task()
         try:
-            return await adrive(flow, self.hop)
+            return await run_flow_async(flow, self.run_in_thread)
         finally:
-            del self._under_way[left]
-            left.set_result(None)
+            del self._running[step_done]
+            step_done.set_result(None)
 
 
-def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
+def check_callable(function: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(function):
         raise InvalidInput(f"this takes a function to call, not {function!r}.")
     return function
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _check_sync_function(function: Callable[..., Any]) -> Callable[..., Any]:
     if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_COROUTINE:
         return function
-    if inspect.iscoroutinefunction(checked_function(function)):
+    if inspect.iscoroutinefunction(check_callable(function)):
         raise InvalidInput(f"{function!r} is a coroutine function. AsyncMemory runs it: await run.step(…).")
     return function

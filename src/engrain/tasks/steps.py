@@ -1,4 +1,4 @@
-"""The classes of steps as flows: a step, an effect, a memory step, a sleep and the wait for an event."""
+"""The kinds of steps as flows: step, effect, memory step, sleep and the wait for an event."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.tasks import StepEnd, StepRecord
 from engrain.ingest import write
 from engrain.ports import Services
-from engrain.tasks.driver import Ask, Call, Flow, Pause
-from engrain.tasks.journal import SETTLED, Ledger, Seat, ended, sure
-from engrain.tasks.outcomes import shown
-from engrain.tasks.policies import Compensate, OnAmbiguous, Retry, happened
-from engrain.tasks.serialization import as_replayed, decode, encode
+from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall
+from engrain.tasks.journal import SETTLED_STATUSES, StepJournal, StepSlot, build_step_end, write_reliably
+from engrain.tasks.outcomes import describe_error
+from engrain.tasks.policies import Compensate, OnAmbiguous, Retry, probe_found_effect
+from engrain.tasks.serialization import convert_as_replayed, decode, encode
 
-# A sleep looks at the clock this often, because somebody may set it; an event is asked for with a growing pause.
-_LONGEST_NAP = 1.0
-_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
+# A sleep reads the clock this often, because somebody may set it. The pause between two looks for an event grows.
+_MAX_NAP_SECONDS = 1.0
+_FIRST_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
 
 
-class Work(NamedTuple):
-    """What a step calls, and what happens when that fails."""
+class StepWork(NamedTuple):
+    """The function that a step calls, and how to handle its failure."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -36,91 +36,93 @@ class Work(NamedTuple):
     on_ambiguous: OnAmbiguous = "halt"
     key_as: str | None = None
 
-    def call(self, function: Callable[..., Any], key: str, ledger: Ledger) -> Call:
+    def call(self, function: Callable[..., Any], key: str, journal: StepJournal) -> UserCall:
         named: Mapping[str, Any] = {} if self.key_as is None else {self.key_as: key}
-        return Call(function, self.args, named, ledger)
+        return UserCall(function, self.args, named, journal)
 
 
-def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
-    """One commit, at its end. From the second attempt on each is noted, so that a crash does not reset the count."""
-    attempt = seat.attempt + 1
-    # What a crash broke off counts; what failed for good was continued by somebody's decision and starts afresh.
-    used = seat.attempt if seat.record is not None and seat.record.status == "intent" else 0
+def run_step(journal: StepJournal, slot: StepSlot, work: StepWork) -> Flow[Any]:
+    """Run a step with one commit at its end.
+
+    Each attempt after the first is recorded before it runs, so that a crash does not reset the count.
+    """
+    attempt = slot.attempt + 1
+    # Attempts that a crash broke off count. A step that failed for good was continued by a person and starts again.
+    used = slot.attempt if slot.record is not None and slot.record.status == "intent" else 0
     last = attempt + max(0, work.retry.times - used)
     while True:
-        began = time.monotonic()
+        started = time.monotonic()
         try:
-            value = yield Call(work.function, work.args, run=ledger)
-            result = encode(value, seat)
+            value = yield UserCall(work.function, work.args, journal=journal)
+            result = encode(value, slot)
         except Exception as exc:
             if attempt >= last or isinstance(exc, InvalidInput):
-                failed = replace(ledger.failed(seat, exc), took=time.monotonic() - began)
-                yield Ask(ledger.record, (seat, attempt, failed))
-                exc.add_note(f"engrain: {seat} failed in attempt {attempt}, and no attempt is left.")
+                failed = replace(journal.build_failure(slot, exc), took=time.monotonic() - started)
+                yield StoreCall(journal.record, (slot, attempt, failed))
+                exc.add_note(f"engrain: {slot} failed in attempt {attempt}, and no attempt is left.")
                 raise
             attempt += 1
-            yield Ask(ledger.begin, (seat, attempt))
-            yield Pause(work.retry.pause(attempt - 1))
+            yield StoreCall(journal.begin, (slot, attempt))
+            yield Sleep(work.retry.pause(attempt - 1))
             continue
-        end = StepEnd(seat.name, seat.occurrence, "done", result, None, time.monotonic() - began)
-        yield Ask(ledger.record, (seat, attempt, end))
-        return value if type(value) is str else as_replayed(value, result)
+        end = StepEnd(slot.name, slot.occurrence, "done", result, None, time.monotonic() - started)
+        yield StoreCall(journal.record, (slot, attempt, end))
+        return convert_as_replayed(value, result)
 
 
-def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
-    """Two commits around the call. Whatever is not known to have happened, or not, goes by the caller's policy."""
-    state = _Effect(ledger, seat, work)
-    there = seat.record
-    if there is not None and there.status in ("intent", "ambiguous"):
-        settled = yield from state.settle(there.error or "the process ended while it was under way")
+def run_effect(journal: StepJournal, slot: StepSlot, work: StepWork) -> Flow[Any]:
+    """Run an effect between two commits. The caller's policy settles an effect with an unknown outcome."""
+    effect = _Effect(journal, slot, work)
+    record = slot.record
+    if record is not None and record.status in ("intent", "ambiguous"):
+        settled = yield from effect.settle(record.error or "the process ended while it was under way")
         if settled:
-            return state.value
+            return effect.value
     while True:
-        begun = yield Ask(ledger.begin, (seat, state.next_attempt(), state.key))
-        if begun.status in SETTLED:  # by somebody's word, while we probed or undid
-            return ledger.value(seat._replace(record=begun))
-        yield Ask(ledger.assure)
-        call = work.call(work.function, state.key, ledger)
+        begun = yield StoreCall(journal.begin, (slot, effect.next_attempt(), effect.key))
+        if begun.status in SETTLED_STATUSES:  # a person resolved it during the probe or the undo
+            return journal.replay(slot._replace(record=begun))
+        yield StoreCall(journal.ensure_lease)
+        call = work.call(work.function, effect.key, journal)
         try:
             value = yield call
         except EffectNotPerformed as exc:
-            yield Ask(ledger.finish, (ledger.failed(seat, exc),))
-            if state.failures >= work.retry.times:
+            yield StoreCall(journal.finish, (journal.build_failure(slot, exc),))
+            if effect.failures >= work.retry.times:
                 raise
-            yield from state.pause()
+            yield from effect.pause()
             continue
-        except Exception as exc:  # whatever it was, it does not tell whether the effect happened
-            if isinstance(exc, TypeError) and not call.fits():
-                yield Ask(ledger.finish, (ledger.failed(seat, exc),))
+        except Exception as exc:  # the effect may or may not have happened
+            if isinstance(exc, TypeError) and not call.accepts_arguments():
+                yield StoreCall(journal.finish, (journal.build_failure(slot, exc),))
                 raise
-            settled = yield from state.settle(exc)
+            settled = yield from effect.settle(exc)
             if settled:
-                return state.value
-            yield from state.pause()
+                return effect.value
+            yield from effect.pause()
             continue
-        return (yield from state.happened(value))
+        return (yield from effect.record_done(value))
 
 
 class _Effect:
-    """One effect between its attempts. Each method is a flow that says whether the effect is settled."""
+    """One effect between its attempts."""
 
-    def __init__(self, ledger: Ledger, seat: Seat, work: Work) -> None:
-        self._ledger, self._seat, self._work = ledger, seat, work
-        self._attempt = seat.attempt
-        self.key = self._known_key() or ledger.stable_key(seat)
+    def __init__(self, journal: StepJournal, slot: StepSlot, work: StepWork) -> None:
+        self._journal, self._slot, self._work = journal, slot, work
+        self._attempt = slot.attempt
+        self.key = self._choose_known_key() or journal.stable_key(slot)
         self.failures = 0
         self.value: Any = None
 
-    def _known_key(self) -> str:
-        """Of an earlier attempt. One that did not happen and had other arguments was another request; one that was
-        undone the receiver may remember as done."""
-        there = self._seat.record
-        if there is None:
+    def _choose_known_key(self) -> str:
+        """Return the key of an earlier attempt, or a new one if that attempt had other arguments or was undone."""
+        record = self._slot.record
+        if record is None:
             return ""
-        undone = there.status == "failed" and isinstance(self._work.on_ambiguous, Compensate)
-        if there.input == self._seat.input and not undone:
-            return there.key
-        return self._ledger.stable_key(self._seat, self._attempt)
+        undone = record.status == "failed" and isinstance(self._work.on_ambiguous, Compensate)
+        if record.input == self._slot.input and not undone:
+            return record.key
+        return self._journal.stable_key(self._slot, self._attempt)
 
     def next_attempt(self) -> int:
         self._attempt += 1
@@ -128,165 +130,172 @@ class _Effect:
 
     def pause(self) -> Flow[None]:
         self.failures += 1
-        yield Pause(self._work.retry.pause(self.failures))
+        yield Sleep(self._work.retry.pause(self.failures))
 
-    def happened(self, value: object) -> Flow[Any]:
+    def record_done(self, value: object) -> Flow[Any]:
         try:
-            result = encode(value, self._seat)
+            result = encode(value, self._slot)
         except InvalidInput as exc:
             why = f"it happened, but its result could not be recorded: {exc}"
-            yield Ask(self._ledger.finish, (ended(self._seat, "ambiguous", error=why),))
+            yield StoreCall(self._journal.finish, (build_step_end(self._slot, "ambiguous", error=why),))
             raise
-        yield Ask(self._ledger.finish, (ended(self._seat, "done", result),))
-        self.value = as_replayed(value, result)
+        yield StoreCall(self._journal.finish, (build_step_end(self._slot, "done", result),))
+        self.value = convert_as_replayed(value, result)
         return self.value
 
     def settle(self, why: Exception | str) -> Flow[bool]:
-        """It may have happened: halt, or find out, or undo it, or leave it to the receiver to notice a repetition."""
+        """Apply the policy to an effect that may have happened. Return False to call it again."""
         policy = self._work.on_ambiguous
         if policy == "halt":
             yield from self._halt(why)
         if policy == "retry":
-            if self._spent(why):
+            if self._retries_used(why):
                 yield from self._halt(why)
             return False
         if isinstance(policy, Compensate):
             return (yield from self._undo(policy, why))
         return (yield from self._probe(policy, why))  # type: ignore[arg-type]
 
-    def _spent(self, why: Exception | str) -> bool:
-        """Failures of this run count; what an earlier one left behind gets a try of its own."""
+    def _retries_used(self, why: Exception | str) -> bool:
+        """Failures of this run count. A text is the failure of an earlier run, which gets one more attempt."""
         return not isinstance(why, str) and self.failures >= self._work.retry.times
 
     def _probe(self, probe: Callable[..., Any], why: Exception | str) -> Flow[bool]:
         try:
-            answer = yield self._work.call(probe, self.key, self._ledger)
+            answer = yield self._work.call(probe, self.key, self._journal)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
-        if happened(answer):
-            yield from self.happened(answer)
+        if probe_found_effect(answer):
+            yield from self.record_done(answer)
             return True
-        yield from self._give_up_if_spent(why)
+        yield from self._raise_if_retries_used(why)
         return False
 
     def _undo(self, policy: Compensate, why: Exception | str) -> Flow[bool]:
-        yield Ask(self._ledger.assure)  # whoever took over would have its own effect undone
+        yield StoreCall(self._journal.ensure_lease)  # or this would undo the effect of the next worker
         try:
-            yield self._work.call(policy.undo, self.key, self._ledger)
+            yield self._work.call(policy.undo, self.key, self._journal)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
         if policy.then == "skip":
-            yield Ask(self._ledger.finish, (ended(self._seat, "skipped", error=f"undone: {shown(why)}"),))
+            yield StoreCall(
+                self._journal.finish, (build_step_end(self._slot, "skipped", error=f"undone: {describe_error(why)}"),)
+            )
             return True
-        yield from self._give_up_if_spent(why)
-        # The receiver may remember the old key as done: what is done afresh needs another.
-        self.key = self._ledger.stable_key(self._seat, self._attempt)
+        yield from self._raise_if_retries_used(why)
+        # The receiver may remember the old key as done.
+        self.key = self._journal.stable_key(self._slot, self._attempt)
         return False
 
-    def _give_up_if_spent(self, why: Exception | str) -> Flow[None]:
-        """It is certain by now that it did not happen."""
-        if self._spent(why) and isinstance(why, Exception):
-            yield Ask(self._ledger.finish, (self._ledger.failed(self._seat, why),))
+    def _raise_if_retries_used(self, why: Exception | str) -> Flow[None]:
+        """Record the effect as failed: it is certain now that it did not happen."""
+        if self._retries_used(why) and isinstance(why, Exception):
+            yield StoreCall(self._journal.finish, (self._journal.build_failure(self._slot, why),))
             raise why
 
     def _halt(self, why: Exception | str) -> Flow[None]:
-        there = self._seat.record
-        if not (isinstance(why, str) and there is not None and there.status == "ambiguous"):
-            yield Ask(self._ledger.finish, (ended(self._seat, "ambiguous", error=why),))
-        raise ambiguous(self._ledger.task, self._seat, self.key, why) from (None if isinstance(why, str) else why)
+        record = self._slot.record
+        if not (isinstance(why, str) and record is not None and record.status == "ambiguous"):
+            yield StoreCall(self._journal.finish, (build_step_end(self._slot, "ambiguous", error=why),))
+        cause = None if isinstance(why, str) else why
+        raise ambiguous_error(self._journal.task, self._slot, self.key, why) from cause
 
 
-def ambiguous(task: str, seat: Seat, key: str, why: Exception | str) -> StepAmbiguous:
-    name, number = seat.name, f", occurrence={seat.occurrence}" if seat.occurrence else ""
+def ambiguous_error(task: str, slot: StepSlot, key: str, why: Exception | str) -> StepAmbiguous:
+    name, number = slot.name, f", occurrence={slot.occurrence}" if slot.occurrence else ""
     return StepAmbiguous(
-        f"{seat} of task {task!r} may or may not have happened ({shown(why)}). Look for its "
+        f"{slot} of task {task!r} may or may not have happened ({describe_error(why)}). Look for its "
         f'key {key}, then say so: memory.resolve({task!r}, {name!r}, "done"{number}), or "failed" to have it done '
         'again, or "skipped".',
-        task, name, seat.occurrence, key,
+        task, name, slot.occurrence, key,
     )  # fmt: skip
 
 
-class Wait(NamedTuple):
-    """How long for an event, whether here, and what is recorded in its place when the time is up."""
+class EventWait(NamedTuple):
+    """How to wait for an event, and the default that is recorded after the time-out."""
 
     within: timedelta | None
     block: bool
-    instead: str | None  # in its envelope; None for a TimeoutError
+    default: str | None  # encoded; None for a TimeoutError
 
 
-def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None]:
-    """The first time that was given stands, however often the task is continued."""
-    there = _waited(seat)
-    due = until if there is None else check_time(there.input, "the recorded end of a sleep")
-    if there is None or there.status != "intent":
-        yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), seat.attempt + 1))
-    while (left := (due - ledger.now()).total_seconds()) > 0:
+def run_sleep(journal: StepJournal, slot: StepSlot, until: datetime, block: bool) -> Flow[None]:
+    """Sleep until the time of the first call, however often the task is continued."""
+    record = _find_wait_record(slot)
+    due = until if record is None else check_time(record.input, "the recorded end of a sleep")
+    if record is None or record.status != "intent":
+        yield StoreCall(journal.begin, (slot._replace(input=due.isoformat()), slot.attempt + 1))
+    while (left := (due - journal.now()).total_seconds()) > 0:
         if not block:
-            raise TaskWaiting(f"task {ledger.task!r} sleeps until {due.isoformat()}.")
-        yield Pause(min(left, _LONGEST_NAP))
-        ledger.check()
-    yield Ask(ledger.finish, (ended(seat, "done", encode(None, "")),))
+            raise TaskWaiting(f"task {journal.task!r} sleeps until {due.isoformat()}.")
+        yield Sleep(min(left, _MAX_NAP_SECONDS))
+        journal.check_lease()
+    yield StoreCall(journal.finish, (build_step_end(slot, "done", encode(None, "")),))
 
 
-def event(ledger: Ledger, seat: Seat, name: str, wait: Wait) -> Flow[Any]:
-    """The payload, once it is there; after the time-out, which counts from the first wait, what stands in for it."""
-    there = _waited(seat)
-    begun = there is not None and there.status == "intent"
-    attempt = seat.attempt if begun else seat.attempt + 1
-    due = _due(there, wait, ledger.now())
-    pause = _FIRST_LOOK
-    while (payload := (yield Ask(ledger.event, (name,)))) is None:
-        over = due is not None and ledger.now() >= due
-        if over and wait.instead is not None:
-            payload = wait.instead
+def wait_for_event(journal: StepJournal, slot: StepSlot, name: str, wait: EventWait) -> Flow[Any]:
+    """Return the payload of the event, or the default after the time-out, which counts from the first wait."""
+    record = _find_wait_record(slot)
+    begun = record is not None and record.status == "intent"
+    attempt = slot.attempt if begun else slot.attempt + 1
+    due = _compute_deadline(record, wait, journal.now())
+    pause = _FIRST_POLL_SECONDS
+    while (payload := (yield StoreCall(journal.event, (name,)))) is None:
+        timed_out = due is not None and journal.now() >= due
+        if timed_out and wait.default is not None:
+            payload = wait.default
             break
-        if not begun and not (over and there is not None):  # that it timed out is recorded already
+        if not begun and not (timed_out and record is not None):  # otherwise the time-out is recorded already
             input_ = "" if due is None else due.isoformat()
-            yield Ask(ledger.begin, (seat._replace(input=input_), attempt))
+            yield StoreCall(journal.begin, (slot._replace(input=input_), attempt))
             begun = True
-        if over:
-            late = TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {wait.within}.")
+        if timed_out:
+            error = TimeoutError(f"the event {name!r} did not come to task {journal.task!r} within {wait.within}.")
             if begun:
-                yield Ask(ledger.finish, (replace(ledger.failed(seat, late), error="timed out"),))
-            raise late
+                yield StoreCall(journal.finish, (replace(journal.build_failure(slot, error), error="timed out"),))
+            raise error
         if not wait.block:
-            raise TaskWaiting(f"task {ledger.task!r} waits for the event {name!r}.")
-        yield Pause(pause)
-        pause = min(pause * 1.5, _LAST_LOOK)
-        ledger.check()
-    yield Ask(ledger.record, (seat, attempt, ended(seat, "done", payload)))
+            raise TaskWaiting(f"task {journal.task!r} waits for the event {name!r}.")
+        yield Sleep(pause)
+        pause = min(pause * 1.5, _MAX_POLL_SECONDS)
+        journal.check_lease()
+    yield StoreCall(journal.record, (slot, attempt, build_step_end(slot, "done", payload)))
     return decode(payload)
 
 
-def _waited(seat: Seat) -> StepRecord | None:
-    """What is recorded of this wait. A step of another kind that failed here may have been one."""
-    return seat.record if seat.record is not None and seat.record.kind == seat.kind else None
+def _find_wait_record(slot: StepSlot) -> StepRecord | None:
+    """Return the record of this wait. The slot may hold a failed step of another kind."""
+    return slot.record if slot.record is not None and slot.record.kind == slot.kind else None
 
 
-def _due(there: StepRecord | None, wait: Wait, now: datetime) -> datetime | None:
-    """The end of the first wait, also of one that has timed out: whoever went on from there does not wait again."""
-    if there is not None and there.input:
-        return check_time(there.input, "the recorded end of a wait")
+def _compute_deadline(record: StepRecord | None, wait: EventWait, now: datetime) -> datetime | None:
+    """Return the end of the first wait, even if it has timed out: a replay does not wait again."""
+    if record is not None and record.input:
+        return check_time(record.input, "the recorded end of a wait")
     if wait.within is None:
         return None
-    return (there.began_at if there is not None and there.status == "intent" else now) + wait.within
+    return (record.began_at if record is not None and record.status == "intent" else now) + wait.within
 
 
-def remember(ledger: Ledger, seat: Seat, services: Services, notes: Sequence[Note]) -> Flow[list[str]]:
-    """Items and record in one transaction; where they live apart, the step's key makes a repeated write harmless, and
-    the fence is where the journal is: whoever may no longer begin the step writes no items."""
-    started = seat.record is not None and seat.record.status == "intent"
-    attempt = seat.attempt if started else seat.attempt + 1
-    scope = ledger.lease.scope
-    together = getattr(services.items, "journal", None) is services.journal
-    began = None if together else (yield Ask(services.items.moment))
-    adds = tuple(Add(draft) for draft in (yield Ask(write.build_drafts, (notes, services))))
-    if together:  # the lease of a task that was erased is lost
-        applied = yield Ask(ledger.apply, (services.items, Plan(scope, adds), seat, attempt))
+def run_memory_step(journal: StepJournal, slot: StepSlot, services: Services, notes: Sequence[Note]) -> Flow[list[str]]:
+    """Write items and record in one transaction if one store has both.
+
+    If not, the journal checks the lease before the items are written, and the step's key makes repetition harmless.
+    """
+    started = slot.record is not None and slot.record.status == "intent"
+    attempt = slot.attempt if started else slot.attempt + 1
+    scope = journal.lease.scope
+    same_store = getattr(services.items, "journal", None) is services.journal
+    began = None if same_store else (yield StoreCall(services.items.moment))
+    adds = tuple(Add(draft) for draft in (yield StoreCall(write.build_drafts, (notes, services))))
+    if same_store:
+        applied = yield StoreCall(journal.apply, (services.items, Plan(scope, adds), slot, attempt))
         return [one.id for one in applied.outcomes]
-    yield Ask(ledger.begin, (seat, attempt))
-    key = ledger.stable_key(seat)
-    applied = yield Ask(sure, (services.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began)))
+    yield StoreCall(journal.begin, (slot, attempt))
+    key = journal.stable_key(slot)
+    applied = yield StoreCall(
+        write_reliably, (services.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began))
+    )
     ids = [one.id for one in applied.outcomes]
-    yield Ask(ledger.record, (seat, attempt, ended(seat, "done", json.dumps(ids))))
+    yield StoreCall(journal.record, (slot, attempt, build_step_end(slot, "done", json.dumps(ids))))
     return ids

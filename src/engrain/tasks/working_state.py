@@ -1,4 +1,4 @@
-"""What a run does with working memory: begin there, take along what it holds, and tell how it ended."""
+"""Tie a run to working memory: load its state, store it with the steps, and remember the outcome."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from engrain.core.model.items import Citation, Note, Source
 from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import redact_json
 from engrain.ports import Services
-from engrain.tasks.serialization import opened, packed, plain
+from engrain.tasks.serialization import decode_envelope, encode_plain, encode_with_extras
 from engrain.tiers.procedural import ProceduralMemory
-from engrain.tiers.scoped_working import PROCEDURE, ScopedWorkingMemory
+from engrain.tiers.scoped_working import PROCEDURE_VARIABLE, ScopedWorkingMemory
 from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.working import WorkingMemory
 
 
 class Outcome(NamedTuple):
-    """What a task has led to, in words, and the items that these words rest on."""
+    """The result of a task in words, and the ids of the items that they cite."""
 
     text: str = ""
     cites: tuple[str, ...] = ()
 
 
 class WorkingStateBinding:
-    """Ties one run to the working memory of a view: its state travels with the task, and its end is knowledge.
+    """Tie one run to the working memory of a view.
 
-    One task is in progress there at a time. A run that begins meanwhile gets a working memory of its own, and so does
-    the run of a task that has ended. A mark stands for a state of working memory; None for no state at all."""
+    A view has one current task. A run that begins meanwhile gets a working memory of its own, and so does the run of a
+    task that has ended.
+    """
 
     def __init__(self, services: Services, scope: Scope, view: ScopedWorkingMemory, procedure: str | None) -> None:
         self._services = services
@@ -40,64 +41,64 @@ class WorkingStateBinding:
         self._task = ""
         self.working: WorkingMemory = view
 
-    def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
-        """Put the task in progress, with working memory as an earlier run left it; the version of its procedure."""
-        over = task.status in ENDED_STATUSES  # it is only replayed, and nobody works at it
-        used = procedure if over else procedure or self._view.version_of(self._procedure)
+    def begin(self, task: TaskRecord, stored: Any, procedure: str | None) -> str | None:
+        """Make the task current, with the working memory that an earlier run stored. Return its procedure's version."""
+        ended = task.status in ENDED_STATUSES  # such a task is only replayed
+        used = procedure if ended else procedure or self._view.version_of(self._procedure)
         self._task = task.task
-        if over or not self.working.take(task.goal or task.task, task.task, left):
+        if ended or not self.working.take(task.goal or task.task, task.task, stored):
             self.working = WorkingMemory(count_tokens=self._services.count_tokens)
-            self.working.take(task.goal or task.task, task.task, left)
-        if left is None:
-            self.working.set_variable(PROCEDURE, used)
+            self.working.take(task.goal or task.task, task.task, stored)
+        if stored is None:
+            self.working.set_variable(PROCEDURE_VARIABLE, used)
         return used
 
-    def changed(self, mark: object) -> bool:
-        return self.working.task_id == self._task and self.working.mark() != mark
+    def changed_since(self, revision: object) -> bool:
+        return self.working.task_id == self._task and self.working.revision() != revision
 
     def snapshot(self) -> tuple[object, Any]:
-        """The present state, marked."""
-        # The mark first: what changes in between is stored again with the next step.
-        mark, taken = self.working.mark(), self.working.snapshot()
-        return mark, redact_json(taken, self._services.redact)
+        # The revision first: a change in between is stored again with the next step.
+        revision, values = self.working.revision(), self.working.snapshot()
+        return revision, redact_json(values, self._services.redact)
 
-    def put_back(self, left: Any) -> object:
-        """Return to a snapshot; the mark of that."""
+    def restore(self, stored: Any) -> object:
+        """Load a snapshot, and return the revision that it makes."""
         if self.working.task_id == self._task:
-            self.working.load(left)
-        return self.working.mark()
+            self.working.load(stored)
+        return self.working.revision()
 
-    def done(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
-        """Keep the outcome of a task that ended well."""
+    def record_success(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
+        """Count a success for the procedure, and remember the outcome."""
         if procedure:
             with suppress(NotFound):  # it was forgotten meanwhile
                 ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
         if outcome.text:
-            said = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
-            note = Note(said, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
+            text = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
+            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
             request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
             SemanticMemory(self._services, self._scope).remember(note, request)
 
     def leave(self) -> None:
-        """Let another task be in progress."""
         self.working.release(self._task)
 
 
 class TaskState:
-    """One text in the journal, of which a program sees its own value only. Working memory is that of the end of the
-    last step: what the program does after it is done again when the task goes on."""
+    """The state that the journal stores with a task: the program's value, working memory and counters.
+
+    Working memory is that of the end of the last step. When the task continues, the program repeats its later changes.
+    """
 
     def __init__(self, record: TaskRecord, binding: WorkingStateBinding | None) -> None:
-        found = opened(record.snapshot)
+        found = decode_envelope(record.snapshot)
         self.task = record
         self._binding = binding
-        # As the program sees it, and as the journal has it: while steps are replayed they differ.
-        self._value = self._stored = json.dumps(found.get("value"))
+        # While steps are replayed, the value of the program differs from the stored one.
+        self._value = self._stored_value = json.dumps(found.get("value"))
         self._working = found.get("working")
         self._procedure: str | None = found.get("procedure")
-        self.caught: int = found.get("caught", 0)  # failures up to this number the program went on from
-        self.deaths: int = found.get("deaths", 0)  # of workers, in a row, with no step to show for it
-        self._mark: object = None  # the state of working memory that the journal has
+        self.handled_failures: int = found.get("handled_failures", 0)  # the program caught all up to this number
+        self.crashes: int = found.get("crashes", 0)  # workers in a row that died without completing a step
+        self._stored_revision: object = None  # the revision of working memory that the journal has
 
     @property
     def value(self) -> Any:
@@ -105,48 +106,44 @@ class TaskState:
 
     @value.setter
     def value(self, value: object) -> None:
-        self._value = plain(value, "the snapshot")
+        self._value = encode_plain(value, "the snapshot")
 
     def begin(self) -> bool:
-        """Put the task at hand; whether that is to be stored at once, because it is the first to name a procedure."""
+        """Make the task current. True if the state must be stored at once, because it names a new procedure."""
         if self._binding is None:
             return False
         before, self._procedure = self._procedure, self._binding.begin(self.task, self._working, self._procedure)
         return self._procedure != before
 
-    def tells(self, outcome: Outcome) -> bool:
-        """Whether there is anything to say when the task is done."""
+    def record_success(self, outcome: Outcome) -> None:
+        if self._binding is not None:
+            self._binding.record_success(self.task, outcome, self._procedure)
+
+    def has_outcome(self, outcome: Outcome) -> bool:
         return self._binding is not None and bool(outcome.text or self._procedure)
 
-    def done(self, outcome: Outcome) -> None:
-        if self._binding is not None:
-            self._binding.done(self.task, outcome, self._procedure)
+    def restore_after_replay(self) -> None:
+        """Undo what the code between replayed steps did to working memory a second time."""
+        if self._binding is not None and self._working is not None and self._stored_revision is None:
+            self._stored_revision = self._binding.restore(self._working)
 
-    def caught_up(self) -> None:
-        """All recorded steps were replayed, and with them the code in between has run once more: working memory is put
-        back to what it was at the end of the last."""
-        if self._binding is not None and self._working is not None and self._mark is None:
-            self._mark = self._binding.put_back(self._working)
+    def working_changed(self) -> bool:
+        return self._binding is not None and self._binding.changed_since(self._stored_revision)
 
-    def changed(self) -> bool:
-        """Whether working memory is another than the journal has."""
-        return self._binding is not None and self._binding.changed(self._mark)
-
-    def with_working(self) -> tuple[str, object]:
-        """What to store at the end of a step, and the mark to give to `stored` afterwards."""
+    def encode_with_working(self) -> tuple[str, object]:
+        """Return the text to store at the end of a step, and the revision for `mark_stored`."""
         assert self._binding is not None
-        mark, self._working = self._binding.snapshot()
-        return self.body(), mark
+        revision, self._working = self._binding.snapshot()
+        return self.encode(), revision
 
-    def stored(self, mark: object) -> None:
-        self._mark = mark
+    def mark_stored(self, revision: object) -> None:
+        self._stored_revision = revision
 
-    def with_value(self) -> str:
-        """What to store when the program keeps something."""
-        self._stored = self._value
-        return self.body()
+    def encode_with_value(self) -> str:
+        self._stored_value = self._value
+        return self.encode()
 
-    def body(self) -> str:
-        counts = {"caught": self.caught or None, "deaths": self.deaths or None}
-        more = {"working": self._working, "procedure": self._procedure, **counts}
-        return packed(self._stored, {name: one for name, one in more.items() if one is not None})
+    def encode(self) -> str:
+        counts = {"handled_failures": self.handled_failures or None, "crashes": self.crashes or None}
+        extras = {"working": self._working, "procedure": self._procedure, **counts}
+        return encode_with_extras(self._stored_value, {name: one for name, one in extras.items() if one is not None})

@@ -1,4 +1,4 @@
-"""Procedural memory: named ways of doing things, their versions, and how each has turned out."""
+"""Procedural memory: named procedures, their versions, and the success of each."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from engrain.core.model.procedures import (
     write_procedure,
 )
 from engrain.core.model.recall import RecallRequest
-from engrain.core.validation import MAX_QUERY, check_count, check_key, check_text
+from engrain.core.validation import MAX_QUERY, check_count, check_optional_key, check_text
 from engrain.ingest import write
 from engrain.ports import Outcomes, Services
 from engrain.retrieval.search import search
 
 MAX_FOUND = 100
-CANDIDATES = 4  # for each one asked for: the best by meaning, of which the best by trial are chosen
+CANDIDATES_PER_RESULT = 4  # the best by meaning, from which the most successful are chosen
 
 
 class ProceduralMemory:
-    """The procedures of one scope. A version is an item, its name a slot, its success what tasks reported."""
+    """The procedures of one scope. A version is an item in the slot of its name; tasks report its success."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
         self._services = services
@@ -49,83 +49,79 @@ class ProceduralMemory:
         source: str | Source | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Keep a way of doing something; a changed one becomes the next version. Returns the version's id."""
+        """Keep a procedure and return the version's id. Changed steps make a new version."""
         name, steps = check_procedure_name(name), check_steps(steps)
         when = check_text(when, "when") if when else ""
         note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
         note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={KEY: {"steps": list(steps), "when": when}})
         began = self._services.items.moment()
         (draft,) = write.build_drafts([note], self._services)
-        kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
-        request = None if request_id is None else check_key(request_id, "request_id")
-        step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))
-        (outcome,) = self._services.items.apply(Plan(self._scope, (step,), request, began=began)).outcomes
-        assert outcome.id is not None, "only what is derived is kept out"
+        metadata = {KEY: {**draft.metadata[KEY], "version": self._choose_number(name, draft.text)}}
+        request_id = check_optional_key(request_id, "request_id")
+        step = Add(replace(draft, kind="procedure", metadata=metadata))
+        (outcome,) = self._services.items.apply(Plan(self._scope, (step,), request_id, began=began)).outcomes
+        assert outcome.id is not None, "only derived items are rejected"
         return outcome.id
 
     def get(self, name: str, version: int | None = None) -> Procedure | None:
-        """The present version, or an earlier one by its number; None if there is none."""
+        """Return the current version, or an earlier one by its number; None if there is none."""
         known = self.versions(name)
         if version is None:
             return next((one for one in reversed(known) if one.current), None)
         return next((one for one in known if one.version == check_count(version, "version")), None)
 
-    def versions(self, name: str) -> list[Procedure]:
-        """All versions, oldest first, each with its own record."""
-        return self._procedures(self._history(check_procedure_name(name)))
-
-    def best(self, name: str) -> Procedure | None:
-        """The version that did better than the others, the newer of equals; None if there is none."""
-        return max(self.versions(name), key=lambda one: (one.rate, one.version), default=None)
-
-    def find(self, goal: str, n: int = 3) -> list[Procedure]:
-        """What fits a goal, best first: of those that fit about equally well, the ones that have worked."""
-        check_text(goal, "goal", MAX_QUERY)
-        check_count(n, "n", 1, MAX_FOUND)
-        where = parse_filter({"kind": "procedure"})
-        wanted = n * CANDIDATES
-        request = RecallRequest(goal, (self._scope,), wanted, now=self._services.clock(), where=where)
-        hits = {hit.item.slot: hit for hit in search(request, self._services).hits}
-        found = [self.get(str(slot).removeprefix(PROCEDURE_SLOT_PREFIX)) for slot in hits]
-        fitting = [one for one in found if one]
-        return sorted(fitting, key=lambda one: -hits[PROCEDURE_SLOT_PREFIX + one.name].relevance * (1 + one.rate))[:n]
-
-    def names(self) -> list[str]:
-        held = self._services.items.slots(self._scope, PROCEDURE_SLOT_PREFIX, None)
-        return [str(item.slot).removeprefix(PROCEDURE_SLOT_PREFIX) for item in held]
-
-    def trials(self, name: str, limit: int = 20) -> list[Trial]:
-        """How the present version turned out, newest first, task by task."""
-        return self._outcomes.trials(self._scope, self._known(name).id, check_count(limit, "limit"))
-
-    def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
-        """Count how a task that used this version ended, once for each task. Called when a task ends."""
-        told = self._services.redact(note) if self._services.redact and note else note
-        return self._outcomes.count(self._scope, Trial(id, task, success, self._services.clock(), told))
-
-    def _known(self, name: str) -> Procedure:
+    def require(self, name: str) -> Procedure:
+        """Return the current version; NotFound if there is none."""
         found = self.get(name)
         if found is None:
             known = ", ".join(self.names()[:10]) or "none"
             raise NotFound(f"there is no procedure {name!r} in this memory. Known: {known}.")
         return found
 
-    def _history(self, name: str) -> list[Item]:
-        return [
-            item
-            for item in self._services.items.history(self._scope, PROCEDURE_SLOT_PREFIX + name)
-            if item.kind == "procedure"
-        ]
-
-    def _procedures(self, items: Sequence[Item]) -> list[Procedure]:
+    def versions(self, name: str) -> list[Procedure]:
+        """Return all versions, oldest first, each with its own success."""
+        items = self._list_items(check_procedure_name(name))
         tallies = self._outcomes.tallies(self._scope, [item.id for item in items])
-        numbers = zip(_numbers(items), items, strict=True)
-        return [item_to_procedure(item, number, tallies.get(item.id, Tally())) for number, item in numbers]
+        numbered = zip(_list_numbers(items), items, strict=True)
+        return [item_to_procedure(item, number, tallies.get(item.id, Tally())) for number, item in numbered]
 
-    def _number(self, name: str, text: str) -> int:
-        """Of the version that this text is: the present one's if it says the same, else the next."""
-        known = self._history(name)
-        numbers = _numbers(known)
+    def best(self, name: str) -> Procedure | None:
+        """Return the most successful version, the newer of equals; None if there is none."""
+        return max(self.versions(name), key=lambda one: (one.rate, one.version), default=None)
+
+    def find(self, goal: str, n: int = 3) -> list[Procedure]:
+        """Return the procedures that fit a goal, best first. Of similar ones, the more successful comes first."""
+        check_text(goal, "goal", MAX_QUERY)
+        check_count(n, "n", 1, MAX_FOUND)
+        where = parse_filter({"kind": "procedure"})
+        limit = n * CANDIDATES_PER_RESULT
+        request = RecallRequest(goal, (self._scope,), limit, now=self._services.clock(), where=where)
+        hits = {hit.item.slot: hit for hit in search(request, self._services).hits}
+        found = [self.get(str(slot).removeprefix(PROCEDURE_SLOT_PREFIX)) for slot in hits]
+        fitting = [one for one in found if one]
+        return sorted(fitting, key=lambda one: -hits[PROCEDURE_SLOT_PREFIX + one.name].relevance * (1 + one.rate))[:n]
+
+    def names(self) -> list[str]:
+        items = self._services.items.slots(self._scope, PROCEDURE_SLOT_PREFIX, None)
+        return [str(item.slot).removeprefix(PROCEDURE_SLOT_PREFIX) for item in items]
+
+    def trials(self, name: str, limit: int = 20) -> list[Trial]:
+        """Return the outcomes of the current version, newest first, one for each task."""
+        return self._outcomes.trials(self._scope, self.require(name).id, check_count(limit, "limit"))
+
+    def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
+        """Count the outcome of a task that used this version, once for each task."""
+        note = self._services.redact(note) if self._services.redact and note else note
+        return self._outcomes.count(self._scope, Trial(id, task, success, self._services.clock(), note))
+
+    def _list_items(self, name: str) -> list[Item]:
+        found = self._services.items.history(self._scope, PROCEDURE_SLOT_PREFIX + name)
+        return [item for item in found if item.kind == "procedure"]
+
+    def _choose_number(self, name: str, text: str) -> int:
+        """Return the current version's number if its text is the same, else the next number."""
+        known = self._list_items(name)
+        numbers = _list_numbers(known)
         same = [number for number, item in zip(numbers, known, strict=True) if item.open and item.text == text]
         return same[0] if same else max(numbers, default=0) + 1
 
@@ -136,5 +132,5 @@ class ProceduralMemory:
         return self._services.outcomes
 
 
-def _numbers(items: Sequence[Item]) -> list[int]:
+def _list_numbers(items: Sequence[Item]) -> list[int]:
     return number_versions(item.metadata[KEY].get("version") for item in items)

@@ -1,36 +1,47 @@
-"""Semantic memory: facts, preferences, knowledge and relations, kept until forgotten."""
+"""Semantic memory: facts, slots and relations, kept until they are forgotten."""
 
 from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.clock import Time
-from engrain.core.errors import EmbedderFailed, InvalidInput, NotFound, StoreError, TooLarge
+from engrain.core.clock import Time, check_time
+from engrain.core.errors import EmbedderFailed, InvalidInput, NotFound, StoreError, TooLarge, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, SessionPosition, Source, check_note, parse_note
+from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.model.results import Explanation, ForgetResult
 from engrain.core.model.retention import remaining_importance
 from engrain.core.progress import Progress, count_progress
-from engrain.core.validation import MAX_BATCH, check_count, check_key, check_metadata, check_share
+from engrain.core.validation import (
+    MAX_BATCH,
+    check_count,
+    check_key,
+    check_metadata,
+    check_name,
+    check_optional_key,
+    check_share,
+)
 from engrain.ingest import write
 from engrain.maintenance.vector_sync import push_changes
 from engrain.ports import ListQuery, Services
-from engrain.tiers.slots import moment_of
 
 if TYPE_CHECKING:
     from engrain.maintenance.consolidate import ConsolidationResult
 
-_log = logging.getLogger("engrain")
-
 # One transaction of a bulk forget: large enough to be quick, small enough that other writers get their turn.
 FORGET_BATCH = 500
+_PAGE_SIZE = 1_000
+# These kinds are versioned like slots, and have parts of their own.
+_VERSIONED_KINDS = ("procedure", "summary")
+_RELATIONS = parse_filter({"kind": "relation"})
+_log = logging.getLogger("engrain")
 
 
 class SemanticMemory:
@@ -42,12 +53,11 @@ class SemanticMemory:
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
         """Keep a note word for word, and return its id."""
-        return _id(
-            write.commit_notes([check_note(note)], self._scope, self._services, _request(request_id)).outcomes[0]
-        )
+        request_id = check_optional_key(request_id, "request_id")
+        return _require_id(write.commit_notes([check_note(note)], self._scope, self._services, request_id).outcomes[0])
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
-        """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
+        """Keep a finding of the agent. It has the trust of the agent, whatever its source."""
         return self.remember(Note(content, importance, source=Source(source, "agent")))
 
     def remember_many(
@@ -56,28 +66,29 @@ class SemanticMemory:
         """Keep many notes, in transactions of a few hundred."""
         if isinstance(notes, (str, bytes, Mapping)):
             raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
-        proved = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
-        if len(proved) > MAX_BATCH:
+        checked = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        if len(checked) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
-        done = count_progress(progress, "notes", len(proved))
-        return write.commit_batches(proved, self._scope, self._services, _request(request_id), done)
+        done = count_progress(progress, "notes", len(checked))
+        request_id = check_optional_key(request_id, "request_id")
+        return write.commit_batches(checked, self._scope, self._services, request_id, done)
 
     def consolidate(self, *, dry_run: bool = False) -> ConsolidationResult:
-        """Remove knowledge that matters little and was rarely used; never what is pinned, cited or young."""
+        """Remove knowledge of little importance that was rarely used; never a pinned, cited or recent item."""
         from engrain.maintenance.consolidate import consolidate
 
         return consolidate(self._services, self._scope, dry_run=dry_run)
 
     def get(self, id: str) -> Item | None:
-        """The item of this id, in whatever version; None if there is none."""
+        """Return the item of this id, in any version; None if there is none."""
         return next(iter(self._services.items.get_many(self._scope, [check_key(id, "id")])), None)
 
     def change_number(self) -> int:
-        """The store's last change: what a later write may give as the moment that it began at."""
+        """Return the store's last change, which a later write may give as its start."""
         return self._services.items.moment()
 
     def all_valid(self, ids: Sequence[str]) -> bool:
-        """Whether none of these items was replaced, corrected, forgotten or expired."""
+        """True if none of these items was replaced, corrected, forgotten or has expired."""
         now = self._services.clock()
         return sum(item.visible(now) for item in self._services.items.get_many(self._scope, ids)) == len(ids)
 
@@ -90,23 +101,22 @@ class SemanticMemory:
         limit: int = 100,
         after: str | None = None,
     ) -> builtins.list[Item]:
-        """Items that match a filter, newest first."""
+        """Return items that match a filter, newest first."""
         check_count(limit, "limit", 1, MAX_BATCH)
-        if after is not None:
-            check_key(after, "after")
-        query = ListQuery(self._scope, parse_filter(where), moment_of(as_of), history, limit, after)
+        check_optional_key(after, "after")
+        query = ListQuery(self._scope, parse_filter(where), parse_as_of(as_of), history, limit, after)
         return self._services.items.page(query)
 
     def correct(self, id: str, note: Note, request_id: str | None = None) -> str:
-        """The new version keeps what the old one had; only the words were wrong."""
-        old = self._standing(id)
+        """Replace the text of an item. The new version keeps all other values of the old one."""
+        old = self._require_current(id)
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
         note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.build_drafts([note], self._services)
-        applied = self._services.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
-        return _id(applied.outcomes[0])
+        plan = Plan(self._scope, (Correct(old.id, draft),), check_optional_key(request_id, "request_id"))
+        return _require_id(self._services.items.apply(plan).outcomes[0])
 
     def change(self, change: Change, request_id: str | None = None) -> None:
         """Set values that make no new version."""
@@ -118,8 +128,8 @@ class SemanticMemory:
             change = replace(change, metadata=check_metadata(change.metadata))
         if change == Change(change.id):
             raise InvalidInput("update takes at least one of importance, pinned, metadata and expires_at.")
-        self._standing(change.id)
-        self._services.items.apply(Plan(self._scope, (change,), _request(request_id)))
+        self._require_current(change.id)
+        self._services.items.apply(Plan(self._scope, (change,), check_optional_key(request_id, "request_id")))
 
     def forget(
         self, what: str | Mapping[str, Any], *, keep_source: bool = False, request_id: str | None = None
@@ -127,112 +137,161 @@ class SemanticMemory:
         """Remove an item, or all that match a filter, with everything derived from it, from every store."""
         if isinstance(what, str):
             step = Forget(check_key(what, "id"), keep_source)
-            outcomes = self._services.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
+            plan = Plan(self._scope, (step,), check_optional_key(request_id, "request_id"))
+            outcomes = self._services.items.apply(plan).outcomes
             if outcomes[0].status == "missing":
-                raise self._unknown(what)
+                raise self._build_not_found(what)
         else:
-            # To repeat it is harmless: what matched is gone.
-            outcomes = self._forget_all(self._matching(what), keep_source)
-        done = _forgotten(outcomes, bool(outcomes) and not self._purged())
-        return replace(done, pending=True) if done and not self._removed_elsewhere(done) else done
+            # Repeating it is harmless: the matching items are gone.
+            outcomes = self._forget_in_batches(self._find_matching(what), keep_source)
+        removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
+        marked = [id for one in outcomes for id in one.marked]
+        pending = bool(outcomes) and not self._purge()
+        done = ForgetResult(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
+        return replace(done, pending=True) if done and not self._remove_elsewhere(done) else done
 
-    def _removed_elsewhere(self, done: ForgetResult) -> bool:
-        """Whether the other stores and the vector server let go of it too."""
-        services = self._services
-        gone = [*done.ids, *done.marked]
-        clean = True
-        if services.episodes is not None and not services.same_store:
-            clean &= self._tried("episodes", lambda: services.episodes.remove(self._scope, gone))  # type: ignore[union-attr]
-        if done.marked:
-            self._embed_marked(len(done.marked))
-        return push_changes(services.feed, self._scope, gone) and clean
-
-    def _tried(self, what: str, remove: Callable[[], object]) -> bool:
-        try:
-            remove()
-        except StoreError as exc:
-            # The words are gone, and nothing shows without them; `maintain` or expiry removes what is left.
-            _log.warning("%s of what was forgotten are still to be removed: %s", what, exc)
-            return False
-        return True
-
-    def _embed_marked(self, count: int) -> None:
-        """A message with a span cut out has other words, and needs another vector."""
-        try:
-            write.embed_missing(self._services, count)
-        except EmbedderFailed as exc:
-            _log.warning("%d texts are without vectors for now: %s", count, exc)
-
-    def _forget_all(self, ids: Sequence[str], keep_source: bool) -> tuple[Outcome, ...]:
+    def _forget_in_batches(self, ids: Sequence[str], keep_source: bool) -> tuple[Outcome, ...]:
         outcomes: tuple[Outcome, ...] = ()
         for start in range(0, len(ids), FORGET_BATCH):
-            steps = tuple(Forget(one, keep_source) for one in ids[start : start + FORGET_BATCH])
+            steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
             outcomes += self._services.items.apply(Plan(self._scope, steps)).outcomes
         return outcomes
 
-    def explain(self, id: str) -> Explanation:
-        """Where an item came from, what it rests on, and what it led to."""
-        item = self._known(id)
-        links = self._services.items.lineage(self._scope, [item.id])
-        cites = [link.cite.item for link in links if link.item == item.id]
-        children = [link.item for link in links if link.cite.item == item.id]
-        items = self._services.items
-        versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
-        fetch = self._services.items.get_many
-        cited, citing = tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children))
-        return Explanation(item, cited, citing, tuple(versions), self._left(item))
+    def _remove_elsewhere(self, done: ForgetResult) -> bool:
+        """Remove the items from the other stores and the vector server. False if something is left there."""
+        gone = [*done.ids, *done.marked]
+        removed = self._remove_episodes(gone)
+        if done.marked:
+            # A message with a removed span has other words, and needs another vector.
+            try:
+                write.embed_missing(self._services, len(done.marked))
+            except EmbedderFailed as exc:
+                _log.warning("%d texts are without vectors for now: %s", len(done.marked), exc)
+        return push_changes(self._services.feed, self._scope, gone) and removed
 
-    def _left(self, item: Item) -> float | None:
-        half_life = self._services.policies.half_life_days
-        return remaining_importance(item, self._services.clock(), half_life) if half_life else None
+    def _remove_episodes(self, gone: Sequence[str]) -> bool:
+        if self._services.episodes is None or self._services.same_store:
+            return True
+        try:
+            self._services.episodes.remove(self._scope, gone)
+        except StoreError as exc:
+            raise_interrupt(exc)
+            # The words are gone, and nothing shows without them; `maintain` or expiry removes what is left.
+            _log.warning("episodes of forgotten items are still to be removed: %s", exc)
+            return False
+        return True
 
-    def _purged(self) -> bool:
+    def _purge(self) -> bool:
         try:
             return self._services.items.purge()
         except StoreError as exc:
-            # What was asked for is done: the rest is tried again by itself, and must not look like a failure.
-            _log.warning("the bytes of what was forgotten are still to be removed: %s", exc)
+            raise_interrupt(exc)
+            # The items are forgotten: the purge is repeated later, and must not look like a failure.
+            _log.warning("the bytes of forgotten items are still to be removed: %s", exc)
             return False
 
-    def _standing(self, id: str) -> Item:
-        item = self._known(id)
-        if item.retracted_at:
-            raise NotFound(f"{id!r} was corrected: {item.replaced_by!r} stands in its place. Use that id.")
-        return item
-
-    def _known(self, id: str) -> Item:
-        item = self.get(id)
-        if item is None:
-            raise self._unknown(id)
-        return item
-
-    def _unknown(self, id: str) -> NotFound:
-        return NotFound(f"there is no item {id!r} in this memory ({self._scope}). List its items to see what is.")
-
-    def _matching(self, what: object) -> builtins.list[str]:
+    def _find_matching(self, what: object) -> builtins.list[str]:
         where = parse_filter(what) if isinstance(what, Mapping) else None
         if where is None:
             raise InvalidInput('forget takes an id or a filter such as {"source": "page"}; an empty one is refused.')
         found: builtins.list[str] = []
         while True:
             after = found[-1] if found else None
-            page = self._services.items.page(ListQuery(self._scope, where, history=True, limit=1000, after=after))
+            query = ListQuery(self._scope, where, history=True, limit=_PAGE_SIZE, after=after)
+            page = self._services.items.page(query)
             found += [item.id for item in page]
-            if len(page) < 1000:
+            if len(page) < _PAGE_SIZE:
                 return found
 
+    def explain(self, id: str) -> Explanation:
+        """Return the sources of an item, the items that it cites, and those that cite it."""
+        item = self._require(id)
+        items = self._services.items
+        links = items.lineage(self._scope, [item.id])
+        cited = items.get_many(self._scope, [link.cite.item for link in links if link.item == item.id])
+        citing = items.get_many(self._scope, [link.item for link in links if link.cite.item == item.id])
+        versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
+        half_life = self._services.policies.half_life_days
+        remaining = remaining_importance(item, self._services.clock(), half_life) if half_life else None
+        return Explanation(item, tuple(cited), tuple(citing), tuple(versions), remaining)
 
-def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> ForgetResult:
-    removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
-    marked = [id for one in outcomes for id in one.marked]
-    return ForgetResult(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
+    def _require_current(self, id: str) -> Item:
+        item = self._require(id)
+        if item.retracted_at:
+            raise NotFound(f"{id!r} was corrected: {item.replaced_by!r} stands in its place. Use that id.")
+        return item
+
+    def _require(self, id: str) -> Item:
+        item = self.get(id)
+        if item is None:
+            raise self._build_not_found(id)
+        return item
+
+    def _build_not_found(self, id: str) -> NotFound:
+        return NotFound(f"there is no item {id!r} in this memory ({self._scope}). List its items to see what is.")
 
 
-def _id(outcome: Outcome) -> str:
+class Slots:
+    """The slots of one scope. A slot, such as user.city, holds one value at a time."""
+
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
+        self._scope = scope
+
+    def get(self, name: str, *, as_of: Time | None = None) -> Item | None:
+        """Return the item in this slot, now or at a time."""
+        return self._services.items.slot(self._scope, check_key(name, "slot"), parse_as_of(as_of))
+
+    def list(self, prefix: str = "", *, as_of: Time | None = None) -> builtins.list[Item]:
+        """Return every filled slot whose name starts with the prefix, by name."""
+        found = self._services.items.slots(self._scope, check_name(prefix, "slot prefix"), parse_as_of(as_of))
+        return [item for item in found if item.kind not in _VERSIONED_KINDS]
+
+    def history(self, name: str) -> builtins.list[Item]:
+        """Return every value that this slot has had, oldest first."""
+        return self._services.items.history(self._scope, check_key(name, "slot"))
+
+
+class Relations:
+    """The relations of one scope, such as Ana works at Acme. Each is an item."""
+
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
+        self._scope = scope
+
+    def add(
+        self,
+        subject: str,
+        relation: str,
+        object: str,
+        *,
+        importance: float = 0.5,
+        metadata: Mapping[str, Any] | None = None,
+        source: str | Source | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep a relation and return its id: relations.add("Ana", "works at", "Acme")."""
+        between = Relation(subject, relation, object)
+        note = Note(f"{subject} {relation} {object}", importance, None, metadata, source, relation=between)
+        return SemanticMemory(self._services, self._scope).remember(note, request_id)
+
+    def about(self, entity: str, *, as_of: Time | None = None) -> builtins.list[Item]:
+        """Return the relations of an entity, newest first."""
+        return self._services.items.about(self._scope, check_key(entity, "entity"), parse_as_of(as_of))
+
+    def list(self, *, as_of: Time | None = None, limit: int = 100, after: str | None = None) -> builtins.list[Item]:
+        """Return all relations, newest first. For the next page pass the last id as `after`."""
+        check_count(limit, "limit", 1, MAX_BATCH)
+        query = ListQuery(self._scope, _RELATIONS, parse_as_of(as_of), False, limit, after)
+        return self._services.items.page(query)
+
+
+def parse_as_of(as_of: Time | None) -> datetime | None:
+    """Parse a time. A date means the end of that day."""
+    return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
+
+
+def _require_id(outcome: Outcome) -> str:
     if outcome.id is None:
         raise InvalidInput("this text was forgotten here, and a derived note cannot bring it back.")
     return outcome.id
-
-
-def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else check_key(request_id, "request_id")

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from engrain.core.clock import system_clock, to_micros
-from engrain.core.errors import Conflict, EngrainError, OnHold
+from engrain.core.errors import Conflict, EngrainError, OnHold, raise_interrupt
 from engrain.core.model.audit import AuditEntry
+from engrain.core.model.results import describe_counts, name_rows
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
 from engrain.core.progress import Progress, count_progress
+from engrain.core.validation import count_noun
 from engrain.ports import Erasing, Movable
+from engrain.ports.storage import PAGE_SIZE, iterate_pages
 
-PAGE_SIZE = 500
 Done = Callable[[int], None]  # called with the number of rows just read
-ROW_NAMES: Mapping[RowKind, tuple[str, str]] = {
-    "item": ("item", "items"),
-    "cites": ("item that cites others", "items that cite others"),
-    "tombstone": ("tombstone", "tombstones"),
-    "request": ("answered request", "answered requests"),
-    "session": ("session", "sessions"),
-    "summary": ("summary", "summaries"),
-    "progress": ("mark of progress", "marks of progress"),
-    "episode": ("episode", "episodes"),
-    "trial": ("trial of a procedure", "trials of procedures"),
-    "task": ("task", "tasks"),
-    "step": ("step", "steps"),
-    "event": ("event", "events"),
-    "grave": ("tombstone of the erased", "tombstones of the erased"),
-    "erased": ("mark of an erasure", "marks of erasures"),
-    "hold": ("legal hold", "legal holds"),
-    "audit": ("row of the audit log", "rows of the audit log"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +29,8 @@ class CopyResult:
     unrecorded: str = ""  # why the audit log of the source has no entry
 
     def __str__(self) -> str:
-        counted = [(self.rows.get(kind, 0), names) for kind, names in ROW_NAMES.items()]
-        listed = ", ".join(f"{count:,} {names[count != 1]}" for count, names in counted if count)
-        written = f"{self.written:,} {'row' if self.written == 1 else 'rows'} written by this run"
+        listed = describe_counts({kind: count for kind, count in self.rows.items() if kind != "store"})
+        written = f"{count_noun(self.written, 'row')} written by this run"
         return f"{listed or 'an empty memory'}; {written}; hash {self.hash}"
 
 
@@ -61,7 +44,7 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
     """
     now, read = system_clock(), 0
     scheme, named, _ = to.partition("://")
-    told: dict[str, Any] = {"to": scheme if named else "file"}
+    details: dict[str, Any] = {"to": scheme if named else "file"}
     copying = count_progress(progress, "copy")
 
     def count(rows: int) -> None:
@@ -70,17 +53,19 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
         copying(rows)
 
     def begin() -> None:
-        # Where it cannot be written now, the end says so.
-        with suppress(EngrainError):
-            if entry := record("copy_begun", told):
-                told["begun"] = entry.n
+        try:
+            if entry := record("copy_begun", details):
+                details["begun"] = entry.n
+        except EngrainError as exc:  # the end is recorded too, and reports the error
+            raise_interrupt(exc)
 
     unrecorded = ""
     written = copy_rows(source, target, count, now, begin=begin)
     if written:
         try:
-            record("copy", told)
+            record("copy", details)
         except EngrainError as exc:
+            raise_interrupt(exc)
             unrecorded = str(exc)
         copy_rows(source, target, copying, now, ("audit",))
     copied = compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)
@@ -142,7 +127,7 @@ def compare_stores(
     there, found = _hash_rows(target, done, now)
     if (counts, wanted) != (there, found):
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
-        what = ", ".join(map(_plural, differing)) or "contents, not in counts"
+        what = ", ".join(map(name_rows, differing)) or "contents, not in counts"
         raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy again.")
     return CopyResult(counts, written, wanted)
 
@@ -179,7 +164,7 @@ def _drop_expired(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
 def _check_no_extra(kind: RowKind, keys: list[Key]) -> None:
     if keys:
         raise Conflict(
-            f"the target holds {_plural(kind)} that the source does not, such as {keys[0][-1]!r}: "
+            f"the target holds {name_rows(kind)} that the source does not, such as {keys[0][-1]!r}: "
             "they were forgotten in the source, or belong to another memory. Copy into a new store."
         )
 
@@ -187,22 +172,10 @@ def _check_no_extra(kind: RowKind, keys: list[Key]) -> None:
 def _hash_rows(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, int], str]:
     counts: dict[str, int] = {}
     known = None
-    for page in _iterate_pages(store):
+    for page in chain.from_iterable(iterate_pages(store, kind) for kind in ROW_KINDS):
         rows = list(_drop_expired(page, now))
         for row in rows:
             counts[row.kind] = counts.get(row.kind, 0) + 1
         known = hash_rows(rows, known)
         done(len(page))
     return counts, hash_rows([], known).hexdigest()
-
-
-def _iterate_pages(store: Movable) -> Iterator[list[Row]]:
-    for kind in ROW_KINDS:
-        after: Key | None = None
-        while rows := store.dump(kind, after, PAGE_SIZE):
-            yield rows
-            after = rows[-1].key
-
-
-def _plural(kind: RowKind) -> str:
-    return ROW_NAMES[kind][1] if kind in ROW_NAMES else kind

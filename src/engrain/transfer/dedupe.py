@@ -1,27 +1,21 @@
-"""Tell new, known and changed notes of an import apart, and extract facts from its conversations."""
+"""Tell the new, known and changed notes of an import apart."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Item, Note, Source, Statement
-from engrain.core.model.messages import item_to_message
+from engrain.core.model.items import Item, Note
 from engrain.core.model.plans import Correct, Plan
-from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.statements import load_statement_rules
-from engrain.ingest import gate, write
-from engrain.ingest.facts import Utterance, build_note
+from engrain.ingest import write
 from engrain.ports import Services
+from engrain.ports.storage import iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import iterate_rows, require_movable
+from engrain.transfer.export import require_movable
 
 BATCH_SIZE = 256
-PAGE_SIZE = 256
-MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
     """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
     store = require_movable(services)
     given = {note.request_id or "": note for note in notes}
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(store, "request", scope)}
+    asked = load_answered_requests(services, scope)
     # The texts as they would be stored, and as tombstones have them.
     texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
     versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
@@ -46,7 +40,11 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
         here = versions.get(asked.get(name) or "")
         if not here:
             new.append(_extend_request_id(note) if name in asked else note)
-        elif _is_imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
+        elif (
+            all(source.kind == "import" for source in here[-1].sources)
+            and not note.relation
+            and all(one.text != texts[name] for one in here)
+        ):
             if note.slot:
                 new.append(_extend_request_id(note))
             else:
@@ -56,7 +54,7 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
     return Deduplicated(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def corrections(
+def plan_corrections(
     changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int, *, embed: bool = True
 ) -> Iterator[Plan]:
     """Yield plans that replace the words of items that were imported before."""
@@ -83,10 +81,6 @@ def _extend_request_id(note: Note) -> Note:
     return replace(note, request_id=f"{note.request_id}\x1f{words}")
 
 
-def _is_imported(item: Item) -> bool:
-    return all(source.kind == "import" for source in item.sources)
-
-
 def _load_versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
     """Load each existing item with its corrections, oldest first."""
     found: dict[str, Item] = {}
@@ -106,50 +100,7 @@ def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
     return chain
 
 
-MAX_GATE_CHARACTERS = 20_000  # characters: what is behind them was pasted
-PAGE_SIZE = 256
-
-
-def find_worth(text: str) -> list[Statement]:
-    """The statements of a message that are worth keeping. It takes a millisecond or two."""
-    # What somebody wanted forgotten there is no matter of this memory.
-    return [
-        one for one in gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS])) if isinstance(one, Statement)
-    ]
-
-
-def extract_facts(
-    notes: Sequence[Note], scope: Scope, services: Services, find: Callable[[str], list[Statement]] = find_worth
-) -> Iterator[Note]:
-    """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
-    before is not drawn again."""
-    asked = {
-        row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(require_movable(services), "request", scope)
-    }
-    told = {asked[name]: note for note in notes if by_user(note) and asked.get(name := note.request_id or "")}
-    ids = list(told)
-    for start in range(0, len(ids), PAGE_SIZE):
-        for item in services.items.get_many(scope, ids[start : start + PAGE_SIZE]):
-            if item.retracted_at is None:
-                said = Utterance(item_to_message(item), item.id)
-                found = _find_facts(said, find(said.message.text), told[item.id], services)
-                yield from (fact for fact in found if fact.request_id not in asked)
-
-
-def by_user(note: Note) -> bool:
-    """Said by them, not handed over."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
-
-
-def _find_facts(said: Utterance, worth: Sequence[Statement], note: Note, services: Services) -> Iterator[Note]:
-    for found in worth:
-        if (words := said.quote(found)).strip():
-            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
-            fact = build_note(replace(found, slot=None) if ended else found, said, services)
-            cites = fact.source.cites if isinstance(fact.source, Source) else ()
-            name = f"{note.request_id}\x1ffact {found.start}"
-            yield replace(fact, source=Source(_source_name(note), "import", cites), request_id=name)
-
-
-def _source_name(note: Note) -> str | None:
-    return note.source.name if isinstance(note.source, Source) else None
+def load_answered_requests(services: Services, scope: Scope) -> dict[str, str]:
+    """Return request id -> id of the item that the request added."""
+    rows = iterate_rows(require_movable(services), "request", scope)
+    return {row.key[1]: row.values["outcomes"][0][0] for row in rows}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, BinaryIO
 
 import orjson
@@ -13,13 +12,13 @@ from engrain.core.errors import ConfigError, Conflict
 from engrain.core.formats.jsonl import EXPORTED_KINDS, Line, row_to_line
 from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
-from engrain.core.model.rows import Key, Row, RowKind
+from engrain.core.model.results import describe_counts
+from engrain.core.model.rows import Row
 from engrain.ports import Movable, Services
-from engrain.transfer.copy import ROW_NAMES
+from engrain.ports.storage import iterate_pages, iterate_rows
 from engrain.version import __version__
 
 FOLDER_PROGRESS = "files"  # name of the progress mark that counts the rounds of a synced folder
-PAGE_SIZE = 500
 USE_FIELDS = ("access_count", "last_accessed")
 Uses = dict[str, dict[str, Any]]
 MAX_ATTEMPTS = 3
@@ -31,9 +30,7 @@ class ExportResult:
     hash: str = ""  # of all lines
 
     def __str__(self) -> str:
-        counted = [(self.rows.get(kind, 0), *names) for kind, names in ROW_NAMES.items()]
-        listed = (f"{count:,} {one if count == 1 else several}" for count, one, several in counted if count)
-        return ", ".join(listed) or "an empty memory"
+        return describe_counts(self.rows) or "an empty memory"
 
 
 def export(
@@ -94,18 +91,6 @@ def require_movable(services: Services) -> Movable:
     return store
 
 
-def iterate_rows(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
-    """Yield the rows of one kind in a scope, in the order of their keys."""
-    return chain.from_iterable(_iterate_pages(store, kind, scope))
-
-
-def _iterate_pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
-    after: Key | None = None
-    while rows := store.dump(kind, after, PAGE_SIZE, scope):
-        yield rows
-        after = rows[-1].key
-
-
 def _iterate_lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
     """Yield the lines. An item keeps the use counts of the first read: a recall does not change the memory."""
     for row in iterate_exported(services, scope):
@@ -130,7 +115,7 @@ def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
 
 def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
     """Yield the entries of a separate store, without those whose item is gone: it does not see items go."""
-    for rows in _iterate_pages(store, "episode", scope):
+    for rows in iterate_pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
         known = {one.id for one in services.items.get_many(scope, named)} if named else set()
         yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

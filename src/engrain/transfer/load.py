@@ -1,30 +1,35 @@
-"""Load a file of any known format: check all of it, then write."""
+"""Load a file of any known format: check all of it, write it, and extract facts from conversations."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import BinaryIO
 
 from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound, OutcomeUnknown
+from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, Source
+from engrain.core.model.items import Note, Source, Statement
+from engrain.core.model.messages import item_to_message
 from engrain.core.model.plans import Add, Plan
-from engrain.ingest import write
+from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.statements import load_statement_rules
+from engrain.ingest import gate, write
+from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
-from engrain.transfer.dedupe import Deduplicated, by_user, corrections, deduplicate, extract_facts, find_worth
-from engrain.transfer.preview import preview
+from engrain.transfer.dedupe import Deduplicated, deduplicate, load_answered_requests, plan_corrections
+from engrain.transfer.load_export import load_rows, preview
 from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_note_lines
-from engrain.transfer.restore import restore
 from engrain.transfer.verify import verify_export
 
 NOTES_PER_PROGRESS = 2_048
+MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 Done = Callable[[int], None]
-Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
+Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts extracted from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
             "nevertheless, give other_scope=True or --other-scope."
         )
     with _explain_interrupted_export():
-        decision = restore(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
+        decision = load_rows(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
     return LoadResult(
         "engrain",
         len(export.rows),
@@ -131,7 +136,7 @@ def _load_notes(
     conversations = read.notes if options.facts else ()
     statuses, facts = load.preview(given, conversations) if options.dry_run else load.write(given, conversations, done)
     found.update(statuses)
-    drawn_facts = Counter(facts)
+    extracted = Counter(facts)
     return LoadResult(
         form,
         len(read.notes) + len(read.bad),
@@ -140,7 +145,7 @@ def _load_notes(
         found["replaced"],
         found["behind"],
         found["kept_out"],
-        facts=drawn_facts["added"] + drawn_facts["replaced"] + drawn_facts["behind"],
+        facts=extracted["added"] + extracted["replaced"] + extracted["behind"],
         bad=tuple(read.bad),
         written=not options.dry_run,
     )
@@ -148,17 +153,17 @@ def _load_notes(
 
 @dataclass(frozen=True, slots=True)
 class _NoteLoad:
-    """Notes on their way into a scope. A plan of them is too late after an erasure since `began`."""
+    """A load of notes into a scope. After an erasure since `began`, its plans are refused."""
 
     scope: Scope
     services: Services
     began: int
 
     def write(self, given: Deduplicated, conversations: Sequence[Note], done: Done) -> Statuses:
-        """Write the notes, and the facts drawn from the conversations: the status of each."""
+        """Write the notes and the facts extracted from the conversations. Return their statuses."""
         with _count_written(done) as counting:
             statuses = self._commit(given.new, counting)
-            for plan in corrections(given.changed, self.scope, self.services, self.began):
+            for plan in plan_corrections(given.changed, self.scope, self.services, self.began):
                 self.services.items.apply(plan)
             facts = list(extract_facts(conversations, self.scope, self.services)) if conversations else []
             return statuses, self._commit(facts, lambda _: None)
@@ -166,9 +171,9 @@ class _NoteLoad:
     def preview(self, given: Deduplicated, conversations: Sequence[Note]) -> Statuses:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
         new = self._plans(given.new)
-        changed = list(corrections(given.changed, self.scope, self.services, self.began, embed=False))
-        find = cache(find_worth)
-        for note in filter(by_user, conversations):
+        changed = list(plan_corrections(given.changed, self.scope, self.services, self.began, embed=False))
+        find = cache(find_lasting_statements)
+        for note in filter(is_users_message, conversations):
             find(write.build_draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
 
         def do(check: Done) -> Statuses:
@@ -212,7 +217,7 @@ class _NoteLoad:
         return statuses
 
     def _plans(self, notes: Sequence[Note]) -> list[Plan]:
-        """Plans without vectors."""
+        """Return plans without vectors."""
         steps = [Add(write.build_draft(note, self.services.redact), note.request_id) for note in notes]
         parts = (tuple(steps[start : start + write.BATCH_SIZE]) for start in range(0, len(steps), write.BATCH_SIZE))
         return [Plan(self.scope, part, began=self.began) for part in parts]
@@ -233,3 +238,48 @@ def _may_conflict(note: Note) -> bool:
 
 def _bad_line(line: int, error: EngrainError) -> BadLine:
     return BadLine(line, type(error).__name__, str(error))
+
+
+def find_lasting_statements(text: str) -> list[Statement]:
+    """Find the statements of a message that are worth keeping. It takes a millisecond or two."""
+    found = gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS]))
+    # A request to forget was addressed to the other system, not to this memory.
+    return [one for one in found if isinstance(one, Statement)]
+
+
+def extract_facts(
+    notes: Sequence[Note],
+    scope: Scope,
+    services: Services,
+    find: Callable[[str], list[Statement]] = find_lasting_statements,
+) -> Iterator[Note]:
+    """Yield facts that cite the stored messages of these notes, except those that were extracted before."""
+    asked = load_answered_requests(services, scope)
+    imported = {
+        asked[name]: note for note in notes if is_users_message(note) and asked.get(name := note.request_id or "")
+    }
+    ids = list(imported)
+    for start in range(0, len(ids), write.BATCH_SIZE):
+        for item in services.items.get_many(scope, ids[start : start + write.BATCH_SIZE]):
+            if item.retracted_at is None:
+                utterance = Utterance(item_to_message(item), item.id)
+                found = _build_facts(utterance, find(utterance.message.text), imported[item.id], services)
+                yield from (fact for fact in found if fact.request_id not in asked)
+
+
+def is_users_message(note: Note) -> bool:
+    """Tell if the user wrote the text, in contrast to an attachment."""
+    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
+
+
+def _build_facts(
+    utterance: Utterance, statements: Sequence[Statement], note: Note, services: Services
+) -> Iterator[Note]:
+    origin = note.source.name if isinstance(note.source, Source) else None
+    for found in statements:
+        if (words := utterance.quote(found)).strip():
+            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
+            fact = build_note(replace(found, slot=None) if ended else found, utterance, services)
+            cites = fact.source.cites if isinstance(fact.source, Source) else ()
+            name = f"{note.request_id}\x1ffact {found.start}"
+            yield replace(fact, source=Source(origin, "import", cites), request_id=name)

@@ -16,8 +16,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import SESSION_SLOT_PREFIX
+from engrain.core.validation import count_noun
 from engrain.ports import Services
-from engrain.transfer.export import PAGE_SIZE, ExportResult, iterate_exported, require_movable
+from engrain.ports.storage import PAGE_SIZE
+from engrain.transfer.export import ExportResult, iterate_exported, require_movable
 
 Values = dict[str, Any]
 MAX_CITED_CHARACTERS = 500  # of a cited text; its conversation has the whole
@@ -61,13 +63,13 @@ def _read_rows(services: Services, scope: Scope, done: Callable[[int], None]) ->
 
 def _render_opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:
     said = sum(row.values["session"] is not None for row in rows["item"])
-    counts = {
-        "piece of knowledge": len(rows["item"]) - said,
-        "message": said,
-        "conversation": len(rows["session"]),
-        "task": len(rows["task"]),
-    }
-    counted = ", ".join(_count_noun(count, name) for name, count in counts.items() if count) or "nothing"
+    counts = (
+        (len(rows["item"]) - said, "piece of knowledge", "pieces of knowledge"),
+        (said, "message", None),
+        (len(rows["session"]), "conversation", None),
+        (len(rows["task"]), "task", None),
+    )
+    counted = ", ".join(count_noun(*count) for count in counts if count[0]) or "nothing"
     about = (
         f"This is a copy of everything in the memory of {whose}, made on {now:%Y-%m-%d %H:%M}: {counted}. "
         "Times are in UTC. Quoted text is word for word. The source of an entry follows after "
@@ -206,11 +208,6 @@ class _PageWriter:
             *_quote(_render_recorded(row.values["payload"])),
             "",
         ]
-
-
-def _count_noun(count: int, name: str) -> str:
-    first, *more = name.split(" ", 1)
-    return f"{count:,} {' '.join([first if count == 1 else f'{first}s', *more])}"
 
 
 def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:

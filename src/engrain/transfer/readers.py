@@ -197,7 +197,9 @@ def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Do
         raise InvalidInput("the file has an empty list: there is nothing to load.")
     origin: ExportOrigin | None = form or detect_origin(first.value)  # type: ignore[assignment]
     if origin is None:
-        raise InvalidInput(f"the file has none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
+        raise InvalidInput(
+            f"the file has none of the known forms: {', '.join(FORMS)}. docs/how-to/import-and-export.md shows them."
+        )
     return origin, chain([first], found)
 
 

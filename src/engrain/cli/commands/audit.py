@@ -11,7 +11,7 @@ import click
 from engrain.cli.command import MemoryGroup
 from engrain.cli.context import CommandContext
 from engrain.cli.output import bold, dim
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditEntry, AuditResult

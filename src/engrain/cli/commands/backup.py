@@ -16,7 +16,7 @@ from engrain.cli.context import CommandContext
 from engrain.cli.output import dim, show_progress
 from engrain.core.errors import InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.formats.manifests import RestoreResult

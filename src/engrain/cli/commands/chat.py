@@ -14,7 +14,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, complete_id
 from engrain.cli.output import dim, escape, format_table, print_error, to_json_line
 from engrain.core.errors import ConfigError, EngrainError, UnknownKey
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory

@@ -13,7 +13,7 @@ from engrain.cli.output import bold, dim, escape, show_progress, terminal_width,
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.results import CheckResult
@@ -33,8 +33,8 @@ EVERY_MEMORY = "every memory of the store"
         "engrain doctor --rebuild",
     ),
     prints="35 checks in groups: passed (✓), warning (!), failed (✗) or not checked (?), each with the reason and a "
-    "fix; docs/checklist.md explains them. Exit code 1 if a check failed or the store does not exist; with --strict "
-    "also on ! and ?.",
+    "fix; docs/reference/checklist.md explains them. Exit code 1 if a check failed or the store does not exist; with "
+    "--strict also on ! and ?.",
 )
 @click.option("--rebuild", is_flag=True, help="First rebuild every index from the stored texts.")
 @click.option("--everyone", is_flag=True, help="Check every memory, even if a user, agent or tenant is set.")
@@ -112,7 +112,7 @@ def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any]) -> I
             yield from _format_check(check, left)
     yield ""
     if problems := [f"{check.number} {check.name}" for check in shown if check.state != "pass"]:
-        yield from wrap(f"See above: {', '.join(problems)}. docs/checklist.md explains each.", limit=None)
+        yield from wrap(f"See above: {', '.join(problems)}. docs/reference/checklist.md explains each.", limit=None)
     yield summarize_checks(checks)
 
 

@@ -19,9 +19,8 @@ from engrain.cli.output import bold, dim, escape, wrap
 from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.messages import read_calls
 from engrain.core.model.results import describe_counts, describe_verification
-from engrain.core.plain import count_noun
-from engrain.core.rules.cascade import find_addresses
-from engrain.core.validation import find_similar_names
+from engrain.core.rules.removal import find_addresses
+from engrain.core.validation import count_noun, find_similar_names
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope

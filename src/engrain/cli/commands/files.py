@@ -11,7 +11,7 @@ from engrain.cli.command import MemoryGroup
 from engrain.cli.context import CommandContext
 from engrain.cli.output import dim, escape, format_table, print_error
 from engrain.core.errors import EngrainError
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.markdown.sync_state import MirrorStatus, SyncResult

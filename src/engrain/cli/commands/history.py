@@ -11,7 +11,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext
 from engrain.cli.output import bold, dim, escape, wrap
 from engrain.core.errors import NotFound
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.messages import Message

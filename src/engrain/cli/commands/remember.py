@@ -12,7 +12,7 @@ from engrain.cli.command import memory_command, parse_metadata, parse_where, whe
 from engrain.cli.context import CommandContext, complete_id, read_text
 from engrain.cli.output import dim, wrap
 from engrain.core.errors import Conflict
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item

@@ -11,7 +11,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import HIDDEN, CommandContext, check_memory_exists, list_hiding_holds
 from engrain.cli.output import escape, flatten, format_bytes, format_table, show_progress
 from engrain.core.identity import Scope
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
@@ -147,8 +147,8 @@ def maintain(cli: CommandContext, dry_run: bool, each: bool, reembed: bool, trus
     Works on every memory of the store, or only on the one that --user, --agent and --tenant name.
 
     Also removes knowledge of little importance that is rarely used, and makes backups if a folder is set. The table
-    [lifecycle] of the settings controls each pass; docs/lifecycle.md lists them. A dry run shows exactly what a real
-    run would do.
+    [lifecycle] of the settings controls each pass; docs/how-to/maintain.md lists them. A dry run shows exactly what a
+    real run would do.
     """
     with cli.open_memory() as memory, show_progress("Maintaining", None, cli.json) as progress:
         everyone = everyone or not (cli.user or cli.agent or cli.tenant)

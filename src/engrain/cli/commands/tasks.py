@@ -21,7 +21,7 @@ from engrain.cli.context import CommandContext, confirm
 from engrain.cli.output import bold, dim, escape, print_lines, wrap
 from engrain.core.errors import EngrainError, NotFound, TaskWaiting
 from engrain.core.model.tasks import CHECKPOINT_VERSION, ENDED_STATUSES
-from engrain.core.plain import count_noun
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.tasks import StepRecord, TaskRecord

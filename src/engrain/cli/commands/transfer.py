@@ -17,8 +17,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, has_other_data, has_tier_data
 from engrain.cli.output import dim, escape, show_progress, to_json_line
 from engrain.core.errors import BadFile, BadLine, Conflict, NotFound
-from engrain.core.plain import count_noun
-from engrain.core.validation import suggest_name
+from engrain.core.validation import count_noun, suggest_name
 
 if TYPE_CHECKING:
     from engrain.memory import Memory

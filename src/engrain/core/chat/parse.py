@@ -94,7 +94,7 @@ def _parse_api_message(value: Mapping[str, Any]) -> list[Message]:
         if block["type"] == "text":
             texts.append(_check_str(block.get("text"), "the text of a content block"))
         elif block["type"] == "tool_use":
-            calls.append(_parse_anthropic_call(block))
+            calls.append(_make_call(block.get("id"), block.get("name"), block.get("input", {})))
         else:
             results.append(_parse_anthropic_result(block))
     text = "\n".join(texts)
@@ -129,10 +129,6 @@ def _block_to_text(kind: str, block: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"type": "text", "text": text}
     name = _NOT_IN_BLOCK_NAME.sub("", kind.removeprefix("input_").removesuffix("_url"))[:_MAX_BLOCK_NAME]
     return {"type": "text", "text": f"[{name or 'block'}]"}
-
-
-def _parse_anthropic_call(block: Mapping[str, Any]) -> ToolCall:
-    return _make_call(block.get("id"), block.get("name"), block.get("input", {}))
 
 
 def _parse_openai_call(call: object) -> ToolCall:

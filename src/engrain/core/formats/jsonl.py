@@ -137,8 +137,8 @@ def _check_vector(row: object, what: str) -> None:
         raise InvalidInput(f"{what} must be float32 numbers in base64.")
 
 
-def _check_relation(value: object, what: str) -> Line:
-    return _check_fields(value, what, {"subject": check_key, "relation": check_key, "object": check_key})
+def _object_with(known: Mapping[str, Check]) -> Check:
+    return lambda value, what: _check_fields(value, what, known)
 
 
 def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
@@ -146,10 +146,6 @@ def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     if not isinstance(found.get(RESERVED_KEY, {}), dict):
         raise InvalidInput(f"{what}[{RESERVED_KEY!r}] must be an object.")
     return found
-
-
-def _check_raw(value: object, what: str) -> Line:
-    return _check_fields(value, what, {"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})
 
 
 ITEM_FIELDS: Mapping[str, Check] = {
@@ -169,7 +165,7 @@ ITEM_FIELDS: Mapping[str, Check] = {
     "place": _optional(lambda value, what: check_count(value, what, 0, MAX_PLACE)),
     "speaker": _optional(check_key),
     "role": _optional(check_key),
-    "relation": _optional(_check_relation),
+    "relation": _optional(_object_with({"subject": check_key, "relation": check_key, "object": check_key})),
     "pinned": _check_flag,
     "replaced_by": _optional(check_key),
     "retracted_at": _optional(_check_time_text),
@@ -190,7 +186,7 @@ EPISODE_FIELDS: Mapping[str, Check] = {
     "data": _check_metadata_field,
     "item": _optional(check_key),
     "key": _optional(check_name),
-    "raw": _optional(_check_raw),
+    "raw": _optional(_object_with({"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})),
 }
 # A loaded task that had not ended is parked until somebody resumes it.
 TASK_FIELDS: Mapping[str, Check] = {

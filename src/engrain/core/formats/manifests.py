@@ -108,7 +108,7 @@ def _new_hash() -> Any:
 BACKUP_FORMAT = 2
 SERVER_BACKUP_ADVICE = (
     "backed up and restored by its own tools: pg_dump and pg_restore for Postgres, BGSAVE and its file for Redis. "
-    "docs/lifecycle.md says how."
+    "docs/how-to/back-up-and-restore.md says how."
 )
 MANIFEST_SUFFIX = ".json"  # after the whole name of the backup
 _TIME_FORMAT = "%Y%m%dT%H%M%S%fZ"
@@ -120,7 +120,7 @@ class BackupManifest:
     """The description of a backup.
 
     `rows` counts the rows of each table. `sha256` is the hash of the file.
-    `store` is the code of the backed-up store; backups of an earlier engrain have none.
+    `store` is the code of the backed-up store.
     """
 
     taken_at: datetime
@@ -149,9 +149,13 @@ class BackupInfo:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """`items` counts the items of the restored store, in all scopes and with their history. `kept_out` counts the rows
-    of the backup that were forgotten or erased since, by kind. `receipts` counts the rows that each receipt names, by
-    its id. If it `may_hold_forgotten` items, no readable store said what was forgotten since the backup."""
+    """The result of restoring a backup.
+
+    - `items` counts the items of the restored store, in all scopes and with their history.
+    - `kept_out` counts the backup's rows that were forgotten or erased since, by kind.
+    - `receipts` counts the rows that each receipt names, by its id.
+    - `may_hold_forgotten`: no readable store said what was forgotten since the backup.
+    """
 
     path: str
     manifest: BackupManifest

@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from typing import Any, Literal, cast, get_args
+
+from engrain.core.tokens import shorten_line
 
 SOUL, MEMORY, OVERFLOW, CONFLICTS = "SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md"
 SYNC_BASE = ".engrain/mirror.json"
@@ -15,6 +18,7 @@ SOUL_SLOT = "agent.soul"
 VERSION = 1
 MAX_REMEMBERED_LINES = 5_000  # removed by the memory
 
+_shorten_text = partial(shorten_line, limit=80)
 _LOG_NAME = re.compile(r"memory/(\d{4}-\d\d-\d\d)\.md")
 
 LineState = Literal["stands", "going", "coming", "away"]
@@ -138,8 +142,8 @@ class AppliedLine:
     slot: str | None = None
 
     def __str__(self) -> str:
-        name = f"{_shorten(self.slot)} = " if self.slot and self.file != SOUL else ""
-        return f'{self.action}: {name}"{_shorten(self.text)}" ({self.file})'
+        name = f"{_shorten_text(self.slot)} = " if self.slot and self.file != SOUL else ""
+        return f'{self.action}: {name}"{_shorten_text(self.text)}" ({self.file})'
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +159,9 @@ class SyncConflict:
     stands: str
 
     def __str__(self) -> str:
-        yours = "deleted" if self.text is None else f'"{_shorten(self.text)}"'
-        return (
-            f'conflict in {self.file}: yours is {yours}, the memory keeps "{_shorten(self.stands)}" (see {CONFLICTS})'
-        )
+        yours = "deleted" if self.text is None else f'"{_shorten_text(self.text)}"'
+        ours = _shorten_text(self.stands)
+        return f'conflict in {self.file}: yours is {yours}, the memory keeps "{ours}" (see {CONFLICTS})'
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class HeldDeletion:
     text: str
 
     def __str__(self) -> str:
-        return f'deletion held back: "{_shorten(self.text)}" ({self.file})'
+        return f'deletion held back: "{_shorten_text(self.text)}" ({self.file})'
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +215,3 @@ class MirrorStatus:
     days: int
     conflicts: int
     pending: SyncResult
-
-
-def _shorten(text: str, most: int = 80) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""The audit log as values: each entry carries the hash of the one before, and the head is sealed apart."""
+"""The audit log as values: each entry has the hash of the previous one, and the head is sealed separately."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import hash_keyed
 
 FIRST_PREVIOUS = "0" * 32
-BROKEN = "f" * 32  # what an entry follows when the end before it was not to be trusted: no entry has this hash
-# Codes and numbers, never a sentence: what was removed must not stand in the record of its removal.
+BROKEN = "f" * 32  # the `previous` of an entry after an end that cannot be trusted; no entry has this hash
+# Codes and numbers, never a sentence: the record of a removal must not contain what was removed.
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _NOBODY = "-"
-# `json.dumps` with options makes one anew each time.
+# `json.dumps` with options creates an encoder on each call.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing that was done. `subject` is a keyed hash of what it concerned; `details` are counts and codes."""
+    """One recorded action. `subject` is a keyed hash of its subject. `details` are counts and codes."""
 
     n: int
     at: datetime
@@ -38,8 +38,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """How many entries there are and the hash of the last, sealed with the store's key: it shows that some are missing
-    at the end."""
+    """The number and hash of the last entry, sealed with the store's key: a log that was truncated is detected."""
 
     n: int = 0
     hash: str = FIRST_PREVIOUS
@@ -48,7 +47,7 @@ class AuditHead:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What a look through the log found: nothing, in one that nobody touched."""
+    """The faults that a verification of the log found."""
 
     entries: int
     head: str
@@ -59,23 +58,23 @@ class AuditResult:
 
     @property
     def kept(self) -> str:
-        """Number and hash of the last entry in a line: kept elsewhere, it shows later that the log was put back."""
+        """The number and hash of the last entry. Kept elsewhere, they show later that the log was set back."""
         return f"{self.entries}:{self.head}"
 
 
 def row_to_entry(row: Sequence[Any]) -> AuditEntry:
-    """As a store holds it, in this order. One in a form that is not ours has not the hash of what it then says."""
+    """Read an entry from a store's row. An entry in another form gets details that do not match its hash."""
     n, at, what, subject, details, previous, hash = row
     try:
         moment, values = from_micros(at), json.loads(details)
-        ours = _written(values) == details and subject not in ("", _NOBODY)
+        ours = _encode(values) == details and subject not in ("", _NOBODY)
     except (ValueError, OverflowError, TypeError, RecursionError):
         moment, values, ours = from_micros(0), {}, False
     return AuditEntry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
 
 
 def read_head(text: object) -> AuditHead:
-    """As a store holds it; what nobody can have sealed for one that cannot be read."""
+    """Read a stored head. An unreadable one gives a head that nobody can have sealed."""
     try:
         n, hash, seal = json.loads(str(text))
         return AuditHead(int(n), str(hash), str(seal))
@@ -88,9 +87,11 @@ def write_head(head: AuditHead) -> str:
 
 
 def find_end(key: bytes, head: AuditHead, last: int) -> AuditHead:
-    """What the next entry follows. If the seal is not ours, or entries stand after it, it follows nothing, for ever to
-    be seen: a log that was cut must not be whole again with the next entry."""
-    if _genuine(key, head) and last <= head.n:
+    """Return the head that the next entry follows.
+
+    If the seal is invalid or entries follow it, the next entry follows BROKEN: a truncated log never looks whole again.
+    """
+    if _is_genuine(key, head) and last <= head.n:
         return head
     return AuditHead(max(head.n, last, 0), BROKEN)
 
@@ -98,9 +99,9 @@ def find_end(key: bytes, head: AuditHead, last: int) -> AuditHead:
 def make_entry(
     key: bytes, head: AuditHead, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]
 ) -> AuditEntry:
-    """The entry that comes next."""
-    entry = AuditEntry(head.n + 1, at, _code(what), subject, json.loads(encode_details(details)), head.hash, "")
-    return replace(entry, hash=_hash(key, entry))
+    """Return the entry that follows the head."""
+    entry = AuditEntry(head.n + 1, at, _check_code(what), subject, json.loads(encode_details(details)), head.hash, "")
+    return replace(entry, hash=_hash_entry(key, entry))
 
 
 def seal_head(key: bytes, n: int, hash: str) -> AuditHead:
@@ -108,14 +109,13 @@ def seal_head(key: bytes, n: int, hash: str) -> AuditHead:
 
 
 def encode_details(details: Mapping[str, Any]) -> str:
-    """The same for equal details. InvalidInput if there is anything but numbers and codes in it."""
-    _check(details)
-    return _written(details)
+    """Return the same text for equal details. InvalidInput if they hold anything but numbers and codes."""
+    _check_details(details)
+    return _encode(details)
 
 
 def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun: bool = False) -> AuditResult:
-    """Every entry in the order of its number, from the first. `begun`: the store has something that comes with one, the
-    mark of an erasure or a hold, so that a log that was removed with its seal is missed."""
+    """Verify all entries in order. `begun`: an erasure or a hold exists, so an empty log must have lost its entries."""
     found: list[str] = []
     last, previous = 0, FIRST_PREVIOUS
     for one in entries:
@@ -123,12 +123,12 @@ def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun
             found.append(f"after entry {last} comes {one.n}: {one.n - last - 1} are missing.")
         elif one.previous != previous:
             found.append(f"entry {one.n} does not follow entry {last}: one of them was changed or moved.")
-        if one.hash != _hash(key, one):
+        if one.hash != _hash_entry(key, one):
             found.append(f"entry {one.n} was changed.")
         last, previous = one.n, one.hash
     if begun and not last and not head.n:
         found.append("the log is empty, and something was erased or is held here: all entries are missing.")
-    if not _genuine(key, head):
+    if not _is_genuine(key, head):
         found.append("the seal of the log's end was changed.")
     elif last < head.n:
         found.append(f"the log ends at entry {last}, and had {head.n}: {head.n - last} are missing.")
@@ -138,7 +138,7 @@ def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun
 
 
 def parse_kept_head(text: str) -> tuple[int, str]:
-    """A head that was kept elsewhere, in the form in which `Audited.kept` gives it."""
+    """Parse a head that was kept elsewhere, in the form of `AuditResult.kept`."""
     match = _KEPT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise InvalidInput("the head of an audit log is N:HASH, as engrain audit verify prints it: 12:3c939b28….")
@@ -146,8 +146,10 @@ def parse_kept_head(text: str) -> tuple[int, str]:
 
 
 def compare_with_kept(found: AuditResult, n: int, hash: str, entry: AuditEntry | None) -> AuditResult:
-    """With the head that was kept elsewhere, and the entry that has its number now: finds what seal and chain cannot, a
-    log that was put back or written anew as a whole."""
+    """Compare with a head that was kept elsewhere. `entry` is the present entry of that number.
+
+    This detects a log that was set back or rewritten as a whole, which seal and chain cannot.
+    """
     if n == 0 or (entry is not None and (entry.n, entry.hash) == (n, hash)):
         return found
     why = f"entry {n} is not the one that was kept: the log was put back or written anew since."
@@ -156,18 +158,18 @@ def compare_with_kept(found: AuditResult, n: int, hash: str, entry: AuditEntry |
     return replace(found, faults=(*found.faults, why))
 
 
-def _genuine(key: bytes, head: AuditHead) -> bool:
+def _is_genuine(key: bytes, head: AuditHead) -> bool:
     return head == (seal_head(key, head.n, head.hash) if head.n > 0 else AuditHead())
 
 
-def _hash(key: bytes, one: AuditEntry) -> str:
-    text = _written(one.details)
+def _hash_entry(key: bytes, one: AuditEntry) -> str:
+    text = _encode(one.details)
     return hash_keyed(
         key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous
     )
 
 
-def _written(details: Any) -> str:
+def _encode(details: Any) -> str:
     return _ENCODER.encode(details)
 
 
@@ -175,19 +177,19 @@ def is_code(value: object) -> bool:
     return isinstance(value, str) and bool(_CODE.fullmatch(value))
 
 
-def _check(value: Any) -> None:
+def _check_details(value: Any) -> None:
     if isinstance(value, Mapping):
         for name, one in value.items():
-            _code(name)
-            _check(one)
+            _check_code(name)
+            _check_details(one)
     elif isinstance(value, (list, tuple)):
         for one in value:
-            _check(one)
+            _check_details(one)
     elif value is not None and not isinstance(value, (bool, int, float)):
-        _code(value)
+        _check_code(value)
 
 
-def _code(value: object) -> str:
+def _check_code(value: object) -> str:
     if not is_code(value):
         raise InvalidInput("an audit entry holds counts and code words, and no content.")
     return str(value)

@@ -1,4 +1,4 @@
-"""What is said to a chat model, and what it answers."""
+"""Requests to a chat model and its replies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from engrain.core.errors import InvalidInput
 Role = Literal["user", "assistant", "tool", "system"]
 StopReason = Literal["end", "tools", "length", "refused"]
 
-# What both services accept as the name of a tool.
+# The tool names that both services accept.
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool that a model may call; `parameters` is the JSON schema of its arguments."""
+    """A tool that a model may call. `parameters` is the JSON schema of its arguments."""
 
     name: str
     description: str
@@ -38,8 +38,8 @@ class ToolSpec:
 class ToolCall:
     """A call that a model asks for.
 
-    `malformed` is what the model wrote where its arguments are not a JSON object; `arguments` are then empty, and the
-    call must not be made: answer it as failed, and the model sees what it wrote.
+    `malformed` is the model's text if its arguments are not a JSON object; `arguments` are empty then. Do not make such
+    a call: answer it as failed, and the model sees its text.
     """
 
     id: str
@@ -50,7 +50,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message. Only an assistant's has `calls`; only a tool's `answers` the id of a call, and may have `failed`."""
+    """One message. Only an assistant's has `calls`; only a tool's `answers` a call's id and may have `failed`."""
 
     role: Role
     text: str = ""
@@ -71,9 +71,9 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a model is to answer: the last message is the user's or a tool's.
+    """The messages for a model. The last one is the user's or a tool's.
 
-    `timeout` is the time in seconds for everything, further attempts included; None leaves it to the model.
+    `timeout` is in seconds and includes retries; None means the model's own.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -94,9 +94,9 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """`calls` are there if and only if `stop` is "tools": calls that were cut short are never handed on.
+    """`calls` exist if and only if `stop` is "tools": truncated calls are dropped.
 
-    Tokens are 0 where the service does not count them.
+    Token counts are 0 if the service does not report them.
     """
 
     text: str
@@ -113,7 +113,7 @@ class ChatReply:
 
 
 class HasCalls(Protocol):
-    """A message with the calls it makes, or the id of the call it answers."""
+    """A message that makes calls or answers one."""
 
     @property
     def role(self) -> str: ...

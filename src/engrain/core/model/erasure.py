@@ -1,4 +1,4 @@
-"""Whose data is erased, how far an erasure has come, and the receipt without content that is left of it."""
+"""Erasure and legal holds as values: subjects, stages, marks of erased subjects, and reasons of holds."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.plans import Add, Correct, Plan
 
 SubjectKind = Literal["user", "session", "source", "id"]
-PART_KINDS: tuple[SubjectKind, ...] = ("session", "source", "id")  # of one memory
-# shut: nobody writes or reads it any more. rows: its rows are gone. named: the other stores and files are clean, and
-# no name is left. Then the bytes are swept and looked for, and the receipt closes it.
+PART_KINDS: tuple[SubjectKind, ...] = ("session", "source", "id")  # parts of one memory
+# shut: reads and writes are blocked. rows: the rows are deleted. named: other stores, files and names are clean too.
+# Then the bytes are overwritten and searched, and the receipt ends the erasure.
 Stage = Literal["shut", "rows", "named"]
-SETTLE_SECONDS = 0.2  # seconds after a user is shut out: whoever was about to write has done so, or is refused
+SETTLE_SECONDS = 0.2  # after a user is blocked: a write that was running has ended or is refused
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Everything of one user in a tenant, whatever agent knows it; or, inside one scope, a session, a source or an
-    item. Names are compared as they are: never as a pattern, never without regard to case."""
+    """All data of one user in a tenant, for any agent; or a session, a source or an item in one scope.
+
+    Names are compared exactly: never as a pattern, and with their case.
+    """
 
     scope: Scope
     by: SubjectKind
     name: str
 
     def parts(self) -> tuple[str, ...]:
-        """What its keyed hash is made of."""
+        """Return the parts of the subject's keyed hash."""
         if self.by == "user":
             return ("user", "-" if self.scope.tenant is None else f"={self.scope.tenant}", self.name)
         return (self.by, self.scope.id, self.name)
 
 
 def find_owner(scope: Scope) -> Subject | None:
-    """The user whose scope it is; None for a memory of no user."""
+    """Return the user of a scope; None for a memory without a user."""
     return None if scope.user is None else Subject(scope, "user", scope.user)
 
 
 def find_subjects(plan: Plan) -> set[Subject]:
-    """To whom: its user, and the sessions and sources of what it adds."""
+    """Return the subjects that a plan writes to: the user, and the sessions and sources of its drafts."""
     user = find_owner(plan.scope)
     found = {user} if user else set()
     for step in plan.steps:
@@ -60,20 +62,22 @@ def make_erased_error() -> BeingErased:
 
 
 def hash_session_subjects(key: bytes, scope: Scope, session: str) -> list[str]:
-    """Of the two erasures by which a session goes as a whole: its own, and its user's."""
+    """Return the keyed hashes of the two subjects whose erasure removes a whole session: the session and its user."""
     user = find_owner(scope)
     subjects = [Subject(scope, "session", session), *([user] if user else [])]
     return [hash_keyed(key, *one.parts()) for one in subjects]
 
 
 def first_summary_version(at: int) -> int:
-    """Of a summary after an erasure at that moment (microseconds; 0 for none): one that nobody who was still summing up
-    has in hand. Milliseconds, as many as a small number holds."""
+    """Return the first version of a summary after an erasure at that moment (microseconds; 0 for none).
+
+    It differs from every version in use before, so that a summary made during the erasure is refused.
+    """
     return 1 + at // 1_000 % (1 << 30) if at else 0
 
 
 def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """The hashes of what was forgotten in each scope, by its id."""
+    """Group the hashes of tombstones by the id of their scope."""
     found: dict[str, set[str]] = {}
     for scope, digest in tombstones:
         found.setdefault(scope, set()).add(digest)
@@ -82,8 +86,10 @@ def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What an erasure takes: rows of each kind, and, but for a whole user, the ids of the items; `kept` are items that
-    lose one of several sources and stay."""
+    """The rows that an erasure removes, by kind, and for a part of a memory the ids of its items.
+
+    `kept` are items that lose one of several sources and stay.
+    """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[Scope, ...] = ()
@@ -96,7 +102,7 @@ class Impact:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """One that is under way, as the store keeps it. From the stage `named` on it knows no name."""
+    """A running erasure, as the store keeps it. From the stage `named` on it has no name."""
 
     id: str
     mark: str  # the keyed hash of its subject
@@ -106,14 +112,14 @@ class Erasure:
     subject: Subject | None = None
     scopes: tuple[Scope, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    ids: tuple[str, ...] = ()  # the items that went, for the stores beside; none for a whole user
-    notes: Mapping[str, Any] = field(default_factory=dict)  # what the run needs to go on: codes and counts
-    prints: bytes = b""  # what is looked for in the files
+    ids: tuple[str, ...] = ()  # the removed items, for side stores; empty for a whole user
+    notes: Mapping[str, Any] = field(default_factory=dict)  # codes and counts that a resumed run needs
+    prints: bytes = b""  # fingerprints to search the files for
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedSubject:
-    """What keeps an old copy of the same data out: the keyed hash of what was erased, and when."""
+    """The keyed hash of an erased subject and the time of the erasure. It keeps old copies of the data out."""
 
     mark: str
     by: SubjectKind
@@ -123,10 +129,11 @@ class ErasedSubject:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A user's data that must not be removed until the last of the reasons is released. `hidden`: an erasure was asked
-    for, and nothing of it is shown since.
+    """A legal hold: a user's data must not be removed until every reason is released.
 
-    A store keeps the keyed hash; `user` and their tenant are named where a memory still says who it is."""
+    `hidden`: an erasure was requested, and the data is hidden since. A store keeps only the keyed hash. `user` and
+    `tenant` are set if a memory still has the name.
+    """
 
     mark: str
     at: datetime
@@ -137,14 +144,17 @@ class Hold:
 
     @property
     def reason(self) -> str:
-        """All of them, for people."""
+        """All reasons, for people."""
         return ", ".join(self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRelease:
-    """Whether there was such a hold, and for which reasons it goes on. `refused`: an erasure was asked for meanwhile,
-    the last time then. It is not done by itself: what it hid is shown again, and who still wants it asks once more."""
+    """The result of a release. `left` are the reasons for which the hold continues.
+
+    `refused` is the time of the last erasure request during the hold. It is not carried out now: the hidden data is
+    shown again, and the erasure must be requested again.
+    """
 
     done: bool
     left: tuple[str, ...] = ()
@@ -159,7 +169,6 @@ ReasonChoice = str | Sequence[str] | None
 
 
 def add_reason(reasons: Reasons, reason: str) -> Reasons:
-    """With this one too."""
     if not is_code(reason):
         raise InvalidInput(
             "a reason is a code word such as case-7: up to 64 letters, digits and - _ . : +, no names and no content."
@@ -168,8 +177,10 @@ def add_reason(reasons: Reasons, reason: str) -> Reasons:
 
 
 def remove_reasons(user: Subject, reasons: Reasons, which: ReasonChoice) -> Reasons:
-    """Those that are left: all of them, if one of several that are named is not there. None is the only one there is:
-    Conflict if there are several."""
+    """Return the reasons that are left; all of them if one of the named ones does not exist.
+
+    None releases the only reason. Conflict if there are several.
+    """
     if which is not None:
         over = {which} if isinstance(which, str) else set(which)
         return tuple(one for one in reasons if one not in over) if over <= set(reasons) else reasons
@@ -182,7 +193,7 @@ def remove_reasons(user: Subject, reasons: Reasons, which: ReasonChoice) -> Reas
 
 
 def write_reasons(reasons: Reasons) -> str:
-    """In one text: no code word has a space in it."""
+    """Join the reasons into one text: a code word has no space."""
     return " ".join(reasons)
 
 
@@ -191,7 +202,7 @@ def read_reasons(text: str) -> Reasons:
 
 
 def make_hold_error(user: Subject, reasons: Sequence[str] = (), *, hides: bool = False) -> OnHold:
-    """`hides`: a whole user was to be erased, and is now shown to nobody."""
+    """`hides`: the erasure of a whole user was requested, and the data is hidden from now on."""
     why = f" ({', '.join(reasons)})" if reasons else ""
     meanwhile = "; it is shown to nobody meanwhile" if hides else ""
     return OnHold(
@@ -201,14 +212,14 @@ def make_hold_error(user: Subject, reasons: Sequence[str] = (), *, hides: bool =
 
 
 def release_command(user: Subject, reasons: Sequence[str] = ()) -> str:
-    """As it is typed. No full stop may follow it: a code word may end with one."""
+    """Return the command as it is typed. No full stop may follow it: a code word may end with one."""
     tenant = ["--tenant", user.scope.tenant] if user.scope.tenant is not None else []
     named = [part for reason in reasons for part in ("--reason", reason)]
     return shlex.join(["engrain", "hold", *tenant, "--user", user.name, "--release", *named])
 
 
 def hash_item(key: bytes, item: Item) -> str:
-    """Of one that was cut it has its id in it: two items cut to the same words are still two."""
+    """Hash an item's content. A cut item's hash includes its id: two items cut to the same words stay two items."""
     if FORGOTTEN in item.text:
         return hash_keyed(key, "cut", item.id, item.text)
     relation = item.relation

@@ -1,8 +1,9 @@
-"""Filters: which fields there are, which comparisons, and what a missing value does, said once for all stores."""
+"""Filters on items: their fields and operators, and the meaning of a missing value, for all stores."""
 
 from __future__ import annotations
 
 import math
+import operator as compare
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,10 +29,11 @@ MAX_CHOICES = 1_000
 class Condition:
     """`field operator value`. A field is one of FIELDS, or "metadata.NAME" for a top-level metadata key.
 
-    A missing value matches `= None`, `exists False`, `!= x` and `not in`, and nothing else. Values of two types are
-    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and
-    all. `contains` and `starts with` look into text; of a list in metadata, `contains` finds an equal element.
-    `source` matches if any of the item's sources has that name.
+    - A missing value matches only `= None`, `exists False`, `!= x` and `not in`.
+    - Values of two types are never equal and never ordered. True is not 1. A list or a dict only exists.
+    - Text is compared by code point, with its case.
+    - `contains` and `starts with` search text. In a list in metadata, `contains` finds an equal element.
+    - `source` matches if any of the item's sources has that name.
     """
 
     field: str
@@ -41,20 +43,20 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of the conditions hold."""
+    """All conditions must hold."""
 
     conditions: tuple[Condition, ...] = ()
 
 
 def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
-    """{"kind": "fact", "importance": {">=": 0.5}, "metadata.project": {"in": ["a", "b"]}}"""
+    """Parse a dict such as {"kind": "fact", "importance": {">=": 0.5}, "metadata.project": {"in": ["a", "b"]}}."""
     if where is None:
         return None
     if isinstance(where, Filter):
-        return Filter(tuple(_condition(one.field, one.operator, one.value) for one in where.conditions))
+        return Filter(tuple(_check_condition(one.field, one.operator, one.value) for one in where.conditions))
     if not isinstance(where, Mapping):
         raise InvalidInput(f'a filter must be a dict such as {{"kind": "fact"}}, not {type(where).__name__}.')
-    conditions = [_condition(key, op, value) for key, test in where.items() for op, value in _tests(test)]
+    conditions = [_check_condition(key, op, value) for key, test in where.items() for op, value in _list_tests(test)]
     if len(conditions) > MAX_CONDITIONS:
         raise TooLarge(f"a filter may have {MAX_CONDITIONS} conditions, not {len(conditions)}.")
     return Filter(tuple(conditions)) if conditions else None
@@ -64,7 +66,7 @@ def matches_filter(where: Filter | None, item: Item) -> bool:
     return where is None or all(_holds(condition, item) for condition in where.conditions)
 
 
-def _tests(test: object) -> list[tuple[str, Any]]:
+def _list_tests(test: object) -> list[tuple[str, Any]]:
     if isinstance(test, Mapping):
         if not test:
             raise InvalidInput('an empty test: write {"importance": {">=": 0.5}}.')
@@ -72,16 +74,16 @@ def _tests(test: object) -> list[tuple[str, Any]]:
     return [("=", test)]
 
 
-def _condition(key: object, operator: object, value: object) -> Condition:
+def _check_condition(key: object, operator: object, value: object) -> Condition:
     if not isinstance(key, str) or (key not in FIELDS and not key.startswith("metadata.")) or key == "metadata.":
         raise UnknownKey(f'unknown filter key {key!r}. Known: {", ".join(FIELDS)}, and "metadata.NAME".')
     if operator not in OPERATORS:
         raise UnknownKey(f"unknown operator {operator!r} for {key!r}. Known: {', '.join(OPERATORS)}.")
     check_name(key, "filter key")
-    return Condition(key, str(operator), _checked_value(key, str(operator), value))
+    return Condition(key, str(operator), _check_value(key, str(operator), value))
 
 
-def _checked_value(key: str, operator: str, value: object) -> object:
+def _check_value(key: str, operator: str, value: object) -> object:
     if operator == "exists":
         if not isinstance(value, bool):
             raise InvalidInput(f'{key}: "exists" takes True or False, not {value!r}.')
@@ -91,17 +93,17 @@ def _checked_value(key: str, operator: str, value: object) -> object:
             raise InvalidInput(f'{key}: "{operator}" takes a list, not {value!r}.')
         if len(value) > MAX_CHOICES:
             raise TooLarge(f'{key}: "{operator}" takes at most {MAX_CHOICES:,} values, not {len(value):,}.')
-        return tuple(_checked_scalar(key, one) for one in value)
+        return tuple(_check_scalar(key, one) for one in value)
     if operator == "contains" and key.startswith("metadata.") and value is not None:
-        return _checked_scalar(key, value)
+        return _check_scalar(key, value)
     if operator in ("contains", "starts with") and not isinstance(value, str):
         raise InvalidInput(f'{key}: "{operator}" takes text, not {value!r}.')
     if operator in ("<", "<=", ">", ">=") and (value is None or isinstance(value, bool)):
         raise InvalidInput(f'{key}: "{operator}" takes a number, a text or a time, not {value!r}.')
-    return None if value is None else _checked_scalar(key, value)
+    return None if value is None else _check_scalar(key, value)
 
 
-def _checked_scalar(key: str, value: object) -> object:
+def _check_scalar(key: str, value: object) -> object:
     kind = FIELDS.get(key)
     if kind == TIME:
         return check_time(value, key)
@@ -124,23 +126,23 @@ def _holds(condition: Condition, item: Item) -> bool:
     if condition.field == "source":
         names: list[str | None] = [source.name for source in item.sources if source.name]
         names = names or [None]
-        # Negations speak of all sources, the rest of any.
+        # A negation must hold for all sources, any other condition for one.
         combine = all if condition.operator in ("!=", "not in") else any
         return combine(_compare(name, condition.operator, condition.value) for name in names)
-    return _compare(_value(item, condition.field), condition.operator, condition.value)
+    return _compare(_get_value(item, condition.field), condition.operator, condition.value)
 
 
-def _value(item: Item, name: str) -> object:
+def _get_value(item: Item, name: str) -> object:
     if name.startswith("metadata."):
         return item.metadata.get(name.removeprefix("metadata."))
     return getattr(item, name)
 
 
-def _same(left: object, right: object) -> bool:
-    return _type(left) == _type(right) and _type(left) != "other" and left == right
+def _is_same(left: object, right: object) -> bool:
+    return _type_name(left) == _type_name(right) and _type_name(left) != "other" and left == right
 
 
-def _type(value: object) -> str:
+def _type_name(value: object) -> str:
     if isinstance(value, bool):
         return FLAG
     for name, kinds in ((NUMBER, (int, float)), (TEXT, str), (TIME, datetime)):
@@ -153,33 +155,18 @@ def _compare(left: object, operator: str, right: Any) -> bool:
     if operator == "exists":
         return (left is not None) is right
     if operator == "=":
-        return _same(left, right)
+        return _is_same(left, right)
     if operator == "!=":
-        return not _same(left, right)
+        return not _is_same(left, right)
     if operator in ("in", "not in"):
-        return any(_same(left, one) for one in right) is (operator == "in")
+        return any(_is_same(left, one) for one in right) is (operator == "in")
     if operator == "contains" and isinstance(left, list):
-        return any(_same(one, right) for one in left)
-    if _type(left) != _type(right) or _type(left) in ("missing", "other", FLAG):
+        return any(_is_same(one, right) for one in left)
+    if _type_name(left) != _type_name(right) or _type_name(left) in ("missing", "other", FLAG):
         return False
     if operator == "contains":
         return isinstance(right, str) and right in left  # type: ignore[operator]
     if operator == "starts with":
         return left.startswith(right)  # type: ignore[attr-defined, no-any-return]
-    return bool({"<": _lt, "<=": _le, ">": _gt, ">=": _ge}[operator](left, right))
-
-
-def _lt(left: Any, right: Any) -> bool:
-    return bool(left < right)
-
-
-def _le(left: Any, right: Any) -> bool:
-    return bool(left <= right)
-
-
-def _gt(left: Any, right: Any) -> bool:
-    return bool(left > right)
-
-
-def _ge(left: Any, right: Any) -> bool:
-    return bool(left >= right)
+    order: Any = {"<": compare.lt, "<=": compare.le, ">": compare.gt, ">=": compare.ge}[operator]
+    return bool(order(left, right))

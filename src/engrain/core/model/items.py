@@ -1,4 +1,4 @@
-"""What a memory is made of: items, where they came from and when they held."""
+"""Items of a memory: their text, sources, validity and session position, and the notes that become items."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import Any, Literal, get_args
 
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
-from engrain.core.plain import plain_values
-from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
+from engrain.core.validation import (
+    check_count,
+    check_key,
+    check_metadata,
+    check_optional_key,
+    check_share,
+    check_text,
+    fields_to_plain,
+)
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -19,7 +26,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 FORGOTTEN = "[forgotten]"
 ROLES = ("user", "assistant", "system", "tool")
 
-# Who says a thing decides how far it is trusted; the numbers order the kinds and are shown by `why`.
+# The kind of a source decides how far its items are trusted. `explain` shows the number.
 TRUST: Mapping[str, float] = {
     "user": 1.0, "system": 1.0, "agent": 0.7, "document": 0.6, "import": 0.6, "tool": 0.5, "web": 0.3,
 }  # fmt: skip
@@ -27,9 +34,10 @@ TRUST: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The span of another item that an item rests on; the whole item when no span is given.
+    """A span of another item that an item is derived from; the whole item if no span is given.
 
-    With the span 0:0 it rests on the whole too, but has no words from there: to forget it cuts nothing out."""
+    The span 0:0 also means the whole item, but no words are taken from it: forgetting the citing item cuts nothing.
+    """
 
     item: str
     start: int | None = None
@@ -42,7 +50,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an item came from. `name` is a page, a file, a tool; None for what was simply said."""
+    """The origin of an item. `name` is a page, a file or a tool; None for a statement in a conversation."""
 
     name: str | None = None
     kind: SourceKind = "user"
@@ -59,7 +67,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SessionPosition:
-    """Where in a session an item was said, and by whom. With no number it takes the session's next."""
+    """The position of an item in a session, and its speaker. Without a number the item takes the session's next one."""
 
     session: str
     number: int | None = None
@@ -69,7 +77,7 @@ class SessionPosition:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """subject –relation→ object, between two entities."""
+    """A link between two entities: subject –relation→ object."""
 
     subject: str
     relation: str
@@ -78,7 +86,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One version of one thing remembered, word for word."""
+    """One version of a remembered text, word for word."""
 
     id: str
     kind: Kind
@@ -105,8 +113,8 @@ class Item:
     last_accessed: datetime | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: times as ISO 8601 texts, tuples as lists."""
-        return plain_values(self)
+        """Return plain JSON: times as ISO 8601 texts, tuples as lists."""
+        return fields_to_plain(self)
 
     @property
     def source(self) -> str | None:
@@ -115,11 +123,11 @@ class Item:
 
     @property
     def open(self) -> bool:
-        """Held to be so at present: neither replaced nor corrected away."""
+        """Tell if the item is current: neither replaced nor corrected."""
         return self.valid_to is None and self.retracted_at is None
 
     def visible(self, at: datetime) -> bool:
-        """Held at that moment. A corrected item was never so, and answers no moment at all."""
+        """Tell if the item was valid at that moment. A corrected item is valid at no moment."""
         return (
             self.retracted_at is None
             and self.valid_from <= at
@@ -130,7 +138,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The stored words of a text: little-endian uint32 pairs (term, passage << 16 | count), and how many passages."""
+    """The indexed words of a text: little-endian uint32 pairs (term, passage << 16 | count), and how many passages."""
 
     pairs: bytes = b""
     passages: int = 1
@@ -146,7 +154,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A text on its way in, with all that was computed from it outside any transaction."""
+    """A text to be stored, with everything that is computed from it before the transaction."""
 
     text: str
     kind: Kind = "fact"
@@ -161,7 +169,7 @@ class Draft:
     words: Words = field(default_factory=Words)
     vectors: Vectors | None = None
     traits: int = 0
-    # Made by extraction, import or replay rather than said now: a tombstone keeps it out.
+    # Extracted, imported or replayed: a tombstone of the same words rejects it.
     derived: bool = False
 
 
@@ -171,8 +179,11 @@ RESERVED_SLOT_PREFIXES = ("procedure:", "session:")  # slots of procedures and o
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing to remember. `place` makes it a turn of a session; `derived` marks what was not said now but extracted,
-    imported or replayed, so that it cannot bring back what was forgotten; with a `request_id` it is applied once."""
+    """One text to remember. `place` makes it a message of a session.
+
+    `derived` marks a text that is extracted, imported or replayed: it cannot bring back what was forgotten.
+    With a `request_id` the note is applied once.
+    """
 
     text: str
     importance: float = 0.5
@@ -188,41 +199,41 @@ class Note:
 
 
 def parse_note(value: object) -> Note:
-    """A Note, a text, or a dict with a Note's keys (`place`, `source` and `relation` may be dicts as well)."""
+    """Return a Note from a Note, a text or a dict with a Note's keys. `place`, `source`, `relation` may be dicts."""
     if isinstance(value, Note):
         return value
     if isinstance(value, str):
         return Note(value)
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
-    given = _known_keys(value, Note, "note")
+    given = _check_keys(value, Note, "note")
     for name, kind in (("place", SessionPosition), ("source", Source), ("relation", Relation)):
         if isinstance(given.get(name), Mapping):
-            part = _known_keys(given[name], kind, name)
+            part = _check_keys(given[name], kind, name)
             if name == "source":
-                part["cites"] = _cites(part.get("cites"))
-            given[name] = _made(kind, part, name)
-    return _made(Note, given, "note")  # type: ignore[no-any-return]
+                part["cites"] = _parse_cites(part.get("cites"))
+            given[name] = _build(kind, part, name)
+    return _build(Note, given, "note")  # type: ignore[no-any-return]
 
 
 def check_note(note: Note) -> Note:
-    """The same note with every value proved, or a typed error that names the value."""
+    """Return the note with every value checked. The error names the first bad value."""
     return Note(
         text=check_text(note.text),
         importance=check_share(note.importance, "importance"),
-        slot=None if note.slot is None else _slot(note.slot),
+        slot=None if note.slot is None else _check_slot(note.slot),
         metadata=check_metadata(note.metadata),
-        source=_source(note.source),
+        source=_check_source(note.source),
         occurred_at=None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at"),
-        place=_place(note.place),
-        relation=_relation(note.relation),
+        place=_check_place(note.place),
+        relation=_check_relation(note.relation),
         derived=bool(note.derived),
-        request_id=None if note.request_id is None else check_key(note.request_id, "request_id"),
+        request_id=check_optional_key(note.request_id, "request_id"),
         expires_at=None if note.expires_at is None else check_time(note.expires_at, "expires_at"),
     )
 
 
-def _slot(slot: object) -> str:
+def _check_slot(slot: object) -> str:
     name = check_key(slot, "slot")
     if name.startswith(RESERVED_SLOT_PREFIXES):
         raise InvalidInput(
@@ -231,7 +242,7 @@ def _slot(slot: object) -> str:
     return name
 
 
-def _source(source: str | Source | None) -> Source:
+def _check_source(source: str | Source | None) -> Source:
     if source is None:
         return Source()
     if isinstance(source, str):
@@ -241,22 +252,22 @@ def _source(source: str | Source | None) -> Source:
     if source.name is not None:
         check_key(source.name, "source")
     for cite in source.cites:
-        _cite(cite)
+        _check_cite(cite)
     return source
 
 
-def _cites(given: object) -> tuple[Citation, ...]:
+def _parse_cites(given: object) -> tuple[Citation, ...]:
     if given is None:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
     return tuple(
-        cite if isinstance(cite, Citation) else _made(Citation, _known_keys(cite, Citation, "cite"), "cite")
+        cite if isinstance(cite, Citation) else _build(Citation, _check_keys(cite, Citation, "cite"), "cite")
         for cite in given
     )
 
 
-def _cite(cite: object) -> None:
+def _check_cite(cite: object) -> None:
     if not isinstance(cite, Citation):
         raise InvalidInput(f"a source cites Citations, not {type(cite).__name__}.")
     check_key(cite.item, "cited item")
@@ -266,7 +277,7 @@ def _cite(cite: object) -> None:
         raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")
 
 
-def _place(place: SessionPosition | None) -> SessionPosition | None:
+def _check_place(place: SessionPosition | None) -> SessionPosition | None:
     if place is None:
         return None
     if not isinstance(place, SessionPosition):
@@ -283,14 +294,14 @@ def _place(place: SessionPosition | None) -> SessionPosition | None:
     return place
 
 
-def _relation(relation: Relation | None) -> Relation | None:
+def _check_relation(relation: Relation | None) -> Relation | None:
     if relation is not None:
         for name in ("subject", "relation", "object"):
             check_key(getattr(relation, name), name)
     return relation
 
 
-def _known_keys(given: object, kind: type, what: str) -> dict[str, Any]:
+def _check_keys(given: object, kind: type, what: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{what} must be a dict, not {type(given).__name__}.")
     known = [field.name for field in fields(kind)]
@@ -300,7 +311,7 @@ def _known_keys(given: object, kind: type, what: str) -> dict[str, Any]:
     return dict(given)
 
 
-def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
+def _build(kind: Any, given: dict[str, Any], what: str) -> Any:
     try:
         return kind(**given)
     except TypeError as exc:
@@ -311,10 +322,10 @@ def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The words from `start` to `end` of a message say something that lasts.
+    """The words from `start` to `end` of a message state something that lasts.
 
-    `slot` is a place for one value, where the statement has one. `explicit`: the speaker asked for it to be kept.
-    `replaces` are words of an earlier statement that this one takes the place of ("tea instead of coffee": coffee).
+    `slot` names the value that the statement sets, if any. `explicit`: the speaker asked to remember it.
+    `replaces` are words of an earlier statement that no longer hold ("tea instead of coffee": coffee).
     """
 
     start: int
@@ -327,7 +338,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
-    """The speaker wants something forgotten: what a slot holds, or the statement between `start` and `end`."""
+    """The speaker wants a slot's value forgotten, or the statement between `start` and `end`."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""What is said in a session: messages, and how they are kept as items of the log."""
+"""Messages of a session, and their form as items of the log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _SOURCES: Mapping[str, SourceKind] = {"user": "user", "assistant": "agent", "sys
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. Only an assistant's has `calls`; only a tool's `answers` the id of a call, names its `tool` and may
-    have `failed`. `event` says that it is more than a turn: one of EVENTS. `id` and `number` are those of a message
-    that was read from a log; on the way in they play no part."""
+    """One message. `event` marks a decision, error, resolution or note.
+
+    Only an assistant's message has `calls`. Only a tool's message `answers` a call's id, names its `tool` and may have
+    `failed`. `id` and `number` are set on messages that were read from a log.
+    """
 
     role: str
     text: str = ""
@@ -46,7 +48,7 @@ class Message:
 
 
 def check_message(message: Message) -> Message:
-    """The same message with every value proved but the text's content, which `note_of` proves."""
+    """Return the message with every value checked, except the content of the text, which `message_to_note` checks."""
     role = message.role
     if role not in ROLES:
         raise InvalidInput(f"unknown role {role!r}. Known: {', '.join(ROLES)}.")
@@ -66,7 +68,7 @@ def check_message(message: Message) -> Message:
         raise InvalidInput(f"metadata[{RESERVED_KEY!r}] is engrain's own: choose another key.")
     return replace(
         message,
-        calls=tuple(_checked_call(call) for call in message.calls),
+        calls=tuple(_check_call(call) for call in message.calls),
         answers=None if message.answers is None else check_name(message.answers, "answers"),
         failed=bool(message.failed),
         metadata=metadata,
@@ -75,11 +77,11 @@ def check_message(message: Message) -> Message:
 
 
 def message_to_note(message: Message, session: str, *, placed: bool = False, derived: bool = False) -> Note:
-    """A checked message as the note of its log row; `placed` puts it at its own number.
+    """Return a checked message as the note of its log row. With `placed` it keeps its own number.
 
-    Calls stand in the text, as JSON, so that words find them and forgetting reaches them; the metadata says where.
+    Calls are written into the text as JSON, so that search and forgetting reach them. The metadata says where.
     """
-    text, kept = _written(message)
+    text, kept = _write_text(message)
     particulars = {"answers": message.answers, "tool": message.tool, "event": message.event}
     kept |= {name: value for name, value in particulars.items() if value is not None}
     kept |= {"failed": True} if message.failed else {}
@@ -94,21 +96,21 @@ def message_to_note(message: Message, session: str, *, placed: bool = False, der
 
 
 def item_to_message(item: Item) -> Message:
-    """A log row as the message it was. Of one that was cut or corrected, the words that are left, as text."""
+    """Return the message of a log row. A row that was cut or corrected gives its present words as text."""
     metadata = dict(item.metadata)
     kept = metadata.pop(RESERVED_KEY, None)
     role = item.role if item.role in ROLES else "user"
-    text, calls = _read(item.text, kept if isinstance(kept, dict) else {})
+    text, calls = _read_text(item.text, kept if isinstance(kept, dict) else {})
     result = kept if isinstance(kept, dict) and role == "tool" else {}
     return Message(
         role=str(role),
         text=text,
         speaker=item.speaker,
         calls=calls if role == "assistant" else (),
-        answers=_text(result.get("answers")),
-        tool=_text(result.get("tool")),
+        answers=_text_or_none(result.get("answers")),
+        tool=_text_or_none(result.get("tool")),
         failed=result.get("failed") is True,
-        event=_text(kept.get("event")) if isinstance(kept, dict) else None,
+        event=_text_or_none(kept.get("event")) if isinstance(kept, dict) else None,
         metadata=metadata,
         occurred_at=item.occurred_at or item.recorded_at,
         id=item.id,
@@ -117,19 +119,15 @@ def item_to_message(item: Item) -> Message:
 
 
 def read_calls(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The calls in the text of a log row; none of one that was cut or corrected."""
+    """Return the calls in the text of a log row; none if the row was cut or corrected."""
     kept = metadata.get(RESERVED_KEY)
-    return _read(text, kept)[1] if isinstance(kept, Mapping) else ()
+    return _read_text(text, kept)[1] if isinstance(kept, Mapping) else ()
 
 
 def get_answered_call(metadata: Mapping[str, Any]) -> str | None:
-    """The id of the call that a log row answers."""
+    """Return the id of the call that a log row answers."""
     kept = metadata.get(RESERVED_KEY)
-    return _text(kept.get("answers")) if isinstance(kept, Mapping) else None
-
-
-def item_to_chat(item: Item) -> ChatMessage:
-    return item_to_message(item).said
+    return _text_or_none(kept.get("answers")) if isinstance(kept, Mapping) else None
 
 
 def encode_arguments(call: ToolCall) -> str:
@@ -137,13 +135,13 @@ def encode_arguments(call: ToolCall) -> str:
 
 
 def find_call_spans(row: Item) -> list[tuple[int, int]]:
-    """Where the arguments of each call stand in the text of a log row; none of one that was cut since."""
+    """Return the spans of the calls' arguments in the text of a log row; none if the row was cut since."""
     kept = row.metadata.get(RESERVED_KEY, {})
     whole = kept.get("size") == len(row.text)
     return [(start, end) for _, _, start, end, _ in kept.get("calls", ())] if whole else []
 
 
-def _checked_call(call: object) -> ToolCall:
+def _check_call(call: object) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise InvalidInput(f"calls must be ToolCalls, not {type(call).__name__}.")
     check_name(call.id, "the id of a call")
@@ -155,8 +153,8 @@ def _checked_call(call: object) -> ToolCall:
     return replace(plain, arguments={} if call.malformed else json.loads(encode_arguments(plain)))
 
 
-def _written(message: Message) -> tuple[str, dict[str, Any]]:
-    """The text of the log row, and what is needed to read it back if that is not the message's own text."""
+def _write_text(message: Message) -> tuple[str, dict[str, Any]]:
+    """Return the text of the log row, and the metadata needed to read it back if it is not the message's own text."""
     if not message.calls and (message.role != "tool" or message.text.strip()):
         return message.text, {}
     text = message.text
@@ -170,17 +168,17 @@ def _written(message: Message) -> tuple[str, dict[str, Any]]:
     return text, {"own": len(message.text), "size": len(text), **({"calls": calls} if calls else {})}
 
 
-def _read(text: str, kept: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
+def _read_text(text: str, kept: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
     own = kept.get("own")
     if not isinstance(own, int) or kept.get("size") != len(text):
         return text, ()
     try:
-        return text[:own], tuple(_call(text, *values) for values in kept.get("calls", ()))
+        return text[:own], tuple(_read_call(text, *values) for values in kept.get("calls", ()))
     except (TypeError, ValueError):
         return text, ()
 
 
-def _call(text: str, id: str, name: str, start: int, end: int, malformed: bool) -> ToolCall:
+def _read_call(text: str, id: str, name: str, start: int, end: int, malformed: bool) -> ToolCall:
     if not isinstance(id, str) or not isinstance(name, str):
         raise TypeError("a call has an id and a name.")
     if malformed:
@@ -191,5 +189,5 @@ def _call(text: str, id: str, name: str, start: int, end: int, malformed: bool) 
     return ToolCall(id, name, arguments)
 
 
-def _text(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""A named way of doing something, and how it has turned out."""
+"""Procedures: named ways to do something, their versions and their success rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engrain.core.validation import check_key, check_text
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One task in which one version of a procedure was used."""
+    """One use of one version of a procedure in one task."""
 
     procedure: str  # the item that is this version
     task: str
@@ -34,9 +34,11 @@ Z = 1.645  # one-sided 95 %
 
 
 def estimate_success_rate(successes: int, failures: int) -> float:
-    """The success rate that these trials speak for: the lower end of Wilson's interval, with one success and one
-    failure imagined besides. So what was never tried stands between what failed and what worked: .12 untried, .25 for
-    1 of 1, .55 for 5 of 5, .70 for 10 of 10, .05 for 0 of 3."""
+    """Estimate the success rate: the lower end of Wilson's interval, with one success and one failure added.
+
+    So an untried procedure ranks between a failed one and a proven one: .12 untried, .25 for 1 of 1, .55 for 5 of 5,
+    .70 for 10 of 10, .05 for 0 of 3.
+    """
     tried = successes + failures + 2
     share = (successes + 1) / tried
     spread = Z * math.sqrt(share * (1 - share) / tried + Z * Z / (4 * tried * tried))
@@ -44,14 +46,14 @@ def estimate_success_rate(successes: int, failures: int) -> float:
 
 
 PROCEDURE_SLOT_PREFIX = "procedure:"
-KEY = "engrain"  # the metadata that belongs to us
+KEY = "engrain"  # the metadata key that is engrain's own
 MAX_STEPS = 200
 MAX_STEP = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """One version. `rate` is the success rate that its trials speak for, not their bare share."""
+    """One version of a procedure. `rate` is the estimated success rate, not the plain share."""
 
     id: str
     name: str
@@ -94,8 +96,7 @@ def check_procedure_name(name: object) -> str:
 
 
 def number_versions(kept: Iterable[int | None]) -> list[int]:
-    """The numbers of versions, oldest first: the one that a version was written with, unless it has none, or another
-    that was written at the same time took it."""
+    """Number the versions, oldest first, by their stored numbers. A missing or repeated number is replaced."""
     found: list[int] = []
     for number in kept:
         found.append(max(number or 0, found[-1] + 1 if found else 1))

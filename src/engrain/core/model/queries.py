@@ -1,4 +1,4 @@
-"""What is asked of a store and what it answers, as values."""
+"""Queries to the stores and their answers: lists, vector and word search, change feed, outbox and status."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which items, newest recorded first, which is the order of their ids, last to first.
+    """Items, newest recorded first, which is the descending order of their ids.
 
-    Those visible at `at`; with `history` closed, corrected and expired versions as well, and `at` plays no part.
+    Those visible at `at`. With `history`, closed, corrected and expired versions too; then `at` is ignored.
     """
 
     scope: Scope
@@ -31,7 +31,7 @@ class ListQuery:
     at: datetime | None = None
     history: bool = False
     limit: int = 100
-    after: str | None = None  # the id of the last item of the page before
+    after: str | None = None  # the id of the last item of the previous page
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SketchQuery:
 
 
 class Sketch(NamedTuple):
-    """What ranking needs to know of an item, without its text."""
+    """The fields of an item that ranking needs, without its text."""
 
     id: str
     kind: str
@@ -52,7 +52,7 @@ class Sketch(NamedTuple):
     place: int | None
     speaker: str | None
     role: str | None
-    occurred_at: float  # seconds since 1970: when it happened, or else when it was recorded
+    occurred_at: float  # seconds since 1970; the recording time if none was given
     traits: int
     passages: int
     importance: float
@@ -62,17 +62,17 @@ class Sketch(NamedTuple):
 
 
 class OutdatedSpan(NamedTuple):
-    """A span of a message from which an item was taken that has since been replaced."""
+    """A span of a message whose derived item was replaced since."""
 
     id: str
     start: int
     end: int
     until: datetime
-    now: str | None  # the text that holds at present
+    now: str | None  # the current text
 
 
 class ItemCitation(NamedTuple):
-    """`item` rests on `cite`."""
+    """`item` cites `cite`."""
 
     item: str
     cite: Citation
@@ -86,7 +86,7 @@ class ItemChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`seq` is what the reader has now seen; pass it as `since` the next time. `complete` is False if more follow."""
+    """`seq` is the last change that was read: pass it as `since` next. `complete` is False if more follow."""
 
     seq: int
     changes: tuple[ItemChange, ...]
@@ -103,7 +103,7 @@ class UnembeddedItem(NamedTuple):
 
 
 class OutboxEntry(NamedTuple):
-    """`item` was written or removed, and the index `target` does not know it yet."""
+    """A write or removal of `item` that an index has not received yet."""
 
     seq: int
     scope: Scope
@@ -124,11 +124,11 @@ class StoreStatus:
     unembedded: int
     purge_pending: bool
     details: Mapping[str, Any] = field(default_factory=dict)
-    hidden: bool = False  # the role sees one scope at a time: what would be counted across all of them is not known
+    hidden: bool = False  # the database role sees one scope at a time, so counts over all scopes are unknown
 
 
 class Finding(NamedTuple):
-    """One point of a store's own check: what was looked at, how it stands, why, and what fixes it."""
+    """One point of a store's own check: its state, the reason and the remedy."""
 
     point: str
     state: Literal["pass", "warn", "fail"]
@@ -138,7 +138,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorQuery:
-    """`model` is EmbeddingModel.key; vectors of another model are never compared."""
+    """`model` is EmbeddingModel.key: vectors of different models are never compared."""
 
     vector: Matrix
     model: str
@@ -150,7 +150,7 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """`background` is the mean cosine of the query to all the vectors it was compared with."""
+    """`background` is the mean cosine of the query to all vectors that were compared."""
 
     ids: list[str]
     cosines: list[float]
@@ -160,7 +160,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class WordQuery:
-    """`terms` are core.words terms, each once."""
+    """`terms` are the numbers of `hash_term`, each once."""
 
     terms: tuple[int, ...]
     scope: Scope
@@ -170,8 +170,10 @@ class WordQuery:
 
 
 class WordHit(NamedTuple):
-    """An item's best passage by BM25, the first of equals: its number, its length (the sum of its counts), how often
-    each term of the query is in it."""
+    """An item's best passage by BM25, the first of equals.
+
+    `length` is the sum of the passage's counts. `counts` says how often each term of the query is in it.
+    """
 
     id: str
     passage: int
@@ -181,7 +183,7 @@ class WordHit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
-    """Hits, and the scope's own statistics over the passages of its visible items, whatever the filter says."""
+    """Hits, and the scope's statistics over the passages of all its visible items, whatever the filter."""
 
     hits: list[WordHit]
     passages: int
@@ -191,10 +193,10 @@ class WordMatches:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's rolling summary of the messages before number `upto`. With no text, the window was cleared there.
+    """A session's rolling summary of the messages before number `upto`. Without a text, the window was cleared there.
 
-    `version` rises with every summary, and with all that is forgotten in the session. `by` says who made it: "digest"
-    for the extractive one, or a model's name.
+    `version` rises with every summary and with every forget in the session.
+    `by` names the author: "digest" for the extractive summary, or a model's name.
     """
 
     text: str
@@ -204,7 +206,7 @@ class Summary:
 
 
 class UnprocessedSession(NamedTuple):
-    """A session with messages from number `upto` on that some work has not seen yet."""
+    """A session whose messages from number `upto` on some work has not read yet."""
 
     scope: Scope
     session: str
@@ -212,12 +214,12 @@ class UnprocessedSession(NamedTuple):
     length: int
 
 
-FOREVER = 2**50  # the end of what has none; past every time there is
+FOREVER = 2**50  # the `ends` of a point without an end, later than every time
 _EPOCH = from_micros(0)
 
 
 class VectorPoint(NamedTuple):
-    """`row` is float32, unit length. It held from the second `begins` on and before the second `ends`."""
+    """`row` is float32, unit length. It is valid from second `begins` until before second `ends`."""
 
     item: str
     window: int
@@ -229,7 +231,7 @@ class VectorPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointQuery:
-    """What held in the second `at`, of one scope. With `at_least` only the end counts: what is over is left out."""
+    """The points of one scope that are valid in second `at`. With `at_least`, points that begin later count too."""
 
     vector: Matrix
     model: str
@@ -241,7 +243,7 @@ class PointQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundPoints:
-    """The items of the nearest points, best first, one for each point; fewer than the limit if there are no more."""
+    """The items of the nearest points, best first, one per point. Fewer than the limit means that there are no more."""
 
     items: list[str]
     cosines: list[float]
@@ -249,7 +251,7 @@ class FoundPoints:
 
 
 def item_to_points(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[VectorPoint]:
-    """None of an item that was corrected: it answers no moment at all."""
+    """Return the points of an item. A corrected item has none, because it is valid at no moment."""
     if item.retracted_at is not None:
         return []
     ends = min((to_seconds(one) + 1 for one in (item.valid_to, item.expires_at) if one), default=FOREVER)
@@ -258,7 +260,7 @@ def item_to_points(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[Vect
 
 
 def to_seconds(moment: datetime) -> int:
-    """Whole seconds since 1970: servers compare numbers as float64, which holds no microseconds of far years."""
+    """Return whole seconds since 1970. Servers compare float64, which has no room for microseconds of far years."""
     return (moment - _EPOCH) // (from_micros(1_000_000) - _EPOCH)
 
 
@@ -267,8 +269,10 @@ EmbedKind = Literal["query", "document"]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """`floor` is the calibrated relevance under which a hit is left out; `mean` and `deviation` are those of the cosine
-    between texts that have nothing to do with each other, so that ranking can standardise any model's cosines."""
+    """`floor` is the calibrated relevance below which a hit is omitted.
+
+    `mean` and `deviation` are those of the cosine of unrelated texts: ranking standardizes every model's cosines.
+    """
 
     name: str
     hash: str
@@ -279,5 +283,5 @@ class EmbeddingModel:
 
     @property
     def key(self) -> str:
-        """Names the vectors of this model in a store: two models never share a key."""
+        """The name of this model's vectors in a store. Two models never share a key."""
         return f"{self.name}/{self.dimension}/{self.hash[:12]}"

@@ -1,4 +1,4 @@
-"""What a recall is asked and what it answers, down to the block for the prompt."""
+"""Requests and results of recall, and their text block for the prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item
-from engrain.core.plain import plain_values
+from engrain.core.validation import fields_to_plain
 
 Reason = Literal["floor", "n", "budget", "source", "double"]
 
@@ -26,12 +26,12 @@ SESSION_HEADING, RECENT_HEADING, FACTS, KNOWLEDGE, HOW_TO = (
 SUMMARY_LABEL = "in short"  # opens the lines of a summary
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
 _NAME_LIMIT = 80
-_WHY: Mapping[str, str] = {
+_REASONS: Mapping[str, str] = {
     "floor": "below the relevance floor",
     "n": "beyond the number asked for",
     "budget": "too long for the budget",
     "source": "set back because one source would have filled the answer",
-    "double": "that say what a hit says already",
+    "double": "that repeat a hit",
 }
 
 # Stored text must not be able to end its quotes, start a line of its own or turn the reading direction.
@@ -48,7 +48,7 @@ _ESCAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the block for the prompt: a heading and its lines."""
+    """A heading of the prompt block, and its lines."""
 
     title: str
     lines: tuple[str, ...]
@@ -59,10 +59,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor.
+    """`scopes` are the memory's own scope, then those that it may read. `min_relevance=None` is the embedder's floor.
 
-    `context` goes in front of what is found: the task at hand, and what happened last. `shown` are items that the
-    prompt has anyway, with what goes on: neither is told a second time."""
+    `context` precedes the hits: the current task and recent events. `shown` are items that the prompt has already:
+    they are not repeated.
+    """
 
     query: str
     scopes: tuple[Scope, ...] = ()
@@ -79,7 +80,7 @@ class RecallRequest:
 
 @dataclass(frozen=True, slots=True)
 class OutdatedText:
-    """Words of a hit that no longer hold: what they were, until when they held, and what holds now."""
+    """Words of a hit that no longer hold: until when they held, and what holds now."""
 
     text: str
     until: datetime
@@ -88,10 +89,10 @@ class OutdatedText:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An item that was found. `text` is the whole of a short item and the best passage of a long one, at `span`.
+    """A found item. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
-    `score` orders the hits of one question. `relevance` is absolute, from 0 to 1. `arms` says what each part of the
-    ranking added to the score. `scope` is the memory it was read from, None for one's own.
+    `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
+    `scope` is the memory that it was read from, None for the caller's own.
     """
 
     item: Item
@@ -105,16 +106,16 @@ class Hit:
     scope: Scope | None = None
 
     def __str__(self) -> str:
-        told = "; ".join(_particulars(self))
+        details = "; ".join(_list_details(self))
         if self.item.kind == "summary":
-            return "\n".join((f"- {SUMMARY_LABEL} ({told}):", *quote_lines(self.text)))
-        slot = f"{_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
-        return f'- {slot}"{escape_text(self.text)}" ({told})'
+            return "\n".join((f"- {SUMMARY_LABEL} ({details}):", *quote_lines(self.text)))
+        slot = f"{_escape_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
+        return f'- {slot}"{escape_text(self.text)}" ({details})'
 
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """How many were found and not returned, for one reason; the ids of the best of them and the best relevance."""
+    """The number of items that were found and not returned for one reason, with the best ids and relevance."""
 
     reason: Reason
     count: int
@@ -122,12 +123,12 @@ class Omitted:
     relevance: float
 
     def __str__(self) -> str:
-        return f"{self.count} {_WHY[self.reason]} (best relevance {math.floor(self.relevance * 100) / 100:.2f})"
+        return f"{self.count} {_REASONS[self.reason]} (best relevance {math.floor(self.relevance * 100) / 100:.2f})"
 
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A part of the memory whose server did not answer, and why: the answer is made without it."""
+    """A part of the memory whose server did not answer, and why. The result was made without it."""
 
     part: Literal["recent context", "vector server"]
     why: str
@@ -138,10 +139,10 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """`str()` of it is the block for the prompt: sections of quoted items with date and origin, one a line; of a
-    summary, each line by itself.
+    """The hits of a recall. It is false without hits, even if it has context.
 
-    False if nothing was found, even where there is a session to show."""
+    `str()` is the prompt block: sections of quoted items with date and source, one a line.
+    """
 
     hits: tuple[Hit, ...] = ()
     tokens: int = 0
@@ -166,16 +167,16 @@ class Recall:
         return len(self.hits)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON: times as ISO 8601 texts, tuples as lists."""
-        return plain_values(self)
+        """Return plain JSON: times as ISO 8601 texts, tuples as lists."""
+        return fields_to_plain(self)
 
 
 def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
-    """Hits under their headings, each in the order given; a heading with nothing under it is left out."""
+    """Group hits under their headings, each in the given order. Empty headings are left out."""
     lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: []}
     for hit in hits:
         lines[choose_heading(hit)].append(str(hit))
-    return tuple(Section(title, tuple(some)) for title, some in lines.items() if some)
+    return tuple(Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted)
 
 
 def choose_heading(hit: Hit) -> str:
@@ -189,7 +190,7 @@ def render_block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
 
 
 def quote_item(item: Item) -> str:
-    """A whole item as the line that recall would make of it."""
+    """Return a whole item as the line that recall would write."""
     return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0))
 
 
@@ -198,35 +199,35 @@ def escape_text(text: str) -> str:
 
 
 def quote_lines(text: str) -> list[str]:
-    """A text of several lines, each quoted by itself."""
+    """Quote each line of a text."""
     return [f'  "{escape_text(line)}"' for line in text.split("\n") if line.strip()]
 
 
-def _particulars(hit: Hit) -> list[str]:
+def _list_details(hit: Hit) -> list[str]:
     item = hit.item
-    day, since = _day(item.occurred_at or item.recorded_at), item.metadata.get("since")
+    day, since = _format_day(item.occurred_at or item.recorded_at), item.metadata.get("since")
     parts = [f"{since} to {day}" if item.kind == "summary" and isinstance(since, str) and since < day else day]
     who = item.speaker or (f"the {item.role}" if item.role else None)
     if who:
-        parts[0] += f", said by {_name(who)}"
+        parts[0] += f", said by {_escape_name(who)}"
     if item.source:
-        parts[0] += f", from {_name(item.source)}"
+        parts[0] += f", from {_escape_name(item.source)}"
     if item.kind == "summary" and item.slot:
-        parts[0] += f", summary of session {_name(item.slot.removeprefix('session:'))}"
+        parts[0] += f", summary of session {_escape_name(item.slot.removeprefix('session:'))}"
     if hit.scope is not None:
-        parts.append(f"shared by {_name(str(hit.scope))}")
+        parts.append(f"shared by {_escape_name(str(hit.scope))}")
     if item.valid_to is not None:
-        parts.append(f"held until {_day(item.valid_to)}")
+        parts.append(f"held until {_format_day(item.valid_to)}")
     for old in hit.outlived:
         now = f', now "{escape_text(old.now)}"' if old.now else ""
-        parts.append(f'"{escape_text(old.text)}" held until {_day(old.until)}{now}')
+        parts.append(f'"{escape_text(old.text)}" held until {_format_day(old.until)}{now}')
     return parts
 
 
-def _name(name: str) -> str:
+def _escape_name(name: str) -> str:
     short = name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…"
     return escape_text(short)
 
 
-def _day(moment: datetime) -> str:
+def _format_day(moment: datetime) -> str:
     return f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}"

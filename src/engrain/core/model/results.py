@@ -1,4 +1,4 @@
-"""What the verbs answer, as values that print themselves for people."""
+"""Results of the verbs, with their texts for people: forget, explain, status, maintain, doctor and erase."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from typing import Any, Literal, NamedTuple, get_args
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold
 from engrain.core.model.items import Item, Source
-from engrain.core.plain import count_noun
+from engrain.core.tokens import shorten_line
+from engrain.core.validation import count_noun
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """What `forget` removed. `pending`: the bytes are still in a file because a reader holds them; they go by
-    themselves, and `status` shows when they are gone."""
+    """The items that `forget` removed.
+
+    `pending`: a reader still holds the bytes in a file. They are overwritten later, and `status` shows when.
+    """
 
     ids: tuple[str, ...]
     marked: tuple[str, ...] = ()  # messages of which a span was cut out
@@ -29,23 +32,24 @@ class ForgetResult:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where an item came from, how far it is trusted, and what has become of it and of its importance."""
+    """The origin of an item, its trust, its other versions, and its remaining importance."""
 
     item: Item
     cites: tuple[Item, ...] = ()
     cited_by: tuple[Item, ...] = ()
     versions: tuple[Item, ...] = ()
-    left: float | None = None  # of the importance, where it fades
+    left: float | None = None  # the remaining importance, if importance fades
 
     def __str__(self) -> str:
         item = self.item
-        lines = [f"{item.id}  {item.kind}", f'  "{_short(item.text)}"', f"  {_standing(item)}"]
-        lines += [f"  source: {_origin(source)}" for source in item.sources]
-        lines += [f'  rests on {cited.id}: "{_short(cited.text)}"' for cited in self.cites]
-        lines.append(f"  trust {item.trust:.1f}: {_trust(self)}")
-        lines += [f'  gave rise to {child.id}: "{_short(child.text)}"' for child in self.cited_by]
-        lines += [f'  {_span(one)}: "{_short(one.text)}"' for one in self.versions if one.id != item.id]
-        lines += [f"  important for: {reasons}"] if (reasons := _reasons(item)) else []
+        lines = [f"{item.id}  {item.kind}", f'  "{shorten_line(item.text)}"', f"  {_describe_item(item)}"]
+        lines += [f"  source: {_describe_source(source)}" for source in item.sources]
+        lines += [f'  rests on {cited.id}: "{shorten_line(cited.text)}"' for cited in self.cites]
+        lines.append(f"  trust {item.trust:.1f}: {_explain_trust(self)}")
+        lines += [f'  gave rise to {child.id}: "{shorten_line(child.text)}"' for child in self.cited_by]
+        others = [version for version in self.versions if version.id != item.id]
+        lines += [f'  {_describe_validity(version)}: "{shorten_line(version.text)}"' for version in others]
+        lines += [f"  important for: {reasons}"] if (reasons := _list_reasons(item)) else []
         faded = "" if self.left is None else f", {self.left:.2f} left of it"
         used = f"used {item.access_count} {'time' if item.access_count == 1 else 'times'}{', pinned' * item.pinned}"
         lines.append(f"  importance {item.importance:.2f}{faded}, {used}")
@@ -54,9 +58,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a memory stands: the items it holds now, its whole store, its embedder, what is still to do, and
-    what its model was asked. `holds` are its sessions, episodes, procedures and tasks, each counted up to 1,000; None
-    where their store does not answer."""
+    """The state of a memory: its current items, the whole store, the embedder, pending work and use of the model.
+
+    `holds` counts sessions, episodes, procedures and tasks, each up to 1,000; None if their store does not answer.
+    """
 
     scope: str
     items: int
@@ -65,12 +70,12 @@ class Status:
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     holds: Mapping[str, int | None] = field(default_factory=dict)
-    hold: Hold | None = None  # a legal one on its user; if that is `hidden`, nothing of this memory is shown
+    hold: Hold | None = None  # the legal hold on its user; while it is `hidden`, nothing of this memory is shown
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """One of the memories of a store: whose it is, and how many items it holds now."""
+    """The owner of one memory of a store, and its number of current items."""
 
     tenant: str | None
     agent: str | None
@@ -78,19 +83,13 @@ class MemoryInfo:
     items: int
 
 
-def _reasons(item: Item) -> str:
-    """What the importance of an episode is made of, as it was kept with it."""
+def _list_reasons(item: Item) -> str:
     own = item.metadata.get("engrain")
     why = own.get("why", ()) if isinstance(own, Mapping) else ()
     return ", ".join(f"{name} {part:+.2f}" for name, part in why)
 
 
-def _short(text: str, most: int = 100) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _standing(item: Item) -> str:
+def _describe_item(item: Item) -> str:
     parts = [f"recorded {item.recorded_at:%Y-%m-%d %H:%M}"]
     if item.occurred_at:
         parts.append(f"happened {item.occurred_at:%Y-%m-%d %H:%M}")
@@ -105,18 +104,18 @@ def _standing(item: Item) -> str:
     return " · ".join(parts)
 
 
-def _span(item: Item) -> str:
+def _describe_validity(item: Item) -> str:
     if item.retracted_at:
         return "corrected, never so"
     return f"{item.valid_from:%Y-%m-%d} – {format(item.valid_to, '%Y-%m-%d') if item.valid_to else 'now'}"
 
 
-def _origin(source: Source) -> str:
+def _describe_source(source: Source) -> str:
     said = {"user": "said by the user", "agent": "said by the agent", "system": "set by the system"}
     return (source.name and f"{source.name} ({source.kind})") or said.get(source.kind, source.kind)
 
 
-def _trust(why: Explanation) -> str:
+def _explain_trust(why: Explanation) -> str:
     lowest = min(why.cites, key=lambda cited: cited.trust, default=None)
     if lowest is not None and lowest.trust <= why.item.trust:
         return f"no more than {lowest.id}, which it rests on"
@@ -126,8 +125,10 @@ def _trust(why: Explanation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceAction:
-    """One thing, what is done with it, and why. `id` is that of an item, an episode or a task, or the
-    name of a model or a file; `text` its words, where it has some; `scope` whose it is, None for the whole store's."""
+    """One action of maintenance, and its reason.
+
+    `id` names an item, episode, task, model or file. `scope` is its owner, None for the whole store.
+    """
 
     act: str
     id: str
@@ -136,15 +137,17 @@ class MaintenanceAction:
     scope: Scope | None = None
 
     def __str__(self) -> str:
-        words = " ".join(self.text.split())
-        said = f' "{words if len(words) <= 80 else words[:79] + "…"}"' if words else ""
-        return f"{self.act} {self.id}{said}: {self.why}"
+        quoted = f' "{words}"' if (words := shorten_line(self.text, 80)) else ""
+        return f"{self.act} {self.id}{quoted}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What a round did, or with a dry run would do: how many by the name of the pass, a line of each pass, every
-    single thing, and what could not be done and why; in how many memories."""
+    """The result of a maintenance run, or of its dry run.
+
+    `counts` are by pass, `lines` has a text for each pass, `each` has every action, `trouble` has the failures.
+    `memories` is the number of memories that were maintained.
+    """
 
     dry_run: bool
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -178,11 +181,14 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 _COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
 _PASSWORD = re.compile(r"(://[^/:@?]*:)[^?]*(?=@)|(?<=[?&]password=)[^&]*")
 NOT_OPENED = "not checked: the memory does not open"
+_MAX_LISTED = 3
 
 
 class Verdict(NamedTuple):
-    """How a point stands, why in one sentence, and what fixes it, with commands in `marks`. "unknown": it could not be
-    looked at."""
+    """The outcome of a check: the state, the reason in one sentence, and the remedy, with its commands in `backticks`.
+
+    "unknown": the check could not be done.
+    """
 
     state: State
     why: str
@@ -191,7 +197,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One point of the checklist, as docs/checklist.md numbers and names them."""
+    """One point of the checklist, numbered and named as in docs/reference/checklist.md."""
 
     number: int
     group: Group
@@ -202,10 +208,10 @@ class CheckResult:
 
 
 def summarize_checks(points: Sequence[CheckResult]) -> str:
-    """The last line of a report."""
+    """Return the last line of a report: how many checks passed, warned and failed."""
     count = {state: sum(one.state == state for one in points) for state in get_args(State)}
-    told = f"{len(points)} checks: {count['pass']} passed, {count['warn']} with warnings, {count['fail']} failed"
-    return f"{told}, {count['unknown']} not checked" if count["unknown"] else told
+    summary = f"{len(points)} checks: {count['pass']} passed, {count['warn']} with warnings, {count['fail']} failed"
+    return f"{summary}, {count['unknown']} not checked" if count["unknown"] else summary
 
 
 def report_pass(why: str) -> Verdict:
@@ -221,7 +227,7 @@ def report_failure(why: str, fix: str) -> Verdict:
 
 
 def format_command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
-    """A command line of engrain that is safe to paste, whatever the names in it hold. A password is not repeated."""
+    """Return a command line of engrain that is safe to paste, whatever its names contain. A password is left out."""
     line = ["engrain", *words]
     if about and not about.startswith("-"):
         line.append(about)
@@ -234,8 +240,10 @@ def format_command(*words: str, about: str = "", store: str | None = None, owner
 
 
 def split_commands(fix: str) -> list[tuple[bool, str]]:
-    """What fixes a point, taken apart: whether it is a command, and its text without the marks. A name in a command may
-    hold a mark: it is quoted then."""
+    """Split a remedy into texts and commands: (is it a command, its text without backticks).
+
+    A name in a command may contain a backtick, and is quoted then.
+    """
     found, at = [], 0
     for one in _COMMAND.finditer(fix):
         found += [(False, fix[at : one.start()]), (True, one[1])]
@@ -243,30 +251,36 @@ def split_commands(fix: str) -> list[tuple[bool, str]]:
     return [(is_command, text) for is_command, text in (*found, (False, fix[at:])) if text]
 
 
-def list_first(found: Sequence[str], most: int = 3) -> str:
-    """The first few, and how many more."""
-    more = f" and {len(found) - most:,} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more
+def list_first(found: Sequence[str]) -> str:
+    """Return the first few, and how many more there are."""
+    more = f" and {len(found) - _MAX_LISTED:,} more" if len(found) > _MAX_LISTED else ""
+    return ", ".join(found[:_MAX_LISTED]) + more
 
 
-# What the kinds of rows are called, in the order in which they are told; another is called by its name, at the end.
+# The names of the kinds of rows for people, in the order of a list. Other kinds follow, by their own name.
 ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "scope": ("memory", "memories"),
     "item": ("item", None),
+    "cites": ("item that cites others", "items that cite others"),
     "source": ("source", None),
     "vector": ("vector", None),
+    "tombstone": ("tombstone", None),
+    "request": ("answered request", None),
     "session": ("session", None),
     "summary": ("summary", "summaries"),
     "progress": ("mark of progress", "marks of progress"),
     "episode": ("episode", None),
     "raw_text": ("raw output", None),
-    "trial": ("trial", None),
-    "request": ("answered request", None),
+    "trial": ("trial of a procedure", "trials of procedures"),
     "task": ("task", None),
     "step": ("step", None),
     "large_result": ("large result", None),
     "snapshot": ("snapshot", None),
     "event": ("event", None),
+    "grave": ("tombstone of the erased", "tombstones of the erased"),
+    "erased": ("mark of an erasure", "marks of erasures"),
+    "hold": ("legal hold", None),
+    "audit": ("row of the audit log", "rows of the audit log"),
     "cut": ("text that it was cut out of", "texts that it was cut out of"),
     "beside": ("key on another server", "keys on other servers"),
     "files": ("file", None),
@@ -280,8 +294,14 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     )
 
 
+def name_rows(kind: str) -> str:
+    """Return the plural name of a kind of rows."""
+    one, many = ROW_KIND_NAMES.get(kind, (kind, kind))
+    return many or one + "s"
+
+
 def describe_verification(seen: Mapping[str, int]) -> str:
-    """What a receipt says under `verified`."""
+    """Describe the part `verified` of a receipt."""
     rows = count_noun(seen["rows"], "row is", "rows are") if seen["rows"] else "no row is"
     if not seen["prints"] or not seen["bytes"]:
         return f"Looked again: {rows} left; no bytes were looked through."

@@ -1,4 +1,4 @@
-"""How long things are kept and what becomes of them: the settings of a memory's upkeep, as plain values."""
+"""Rules for keeping memory: the settings of maintenance, fading importance, and the limits of each tier."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from engrain.core.markdown.folder_names import check_folder_pattern
 from engrain.core.model.items import Item
 
 DAY_SECONDS = 86_400.0
-_SUCH_AS = {"days": 7, "hours": 24, "minutes": 60}
+_EXAMPLES = {"days": 7, "hours": 24, "minutes": 60}
 _FOLDERS = ("backup_folder", "mirror")
-# Longer times lead out of the calendar.
-_MOST = {"days": 100_000, "hours": 24 * 100_000, "minutes": 1_440 * 100_000}
+# Longer times are outside the calendar.
+_MAX_BY_UNIT = {"days": 100_000, "hours": 24 * 100_000, "minutes": 1_440 * 100_000}
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
     """The table [lifecycle] of a settings file. Days, hours and minutes may be fractions.
 
-    Knowledge below `consolidate_below`, used fewer than `consolidate_used` times and older than `consolidate_days` is
-    let go; `consolidate_below = 0` lets go of nothing. With `half_life_days` its importance fades that fast when it is
-    not used; 0 is never. Tasks are kept for `task_days` after their end. With a `backup_folder` there is a backup every
-    `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step, of each
-    memory its own if {user}, {agent} or {tenant} stands in it. With `drop_old_vectors` the vectors of another model go
-    once every item has some of the present one, even if nobody asks for it. `every_minutes` is how often a
-    program that keeps a memory open looks after all of the store; 0 is never.
+    - Knowledge is removed if its importance is below `consolidate_below`, it was used fewer than `consolidate_used`
+      times and it is older than `consolidate_days`. `consolidate_below = 0` removes nothing.
+    - Importance halves in `half_life_days` without use; 0 means never.
+    - Tasks are kept for `task_days` after their end.
+    - `backup_folder` gets a backup every `backup_hours`; the newest `backup_keep` are kept.
+    - `mirror` is a folder with a MEMORY.md in sync. {user}, {agent} or {tenant} in it gives each memory its own.
+    - `drop_old_vectors` removes another model's vectors once every item has those of the current model.
+    - A program that keeps a memory open maintains the store every `every_minutes`; 0 means never.
     """
 
     consolidate_below: float = 0.3
@@ -47,7 +48,7 @@ class Policies:
 
 
 def check_policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
-    """Checked values, as a settings file has them; what is not given stays as it is."""
+    """Return checked settings. A missing setting has its default."""
     if not isinstance(given, Mapping):
         raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
     known = {one.name: type(one.default) for one in fields(Policies)}
@@ -57,15 +58,15 @@ def check_policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Poli
             raise UnknownKey(f"{where}: unknown key {name!r}. Known: {', '.join(known)}.")
         if name in _FOLDERS and isinstance(value, os.PathLike):
             values[name] = os.fspath(value)
-        _check(name, values[name], known[name], where)
+        _check_policy(name, values[name], known[name], where)
     made = Policies(**values)
-    if made.backup_hours * (made.backup_keep + 1) > _MOST["hours"]:
+    if made.backup_hours * (made.backup_keep + 1) > _MAX_BY_UNIT["hours"]:
         raise ConfigError(f"{where}: backup_keep is too many for one every {made.backup_hours:g} hours: give fewer.")
     return made
 
 
 def fade_importance(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
-    """What is left of an importance after a time without use; each use makes it fade half a half-life slower."""
+    """Return the importance after a time without use. Each use makes it fade half a half-life slower."""
     if half_life_days <= 0:
         return importance
     life = half_life_days * DAY_SECONDS * (1 + uses / 2)
@@ -73,19 +74,19 @@ def fade_importance(importance: float, unused_seconds: float, uses: int, half_li
 
 
 def remaining_importance(item: Item, now: datetime, half_life_days: float) -> float:
-    """Of its importance, after the time since it was last used or told; of one that is pinned, all."""
+    """Return the importance after the time since the item was last used or stated. A pinned item keeps all of it."""
     unused = (now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
     return (
         item.importance if item.pinned else fade_importance(item.importance, unused, item.access_count, half_life_days)
     )
 
 
-def _check(name: str, value: object, wanted: type, where: str) -> None:
+def _check_policy(name: str, value: object, wanted: type, where: str) -> None:
     number = wanted in (int, float)
     fits = isinstance(value, (int, float) if wanted is float else wanted)
     if not fits or (number and isinstance(value, bool)):
-        raise ConfigError(f"{where}: {name} must be {_wanted(name, wanted)}, not {value!r}.")
-    most = _MOST.get(name.rpartition("_")[2], 1_000_000_000)
+        raise ConfigError(f"{where}: {name} must be {_describe_wanted(name, wanted)}, not {value!r}.")
+    most = _MAX_BY_UNIT.get(name.rpartition("_")[2], 1_000_000_000)
     if number and not 0 <= value <= most:  # type: ignore[operator]
         raise ConfigError(f"{where}: {name} must be from 0 to {most:,}, not {value!r}.")
     if name == "consolidate_below" and value > 1:  # type: ignore[operator]
@@ -93,7 +94,7 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
     if name == "backup_keep" and value == 0:
         raise ConfigError(f"{where}: backup_keep must be at least 1.")
     if name == "backup_hours" and value == 0:
-        # Every round would take one, and the kept ones would soon be all of the same hour.
+        # Every run would take one, and soon all kept backups would be of the same hour.
         raise ConfigError(f"{where}: backup_hours must be more than 0. For no backups, leave out backup_folder.")
     if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
         raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
@@ -101,19 +102,19 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
         check_folder_pattern(str(value), where)
 
 
-def _wanted(name: str, kind: type) -> str:
+def _describe_wanted(name: str, kind: type) -> str:
     unit = name.rpartition("_")[2]
-    if unit in _SUCH_AS:
-        return f"a number of {unit}, such as {_SUCH_AS[unit]}"
+    if unit in _EXAMPLES:
+        return f"a number of {unit}, such as {_EXAMPLES[unit]}"
     return {float: "a number", int: "a whole number", bool: "true or false"}.get(kind, "a text in quotes")
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much stays word for word before what is older becomes a summary.
+    """The limits of a conversation window, beyond which its older part is summarized.
 
-    It does so with more than `max_items`, from `summarize_from` on, or at the share `summarize_at` of `max_tokens`;
-    the newest `keep_recent` stay as they are. The summary counts against `max_tokens`.
+    It is summarized beyond `max_items`, from `summarize_from` on, or at the share `summarize_at` of `max_tokens`.
+    The newest `keep_recent` stay as they are. The summary counts against `max_tokens`.
     """
 
     max_items: int
@@ -125,7 +126,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One kind of memory. None means no limit; `at_scale` are the stores for when one machine is not enough."""
+    """One kind of memory. None means no limit. `at_scale` names the stores for more than one machine."""
 
     name: str
     holds: str
@@ -142,7 +143,7 @@ class Tier:
 
     @property
     def window(self) -> Window:
-        """The limits of a tier that summarises, as plain numbers."""
+        """The limits of a tier that summarizes."""
         if self.max_items is None or self.max_tokens is None or self.keep_recent is None:
             raise InvalidInput(f"{self.name} memory has no window: it does not summarise.")
         return Window(

@@ -1,4 +1,4 @@
-"""The rows of a whole memory on their way from one store to another, the same from every backend."""
+"""Rows of a whole memory, in one form for every backend, to copy, export and restore it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RowKind = Literal[
     "store", "item", "cites", "tombstone", "request", "session", "summary", "progress", "episode", "trial", "task",
     "step", "event", "grave", "erased", "hold", "audit",
 ]  # fmt: skip
-# In the order in which they can be restored: what cites comes after what is cited.
+# In the order of restoring: cited rows come before the rows that cite them.
 ROW_KINDS: tuple[RowKind, ...] = get_args(RowKind)
-# Those that are the store's own, and of no scope.
+# Rows of the store itself, without a scope.
 STORE_KINDS: frozenset[RowKind] = frozenset({"store", "grave", "erased", "hold", "audit"})
 Key = tuple[str, ...]
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Row:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def __bytes__(self) -> bytes:
-        """The same for equal rows."""
+        """Return the same bytes for equal rows."""
         return json.dumps([self.kind, self.key, self.values], sort_keys=True, separators=(",", ":")).encode()
 
     @property
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item with what a store keeps of it besides; its sources without their cites, which are rows of their own."""
+    """An item with its stored hash, traits and vectors. Its sources have no cites, which are rows of their own."""
 
     scope: Scope
     item: Item
@@ -64,14 +64,14 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class ChangeToken:
-    """What had been forgotten and erased by the time that somebody looked; `mark` is another as soon as more is."""
+    """The state of forgetting and erasing in some scopes. `mark` differs after every further forget or erasure."""
 
     scopes: tuple[Scope, ...]
     mark: str
 
 
 def hash_rows(rows: Iterable[Row], known: Any = None) -> Any:
-    """Of rows in their order; with `known`, of what came before as well."""
+    """Hash rows in their order. `known` is the hash of the rows before them."""
     known = known or hashlib.blake2b(digest_size=16)
     for row in rows:
         raw = bytes(row)
@@ -80,16 +80,16 @@ def hash_rows(rows: Iterable[Row], known: Any = None) -> Any:
 
 
 def key_to_row(key: bytes) -> Row:
-    """The key of every hash in the store: with it, hashes are moved as they are."""
+    """Return the row of the store's key. With the key, all keyed hashes are copied unchanged."""
     return Row("store", ("store",), {"key": key.hex()})
 
 
 def item_to_row(kept: StoredItem) -> Row:
-    values = _plain(kept.item)
+    values = _to_plain(kept.item)
     values["sources"] = [[source.kind, source.name] for source in kept.item.sources]
-    values["relation"] = _plain(kept.item.relation) if kept.item.relation else None
+    values["relation"] = _to_plain(kept.item.relation) if kept.item.relation else None
     vectors = {model: [b64encode(row).decode() for row in rows] for model, rows in sorted(kept.vectors.items())}
-    beside = {"hash": kept.hash, "traits": kept.traits, "vectors": vectors, "scope": _parts(kept.scope)}
+    beside = {"hash": kept.hash, "traits": kept.traits, "vectors": vectors, "scope": _scope_parts(kept.scope)}
     return Row("item", (kept.item.id,), {**values, **beside})
 
 
@@ -99,13 +99,13 @@ def row_to_item(row: Row) -> StoredItem:
     hash, traits, scope = values.pop("hash"), values.pop("traits"), Scope(*values.pop("scope"))
     values["sources"] = tuple(Source(name, kind) for kind, name in values["sources"])
     values["relation"] = Relation(**values["relation"]) if values["relation"] else None
-    return StoredItem(scope, _made(Item, values), hash, traits, vectors)
+    return StoredItem(scope, _build(Item, values), hash, traits, vectors)
 
 
 def cites_to_row(scope: Scope, item: str, cites: Iterable[tuple[int, Citation]]) -> Row:
-    """By the number of the source that cites."""
+    """`cites` are pairs of a source's number and what it cites."""
     listed = [[number, cite.item, cite.start, cite.end] for number, cite in cites]
-    return Row("cites", (item,), {"scope": _parts(scope), "cites": listed})
+    return Row("cites", (item,), {"scope": _scope_parts(scope), "cites": listed})
 
 
 def row_to_cites(row: Row) -> list[tuple[int, Citation]]:
@@ -113,17 +113,17 @@ def row_to_cites(row: Row) -> list[tuple[int, Citation]]:
 
 
 def tombstone_to_row(scope: Scope, hash: str) -> Row:
-    return Row("tombstone", (scope.id, hash), {"scope": _parts(scope)})
+    return Row("tombstone", (scope.id, hash), {"scope": _scope_parts(scope)})
 
 
 def request_to_row(scope: Scope, id: str, asked: str, answer: Applied) -> Row:
     outcomes = [[one.id, one.status, list(one.others), list(one.marked), one.place] for one in answer.outcomes]
-    values = {"scope": _parts(scope), "asked": asked, "seq": answer.seq, "outcomes": outcomes}
+    values = {"scope": _scope_parts(scope), "asked": asked, "seq": answer.seq, "outcomes": outcomes}
     return Row("request", (scope.id, id), values)
 
 
 def row_to_request(row: Row) -> tuple[str, Applied]:
-    """What was asked, as its hash, and the first answer."""
+    """Return the hash of the request, and its first answer."""
     outcomes = (
         Outcome(id, status, tuple(others), tuple(marked), place)
         for id, status, others, marked, place in row.values["outcomes"]
@@ -132,73 +132,73 @@ def row_to_request(row: Row) -> tuple[str, Applied]:
 
 
 def session_to_row(scope: Scope, session: str, length: int, rank: int) -> Row:
-    """`rank` is the number of the change that last added to it."""
-    return Row("session", (scope.id, session), {"scope": _parts(scope), "length": length, "rank": rank})
+    """`rank` is the number of the change that last added to the session."""
+    return Row("session", (scope.id, session), {"scope": _scope_parts(scope), "length": length, "rank": rank})
 
 
 def summary_to_row(scope: Scope, session: str, summary: Summary) -> Row:
-    return Row("summary", (scope.id, session), {"scope": _parts(scope), **_plain(summary)})
+    return Row("summary", (scope.id, session), {"scope": _scope_parts(scope), **_to_plain(summary)})
 
 
 def row_to_summary(row: Row) -> Summary:
-    return _made(Summary, _rest(row))
+    return _build(Summary, _without_scope(row))
 
 
 def progress_to_row(scope: Scope, session: str, work: str, upto: int) -> Row:
-    return Row("progress", (scope.id, session, work), {"scope": _parts(scope), "upto": upto})
+    return Row("progress", (scope.id, session, work), {"scope": _scope_parts(scope), "upto": upto})
 
 
 def episode_to_row(scope: Scope, episode: Episode, raw: RawOutput | None) -> Row:
-    values = {"scope": _parts(scope), **_plain(episode), "raw": _plain(raw) if raw else None}
+    values = {"scope": _scope_parts(scope), **_to_plain(episode), "raw": _to_plain(raw) if raw else None}
     return Row("episode", (scope.id, episode.id), values)
 
 
 def row_to_episode(row: Row) -> tuple[Episode, RawOutput | None]:
-    values = _rest(row)
+    values = _without_scope(row)
     raw = values.pop("raw")
-    return _made(Episode, values), _made(RawOutput, raw) if raw else None
+    return _build(Episode, values), _build(RawOutput, raw) if raw else None
 
 
 def trial_to_row(scope: Scope, trial: Trial) -> Row:
-    return Row("trial", (scope.id, trial.procedure, trial.task), {"scope": _parts(scope), **_plain(trial)})
+    return Row("trial", (scope.id, trial.procedure, trial.task), {"scope": _scope_parts(scope), **_to_plain(trial)})
 
 
 def row_to_trial(row: Row) -> Trial:
-    return _made(Trial, _rest(row))
+    return _build(Trial, _without_scope(row))
 
 
 def task_to_row(task: TaskRecord) -> Row:
-    return Row("task", (task.scope.id, task.task), {**_plain(task), "scope": _parts(task.scope)})
+    return Row("task", (task.scope.id, task.task), {**_to_plain(task), "scope": _scope_parts(task.scope)})
 
 
 def row_to_task(row: Row) -> TaskRecord:
-    return replace(_made(TaskRecord, {**row.values, "scope": None}), scope=row.scope)
+    return replace(_build(TaskRecord, {**row.values, "scope": None}), scope=row.scope)
 
 
 def step_to_row(scope: Scope, task: str, number: int, step: StepRecord) -> Row:
-    """`number` counts the steps of a task in the order in which they first began."""
-    return Row("step", (scope.id, task, f"{number:09d}"), {"scope": _parts(scope), **_plain(step)})
+    """`number` counts the steps of a task in the order in which they began."""
+    return Row("step", (scope.id, task, f"{number:09d}"), {"scope": _scope_parts(scope), **_to_plain(step)})
 
 
 def row_to_step(row: Row) -> StepRecord:
-    return _made(StepRecord, _rest(row))
+    return _build(StepRecord, _without_scope(row))
 
 
 def event_to_row(scope: Scope, task: str, event: str, payload: str) -> Row:
-    return Row("event", (scope.id, task, event), {"scope": _parts(scope), "payload": payload})
+    return Row("event", (scope.id, task, event), {"scope": _scope_parts(scope), "payload": payload})
 
 
 def erased_tombstone_to_row(aside: str, hash: str) -> Row:
-    """A tombstone of somebody who was erased: the scope is known by its keyed hash alone."""
+    """Return the row of an erased user's tombstone. Only the keyed hash of the scope is known."""
     return Row("grave", (aside, hash))
 
 
 def erased_to_row(erased: ErasedSubject) -> Row:
-    return Row("erased", (erased.mark,), _plain(erased))
+    return Row("erased", (erased.mark,), _to_plain(erased))
 
 
 def row_to_erased(row: Row) -> ErasedSubject:
-    return _made(ErasedSubject, row.values)
+    return _build(ErasedSubject, row.values)
 
 
 def hold_to_row(hold: Hold) -> Row:
@@ -212,43 +212,44 @@ def row_to_hold(row: Row) -> Hold:
 
 
 def audit_entry_to_row(entry: AuditEntry) -> Row:
-    return Row("audit", (f"{entry.n:012d}",), _plain(entry))
+    return Row("audit", (f"{entry.n:012d}",), _to_plain(entry))
 
 
 def audit_head_to_row(head: AuditHead) -> Row:
-    """The sealed end of the log comes along as it is, so that a cut end is found in a copy as well."""
-    return Row("audit", ("head",), _plain(head))
+    """Copy the sealed end of the log unchanged, so that a truncated log is detected in a copy too."""
+    return Row("audit", ("head",), _to_plain(head))
 
 
 def row_to_audit(row: Row) -> AuditEntry | AuditHead:
-    return _made(AuditHead, row.values) if row.key == ("head",) else _made(AuditEntry, row.values)
+    return _build(AuditHead, row.values) if row.key == ("head",) else _build(AuditEntry, row.values)
 
 
-def _parts(scope: Scope) -> list[str | None]:
+def _scope_parts(scope: Scope) -> list[str | None]:
     return [scope.tenant, scope.agent, scope.user]
 
 
-def _rest(row: Row) -> dict[str, Any]:
+def _without_scope(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.values.items() if name != "scope"}
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    """The fields of a value, times as microseconds since 1970."""
-    given = {one.name: getattr(value, one.name) for one in fields(value)}
-    return {name: to_micros(one) if isinstance(one, datetime) else _unfrozen(one) for name, one in given.items()}
+def _to_plain(value: Any) -> dict[str, Any]:
+    """Return the fields as plain values, times as microseconds since 1970."""
+
+    def plain(field_value: Any) -> Any:
+        if isinstance(field_value, datetime):
+            return to_micros(field_value)
+        return dict(field_value) if isinstance(field_value, Mapping) else field_value
+
+    return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
 
 
-def _unfrozen(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _made(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
-    times = _times_of(kind)
+def _build(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
+    times = _time_fields(kind)
     return kind(
         **{name: from_micros(one) if name in times and one is not None else one for name, one in values.items()}
     )
 
 
 @cache
-def _times_of(kind: Callable[..., object]) -> frozenset[str]:
+def _time_fields(kind: Callable[..., object]) -> frozenset[str]:
     return frozenset(one.name for one in fields(cast(Any, kind)) if "datetime" in str(one.type))

@@ -1,4 +1,4 @@
-"""What a session begins with, and what it leaves behind."""
+"""Sessions and episodes: the start and end of a session, and the entries of episodic memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ SESSION_SLOT_PREFIX = "session:"
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since.
-    `outlived` are words of the summary that no longer hold."""
+    """The user's profile, the last session's summary and important episodes. `str()` is the block for the prompt.
+
+    `outlived` are words of the summary that no longer hold.
+    """
 
     session: str
     profile: tuple[Item, ...] = ()
@@ -26,7 +28,7 @@ class SessionStart:
     outlived: tuple[OutdatedText, ...] = ()
 
     def __str__(self) -> str:
-        last = [_summed_up(self.summary, self.outlived)] if self.summary else []
+        last = [str(_summary_hit(self.summary, self.outlived))] if self.summary else []
         profile, episodes = [*map(quote_item, self.profile)], [*map(quote_item, self.episodes)]
         parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
@@ -34,7 +36,7 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """What became of a session: its summary, and what was kept for good of what was new since it was last ended."""
+    """The summary of an ended session, and the items kept from its messages since it was last ended."""
 
     session: str
     summary: Item | None = None
@@ -46,7 +48,7 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session in a list: how many messages it has had, when the last was, and its summary if it was ended."""
+    """A session in a list: its number of messages, the time of the last one, and its summary if it was ended."""
 
     session: str
     messages: int
@@ -54,16 +56,16 @@ class SessionInfo:
     summary: str
 
 
-def _summed_up(summary: Item, outlived: tuple[OutdatedText, ...]) -> str:
-    return str(Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived))
+def _summary_hit(summary: Item, outlived: tuple[OutdatedText, ...]) -> Hit:
+    return Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived)
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Something that happened: an entry of episodic memory.
+    """A stored event: an entry of episodic memory.
 
-    One over a log row names it as `item` and has no text of its own, so that forgetting the row takes the words. Two
-    with the same `key` are the same thing happening again.
+    The entry of a log row names the row as `item` and has no text of its own: forgetting the row removes the words.
+    Entries with the same `key` are repeats of one event.
     """
 
     id: str
@@ -84,7 +86,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class RawOutput:
-    """The long form of what an episode shows in short, kept for a time of its own."""
+    """The whole text of an event that its episode shows shortened, kept for a time of its own."""
 
     text: str
     expires_at: datetime
@@ -92,14 +94,14 @@ class RawOutput:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeDraft:
-    """An episode on its way in. With no id it takes that of its item."""
+    """An episode to be stored. Without an id it takes the id of its item."""
 
     episode: Episode
     raw: RawOutput | None = None
 
 
 def merge_episodes(episode: Episode, others: Iterable[Episode]) -> Episode:
-    """One in place of all, for the same thing that happened again."""
+    """Return one episode in place of the repeats of one event."""
     same = (episode, *others)
     ends = [one.expires_at for one in same if one.expires_at is not None]
     return replace(
@@ -112,9 +114,11 @@ def merge_episodes(episode: Episode, others: Iterable[Episode]) -> Episode:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry of episodic memory as one reads it. `decayed` is what is left of the importance now; `why` says what the
-    importance is made of. With no `expires_at` it lasts. `count` is how often it happened; the words are the last
-    time's. `item` is the log row that it stands over."""
+    """An entry of episodic memory, as `recent` returns it.
+
+    `decayed` is the present importance, and `why` lists the parts of the original one. Without `expires_at` it is kept.
+    `count` is the number of repeats; the text is that of the last one. `item` is its log row.
+    """
 
     id: str
     session: str
@@ -145,14 +149,14 @@ def make_event(episode: Episode, text: str, now: datetime) -> Event:
         happened_at=episode.happened_at,
         expires_at=episode.expires_at,
         count=episode.count,
-        why=_reasons(episode),
+        why=_list_reasons(episode),
         data=episode.data,
         item=episode.item,
     )
 
 
-def _reasons(episode: Episode) -> tuple[tuple[str, float], ...]:
-    """One that was joined with an earlier and more important one has the rest from there."""
+def _list_reasons(episode: Episode) -> tuple[tuple[str, float], ...]:
+    """List the parts of the importance. An episode merged with a more important one has the difference as "before"."""
     why = [(str(name), float(part)) for name, part in episode.data.get("why", ())]
     rest = round(episode.importance - sum(part for _, part in why), 3)
     return (*why, ("before", rest)) if why and rest > 0 else tuple(why)

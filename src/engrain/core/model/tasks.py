@@ -1,4 +1,4 @@
-"""The values of a durable task: claims, leases, steps and their outcomes."""
+"""Values of durable tasks: claims, leases, steps and their outcomes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from engrain.core.identity import Scope
 TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelled", "expired"]
 StepStatus = Literal["intent", "done", "failed", "ambiguous", "skipped"]
 StepKind = Literal["step", "memory", "effect", "sleep", "event", "checkpoint"]
-# The version of a task that is nothing but a checkpoint.
+# The version of a task that is only a checkpoint.
 CHECKPOINT_VERSION = "checkpoint"
 ENDED_STATUSES: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life; `deadline`, kept from the
-    first claim, is when an unfinished task becomes "expired"; `dead` names a worker whose process is known to have
-    ended, so that its lease need not run out first."""
+    """A request to run a task.
+
+    The lease lasts `seconds` unless it is extended. An unfinished task becomes "expired" at `deadline`, which the first
+    claim sets. `dead` names a worker whose process has ended: its lease need not expire first.
+    """
 
     scope: Scope
     task: str
@@ -44,21 +46,23 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class StepStart:
-    """A step is named by (name, occurrence); `input` fingerprints its explicit arguments."""
+    """A step is identified by (name, occurrence). `input` is a fingerprint of its explicit arguments."""
 
     name: str
     occurrence: int = 0
     kind: StepKind = "step"
     input: str = ""
-    key: str = ""  # the idempotency key handed to the receiver of an effect
+    key: str = ""  # the idempotency key for the receiver of an effect
     version: str = ""
     attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """`result` is a JSON text in a versioned envelope; `took` the seconds that the step ran, where its beginning was
-    not recorded; `snapshot` what is kept with the task from now on, if that has changed."""
+    """`result` is JSON in a versioned envelope. `snapshot` is the task's new working memory, if it changed.
+
+    `took` is the duration in seconds, if the beginning was not recorded.
+    """
 
     name: str
     occurrence: int = 0
@@ -71,7 +75,7 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True)
 class StepWrite:
-    """A step recorded together with the memory writes that it made."""
+    """A step that is recorded together with its memory writes."""
 
     lease: Lease
     start: StepStart
@@ -120,7 +124,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """`scope=None` looks through all scopes, for recovery; `stale` keeps only those whose lease has run out."""
+    """`scope=None` means all scopes, for recovery. `stale` selects tasks whose lease has expired."""
 
     scope: Scope | None = None
     status: tuple[TaskStatus, ...] = ()

@@ -1,4 +1,4 @@
-"""The frame of a task: what is to be done, what is known so far, what is thought; with a limit for everything."""
+"""Working memory as values: the task's frame, and a buffer of recent items that is summarized when full."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_SCRATCH = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`results` and `variables` are kept as JSON texts, so that nobody changes them from outside."""
+    """`results` and `variables` are stored as JSON texts, so that no caller can change them."""
 
     task: str = ""
     task_id: str = ""
@@ -44,7 +44,7 @@ class Frame:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def with_values(self, where: Literal["results", "variables"], given: Mapping[Any, object]) -> Frame:
-        """A value that is set again becomes the newest."""
+        """Set values. A value that is set again becomes the newest."""
         what = f"the name of a {where.removesuffix('s')}"
         new = {
             check_key(name, what): encode_json(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
@@ -63,7 +63,7 @@ class Frame:
         return replace(self, subgoals=self.subgoals + new)
 
     def with_thoughts(self, *thoughts: object) -> Frame:
-        """The newest thoughts are kept; a scratchpad that is full lets go of the oldest."""
+        """Add thoughts. A full scratchpad drops the oldest."""
         new = tuple(check_text(thought, "thought", MAX_GOAL) for thought in thoughts)
         every = (self.scratchpad + new)[-MAX_THOUGHTS:]
         sizes = accumulate(map(len, reversed(every)))
@@ -83,7 +83,7 @@ SUMMARY_DIVISOR = 3  # the summary has at most a third of the tokens at which th
 
 @dataclass(frozen=True, slots=True)
 class BufferEntry:
-    """An item as it is kept. Of one that was too large head and tail are kept, and `left_out` says how much is not."""
+    """A stored item. A text that was too large keeps its head and tail, and `left_out` counts the missing tokens."""
 
     text: str
     kind: str
@@ -99,13 +99,13 @@ def check_window(max_tokens: object, max_items: object, summarize_at: object, ke
     share = check_share(summarize_at, "summarize_at")
     if share < MIN_SUMMARIZE_SHARE:
         raise InvalidInput(f"summarize_at must be from {MIN_SUMMARIZE_SHARE} to 1, not {summarize_at!r}.")
-    # One less than the most, so that a full buffer has something to summarise.
+    # At most one less than the limit, so that a full buffer has something to summarize.
     return Window(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class BufferBudget:
-    """What may be kept, as `count` counts it. With `models`, summarised items are kept for a model a while longer."""
+    """The limits of a buffer in tokens. With `models`, summarized items are kept for a model for a while."""
 
     window: Window
     count: CountTokens
@@ -122,24 +122,26 @@ class BufferBudget:
 
     @property
     def item(self) -> int:
-        """The largest item that leaves room for the summary."""
+        """The tokens of the largest item that leaves room for the summary."""
         return self.window.max_tokens - self.summary
 
-    def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> BufferEntry:
-        """An item, checked and cut to size."""
+    def make_entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> BufferEntry:
+        """Check an item and cut it to size."""
         given = check_text(text)
         kept, gone = cut_middle(given, self.item, self.count)
         if not kept:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
         part = DigestPart(kept, check_name(speaker, "speaker"), check_key(kind, "kind"))
-        told = tuple(split_lines(part, self.count))
-        return BufferEntry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
+        lines = tuple(split_lines(part, self.count))
+        return BufferEntry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`settled` and `fresh` are the lines of the summary. The fresh ones come from the `folded` items, which a model
-    may still sum up better."""
+    """The newest items, and a summary of the older ones in lines.
+
+    `fresh` lines come from the `folded` items, which a model may still summarize better. `settled` lines do not.
+    """
 
     budget: BufferBudget
     items: tuple[BufferEntry, ...] = ()
@@ -157,26 +159,25 @@ class Buffer:
 
     @property
     def tokens(self) -> int:
-        summed_up = self.budget.count(self.summary) if self.lines else 0
-        return summed_up + sum(item.tokens for item in self.items)
+        summary = self.budget.count(self.summary) if self.lines else 0
+        return summary + sum(item.tokens for item in self.items)
 
-    def added(self, *entries: BufferEntry) -> Buffer:
+    def add_entries(self, *entries: BufferEntry) -> Buffer:
         grown = replace(self, items=self.items + entries)
         full = len(grown.items) > self.budget.window.max_items or grown.tokens > self.budget.full
-        return grown.compressed() if full else grown
+        return grown.compress() if full else grown
 
-    def compressed(self) -> Buffer:
-        """The newest items word for word, as many as the budget says and has room for; the others in the summary."""
-        kept = self._kept()
-        older = self.items[: len(self.items) - kept]
+    def compress(self) -> Buffer:
+        """Keep the newest items that the budget allows, and summarize the others."""
+        older = self.items[: len(self.items) - self._count_kept()]
         if not older:
             return self
-        settled, fresh, folded = self._told_apart(older)
+        settled, fresh, folded = self._fold(older)
         shorter = replace(self, items=self.items[len(older) :], folded=folded)
-        return shorter.telling(settled, fresh)
+        return shorter.with_lines(settled, fresh)
 
-    def telling(self, settled: Sequence[DigestLine], fresh: Sequence[DigestLine] = ()) -> Buffer:
-        """With these lines as its summary, or those of most worth."""
+    def with_lines(self, settled: Sequence[DigestLine], fresh: Sequence[DigestLine] = ()) -> Buffer:
+        """Use these lines as the summary; if there are too many, the most valuable ones."""
         picked = choose_lines((*settled, *fresh), self.budget.summary, self.budget.count)
         early = {line.text for line in settled}
         return replace(
@@ -185,13 +186,13 @@ class Buffer:
             fresh=tuple(line for line in picked if line.text not in early),
         )
 
-    def improved(self, summary: str) -> Buffer:
-        """With a model's summary in place of the lines that were taken from the folded items."""
-        told = split_lines(DigestPart(summary, kind=SUMMARY_KIND), self.budget.count)
-        return replace(self, folded=()).telling((*self.settled, *told))
+    def with_model_summary(self, summary: str) -> Buffer:
+        """Replace the fresh lines by a model's summary of the folded items."""
+        lines = split_lines(DigestPart(summary, kind=SUMMARY_KIND), self.budget.count)
+        return replace(self, folded=()).with_lines((*self.settled, *lines))
 
-    def _kept(self) -> int:
-        """The newest is always kept: `Budget.entry` has seen to it that it fits."""
+    def _count_kept(self) -> int:
+        """Count the items to keep. The newest always fits: `BufferBudget.make_entry` cuts it to size."""
         window, room = self.budget.window, self.budget.full - self.budget.summary
         kept = 0
         for item in reversed(self.items[-window.keep_recent :]):
@@ -201,22 +202,23 @@ class Buffer:
             kept += 1
         return kept
 
-    def _told_apart(
+    def _fold(
         self, older: tuple[BufferEntry, ...]
     ) -> tuple[tuple[DigestLine, ...], tuple[DigestLine, ...], tuple[BufferEntry, ...]]:
+        """Return the settled lines, the fresh lines and the folded items after `older` left the buffer."""
         new = tuple(chain.from_iterable(item.lines for item in older))
         if not self.budget.models:
             return (*self.lines, *new), (), ()
         folded = (*self.folded, *older)
         if sum(item.tokens for item in folded) <= self.budget.window.max_tokens:
             return self.settled, (*self.fresh, *new), folded
-        # No model has come by for too long: what it would have to read must not grow for ever.
+        # No model has summarized for a long time: its input must not grow without limit.
         return self.lines, new, older
 
 
 SNAPSHOT_KIND = "working"
 VERSION = 1
-_MOST = 2**53
+_MAX_LEFT_OUT = 2**53
 
 
 def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
@@ -235,26 +237,28 @@ def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
         "results": decode_values(frame.results),
         "scratchpad": list(frame.scratchpad),
         "variables": decode_values(frame.variables),
-        "items": [_entry_values(entry) for entry in buffer.items],
+        "items": [_write_entry(entry) for entry in buffer.items],
         "summary": [one.text for one in buffer.settled],
         "fresh": [one.text for one in buffer.fresh],
-        "pending": [_entry_values(entry) for entry in buffer.folded],
+        "pending": [_write_entry(entry) for entry in buffer.folded],
     }
 
 
 def read_snapshot(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
-    """Every value is checked as if it were new: a snapshot may come from anywhere."""
-    given = _opened(snapshot)
+    """Read a snapshot. Every value is checked like new input: a snapshot may come from anywhere."""
+    given = _check_snapshot(snapshot)
     window = check_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
     budget = BufferBudget(window, count, models)
-    buffer = Buffer(budget, folded=_entries(given["pending"], "pending", budget))
-    # With another counter there may be too much of it: telling() and added() see to that.
-    buffer = buffer.telling(_lines(given["summary"], "summary", count), _lines(given["fresh"], "fresh", count))
-    buffer = buffer.added(*_entries(given["items"], "items", budget))
-    return _frame(given), buffer
+    buffer = Buffer(budget, folded=_read_entries(given["pending"], "pending", budget))
+    # Another counter may count too many tokens: with_lines() and add_entries() shorten it then.
+    buffer = buffer.with_lines(
+        _read_lines(given["summary"], "summary", count), _read_lines(given["fresh"], "fresh", count)
+    )
+    buffer = buffer.add_entries(*_read_entries(given["items"], "items", budget))
+    return _read_frame(given), buffer
 
 
-def _opened(snapshot: object) -> Mapping[str, Any]:
+def _check_snapshot(snapshot: object) -> Mapping[str, Any]:
     if not isinstance(snapshot, Mapping) or snapshot.get("engrain") != SNAPSHOT_KIND:
         raise InvalidInput('this is no snapshot of a working memory: it lacks "engrain": "working".')
     if snapshot.get("v") != VERSION:
@@ -268,29 +272,29 @@ def _opened(snapshot: object) -> Mapping[str, Any]:
     return snapshot
 
 
-def _frame(given: Mapping[str, Any]) -> Frame:
-    task, goal = _text(given["task"], "task"), _text(given["goal"], "goal")
+def _read_frame(given: Mapping[str, Any]) -> Frame:
+    task, goal = _read_text(given["task"], "task"), _read_text(given["goal"], "goal")
     frame = Frame(task, check_name(given["task_id"], "task_id"), goal)
     frame = frame.with_subgoals(*given["subgoals"]).with_thoughts(*given["scratchpad"])
     return frame.with_values("results", given["results"]).with_values("variables", given["variables"])
 
 
-def _text(value: object, what: str) -> str:
+def _read_text(value: object, what: str) -> str:
     return "" if value == "" else check_text(value, what, MAX_GOAL)
 
 
-def _lines(given: list[object], what: str, count: CountTokens) -> list[DigestLine]:
+def _read_lines(given: list[object], what: str, count: CountTokens) -> list[DigestLine]:
     return [make_line(check_text(text, what), count) for text in given]
 
 
-def _entry_values(entry: BufferEntry) -> dict[str, Any]:
+def _write_entry(entry: BufferEntry) -> dict[str, Any]:
     return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "left_out": entry.left_out}
 
 
-def _entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
+def _read_entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
     names = {field.name for field in fields(BufferEntry)} - {"tokens", "lines"}
     for one in given:
         if not isinstance(one, Mapping) or one.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
-        check_count(one["left_out"], "left_out", 0, _MOST)
-    return tuple(budget.entry(**one) for one in given)  # type: ignore[arg-type]
+        check_count(one["left_out"], "left_out", 0, _MAX_LEFT_OUT)
+    return tuple(budget.make_entry(**one) for one in given)  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""Pure rules: read statements, fill slots, score importance and plan removals."""
+"""Pure rules: read statements, fill slots, reconcile, score importance and plan removals."""

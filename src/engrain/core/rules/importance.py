@@ -14,7 +14,7 @@ from engrain.core.text.tokenizer import extract_terms
 EpisodeKind = Literal["turn", "tool", "decision", "error", "resolution", "note"]
 EPISODE_KINDS: tuple[EpisodeKind, ...] = get_args(EpisodeKind)
 
-# The importance is the sum of the parts, at most 1. docs/episodes.md has the reasons for the numbers.
+# The importance is the sum of the parts, at most 1. docs/explanation/episodes.md has the reasons for the numbers.
 BASE_PART = 0.1
 FAILURE_PART = 0.3
 RESOLUTION_PART = 0.6

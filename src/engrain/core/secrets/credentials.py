@@ -5,16 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-
-from engrain.core.secrets.named import (
-    Span,
-    find_named_secrets,
-    find_stems,
-    has_letters_and_digits,
-    is_description,
-    is_placeholder,
-)
+from collections.abc import Iterator, Mapping, Sequence
 
 _CODE_STEMS = ("pin", "cvv", "cvc", "otp", "tan", "geheimzahl", "code", "código")
 _CODE_NAME = re.compile(
@@ -59,7 +50,7 @@ _SHORT_OPTIONS = tuple(
     )
 )
 _MAX_COMMAND_CHARACTERS = 200  # before an option, in which its program is looked for
-# As .netrc and people write it: "login ana password …".
+# The form of .netrc, which people use too: "login ana password …".
 _LOGIN_LINE = re.compile(
     r"(?<![a-z])(?:login|user|username)[ :=]{1,2}[^\s:=]{1,64}[\s,/]{1,3}pass(?:word)?[ :=]{1,2}"
     r"(?P<secret>[^\s\"',;()]{4,128})",
@@ -293,3 +284,171 @@ def _find_private_keys(text: str) -> Iterator[Span]:
         ends = _PRIVATE_KEY_END.search(text, begins.end())
         at = ends.end() if ends else len(text)
         yield begins.start(), at
+
+
+_ENGLISH_AND_CODE = """
+above accepts again almost already also always another any argument automatic basic bearer below blank bool boolean
+both bytes case changed char charfield clear coming common complex complicated compulsory confidential correct data
+default different disabled easy either empty enabled enter environ expired expiring explicit false field file fine
+flag forgotten from gone good hard hash hashed here hidden hint identical important incorrect input insecure int
+integer invalid just known leaked less long lost mandatory masked missing more most must name necessary needed never
+next none null number object obsolete okay only open option optional parameter pass passcode passphrase passwd
+password passwords passwort pending plain plaintext please present private prompt protected public random read ready
+redacted required requires reset right safe same secret secrets secretstr secure sensitive shared short shown
+similar simple some stale stdin still stolen stored strength string strong sufficient switch temporary text that
+their there this token true type typing undefined unique unknown unsafe unset unused used user username valid value
+varchar vault verified very void weak what when where which whatever with without word working write written wrong
+your yours
+"""
+_GERMAN = """
+abgelaufen anders auch bekannt bitte dasselbe einfach falsch fehlt geheim gesperrt gleich hier immer kein keine kurz
+lang leer neu nicht noch nötig richtig schwach sehr sicher siehe unbekannt unsicher unten vergessen
+"""
+_FRENCH = """
+aucun bonne correcte dans différent faible fausse faux inconnu incorrecte invalide juste même nouveau oublié perdu
+sécurisé toujours trop vide voir
+"""
+_SPANISH_AND_PORTUGUESE = """
+claro correcta débil demasiado diferente errada errado forte fraca incorreta incorrecta inválida misma mesma muito
+nueva nova nunca perdida secreta segura siempre sempre vacía vazia
+"""
+
+DESCRIPTION_WORDS = frozenset(" ".join((_ENGLISH_AND_CODE, _GERMAN, _FRENCH, _SPANISH_AND_PORTUGUESE)).split())
+
+
+Span = tuple[int, int]
+
+# The pattern is tried only behind one of these stems: finding a plain string costs next to nothing.
+_NAME_STEMS = (
+    "pass", "kennwort", "contraseña", "senha", "wachtwoord", "пароль", "密", "パスワード", "비밀번호",
+    "pw", "secret", "token", "pat", "api", "access", "account", "auth", "client", "encryption", "licen", "master",
+    "private", "shared", "signing", "subscription",
+)  # fmt: skip
+_SECRET_NAME = (
+    r"(?:(?P<password>passwor[dt]s?|passwd|pwd|(?<![a-z])pw(?![a-z])|pass[_ -]?code|(?<=mot de )passe|(?<=[_-])pass"
+    r"|kennwort|contraseña|senha"
+    r"|wachtwoord|пароль|密码|密碼|パスワード|비밀번호|(?P<phrase>pass[_ -]?phrase))"
+    r"|(?:api|access|account|auth|client|encryption|licen[cs]e|master|private|shared|signing|subscription)[_ -]?key"
+    r"|secret(?:[_ -]?(?:access[_ -]?)?key)?|token|(?<![a-z])pat)"
+)
+_PURPOSE = r"(?: (?:for|of|to|on|at|für|zum|zur|vom|von|de|del|du|da|do|pour|para)(?: [\w'.-]{1,30}){1,4}?)?"
+_NAMED_VALUE = re.compile(
+    _SECRET_NAME + r"(?:(?:\\?[\"'`])?[ \t\xa0]{0,3}(?:=>|[:=：]=?|-(?<= -)(?= ))[ \t\xa0]{0,3}|[\"']?>"
+    rf"|(?P<said>{_PURPOSE} (?:is|was|ist|war|lautet|est|es|é):? |'s |是|は)"
+    # Only the position marks the secret: a cell of a table, brackets, "password Sommer2024".
+    r"|(?P<beside>[ \t]{1,3}(?:\|[ \t]{1,3}|\()"
+    r"|(?: (?:has been|was))?(?: (?:re)?set| changed)?(?: from \S{1,64})? (?:to |auf |à |a )?))"
+    r"(?:\\?\"(?P<double>[^\"\\\n]{4,256})\\?\"|'(?P<single>[^'\n]{4,256})'"
+    # In the query of a URL the next name ends the value. A name before a bracket is a call, not a secret.
+    r"|(?P<bare>(?:(?!&\w{1,40}=)[^\s\"'`,;<>(){}\[\]|«»]){4,256}+)(?![(\[{]))",
+    re.IGNORECASE,
+)
+_SECRET_FIELD = re.compile(rf"(?:{_SECRET_NAME}|(?<![a-z])(?:pin|cvv|cvc|otp))$", re.IGNORECASE)
+_INNER_SIGN = re.compile(r"\w[@#$%^&!]+\w")
+_PLACEHOLDER = re.compile(
+    r"[$%{<*\[«]|[/~.]|x{4}|[\d-]+(?:char|digit|letter|bit|byte)|your[_-]|(?:self|os|env)\.", re.IGNORECASE
+)
+_DESCRIPTION_PREFIX = re.compile(r"(?:case|read|write|non|not|auto|self|user|one|two)-", re.IGNORECASE)
+_MAX_RESCANNED_CHARACTERS = 40
+_WORD = re.compile(r"[^\W\d_]{4,}(?:-[^\W\d_]+)*")
+# A secret is the last word of its clause: "the password is swordfish.", not "the password is stored as a hash".
+_CLAUSE_END = re.compile(r"[.!]?[ \t]*(?:$|\n)|[.!]\s|[,;)\]}&<|#]|[ \t]+(?:[/#|&;-]|[\w.-]{1,40}=)")
+_PARTICIPLE = re.compile(
+    r"\w{3,}(?:ed|able|ible|ée?s?|[ai]d[oa]s?)|(?:ge|ver|ab|be|ent|zurück)\w{3,}(?:t|en)", re.IGNORECASE
+)
+_SCHEME_NAME = re.compile(r"(?:sha|md|base|oauth|argon|pbkdf|bcrypt|scrypt|aes|utf|1password)[\w-]*", re.IGNORECASE)
+_UUID = re.compile(r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}", re.IGNORECASE)
+
+
+def find_named_secrets(text: str, lower: str) -> Iterator[Span]:
+    """Yield the spans of the values, in no order, without their names.
+
+    `lower` is the text in lower case, of the same length.
+    """
+    for stem in _NAME_STEMS:
+        at = lower.find(stem)
+        while at >= 0:
+            match = _NAMED_VALUE.match(text, at)
+            at = lower.find(stem, at + len(stem))
+            if match is None:
+                continue
+            span = _find_value(match)
+            if _is_secret(match, text, span):
+                yield span
+            # A long value is not scanned again, so that a text of nothing but names is read in linear time.
+            if 0 <= at < span[1] and span[1] - span[0] > _MAX_RESCANNED_CHARACTERS:
+                at = lower.find(stem, span[1])
+
+
+def find_stems(lower: str, stems: Sequence[str]) -> Iterator[int]:
+    """Yield the offset of every stem in the text."""
+    for stem in stems:
+        at = lower.find(stem)
+        while at >= 0:
+            yield at
+            at = lower.find(stem, at + len(stem))
+
+
+def is_secret_name(name: str) -> bool:
+    """Tell if a field of this name holds a secret: {"password": …}."""
+    return _SECRET_FIELD.search(name) is not None
+
+
+def is_placeholder(value: str) -> bool:
+    """Tell a placeholder, such as `$PASSWORD` or `<your password>`, from a secret."""
+    return _PLACEHOLDER.match(value) is not None
+
+
+def is_description(value: str) -> bool:
+    """Tell a word that describes a secret, such as "required" or "forgotten", from a secret."""
+    return value.lower() in DESCRIPTION_WORDS or _DESCRIPTION_PREFIX.match(value) is not None or is_secret_name(value)
+
+
+def has_letters_and_digits(value: str) -> bool:
+    return any(one.isdigit() for one in value) and any(one.isalpha() for one in value)
+
+
+def _find_value(match: re.Match[str]) -> Span:
+    group = match.lastgroup or "bare"
+    start, end = match.span(group)
+    if group != "bare":
+        return start, end
+    value = match[group].rstrip(".?:")
+    # In "It is monkey!" the sign ends the sentence. In "Sommer2024!" it belongs to the password.
+    return start, start + len(value.rstrip("!") if value.rstrip("!").isalpha() else value)
+
+
+def _is_secret(match: re.Match[str], text: str, span: Span) -> bool:
+    """Tell a secret from a word about one: "password: required", "token: str"."""
+    value = text[slice(*span)]
+    if is_placeholder(value):
+        return False
+    if match["password"]:
+        return _is_password(match, text, span)
+    if match["beside"]:
+        return (
+            len(value) >= 16
+            and has_letters_and_digits(value)
+            and not _is_mostly_words(value)
+            and not _UUID.fullmatch(value)
+        )
+    return len(value) >= (16 if match["said"] else 8) and has_letters_and_digits(value)
+
+
+def _is_password(match: re.Match[str], text: str, span: Span) -> bool:
+    value = text[slice(*span)]
+    strong = len(value) >= 6 and (has_letters_and_digits(value) or _INNER_SIGN.search(value) is not None)
+    quoted = match.lastgroup != "bare"
+    if match["beside"] and not (quoted and _WORD.fullmatch(value)):
+        return strong and not _SCHEME_NAME.fullmatch(value)
+    if strong or value.isdigit():
+        return True
+    if is_description(value) or (match["said"] and _PARTICIPLE.fullmatch(value)):
+        return False
+    if match["phrase"] and quoted:
+        return True
+    return _WORD.fullmatch(value) is not None and (quoted or _CLAUSE_END.match(text, span[1]) is not None)
+
+
+def _is_mostly_words(value: str) -> bool:
+    return sum(map(len, re.findall(r"[a-z]{4,}", value))) >= len(value) / 2

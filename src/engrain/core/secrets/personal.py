@@ -8,8 +8,7 @@ from contextlib import suppress
 from itertools import chain
 
 from engrain.core.errors import BackendMissing
-from engrain.core.secrets.credentials import find_service_keys
-from engrain.core.secrets.named import Span, find_stems
+from engrain.core.secrets.credentials import Span, find_service_keys, find_stems
 
 _SPACES = " \xa0\u2009\u202f"
 _START = rf"(?<![\w+.,/-])(?<!\d[{_SPACES}-])"
@@ -51,7 +50,7 @@ def require_phone_library() -> None:
 
 
 def find_phones(text: str, lower: str) -> Iterator[Span]:
-    """Spans of phone numbers, in no order. `lower` is the text in lower case, of the same length."""
+    """Yield the spans of phone numbers, in no order. `lower` is the text in lower case, of the same length."""
     for match in chain(_INTERNATIONAL.finditer(text), _NATIONAL.finditer(text)):
         version = "." in match[0] and _VERSION.search(text, max(0, match.start() - _LONGEST_VERSION), match.start())
         if not version and _is_phone(match[0], international=match.re is _INTERNATIONAL):

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.errors import InvalidInput
-from engrain.core.secrets.credentials import find_credentials
-from engrain.core.secrets.named import is_secret_name
+from engrain.core.secrets.credentials import Span, find_credentials, is_secret_name
 from engrain.core.secrets.personal import find_phones, is_phone_name, passes_luhn, require_phone_library
 
 PrivateKind = Literal["keys", "cards", "mails", "phones", "iban"]
@@ -166,7 +165,7 @@ def find_private(text: str, kinds: Sequence[PrivateKind] = PRIVATE_KINDS) -> lis
     order = [kind for kind in MARKS if kind in kinds]
     # Only this letter becomes two in lower case, which would shift the offsets.
     lower = text.replace("İ", "I").lower()
-    found = (span for kind in order for span in _FINDERS[kind](text, lower))
+    found = (PrivateSpan(*span, kind) for kind in order for span in _FINDERS[kind](text, lower))
     unmarked = (span for span in found if text[span.start : span.end] not in _MARK_TEXTS)
     merged: list[PrivateSpan] = []
     for span in sorted(unmarked, key=lambda span: span[:2]):
@@ -179,18 +178,14 @@ def find_private(text: str, kinds: Sequence[PrivateKind] = PRIVATE_KINDS) -> lis
     return merged
 
 
-def _find_keys(text: str, lower: str) -> Iterator[PrivateSpan]:
-    return (PrivateSpan(*span, "keys") for span in find_credentials(text, lower))
-
-
-def _find_cards(text: str, lower: str) -> Iterator[PrivateSpan]:
+def _find_cards(text: str, lower: str) -> Iterator[Span]:
     for match in _CARD.finditer(text):
         number = "".join(str(int(one)) for one in match[0] if one.isdecimal())
         if _ISSUED_CARD.fullmatch(number) and passes_luhn(number):
-            yield PrivateSpan(*match.span(), "cards")
+            yield match.span()
 
 
-def _find_mails(text: str, lower: str) -> Iterator[PrivateSpan]:
+def _find_mails(text: str, lower: str) -> Iterator[Span]:
     signs: set[int] = set()
     patterns = _MAIL_PATTERNS if not text.isascii() or '"@' in text else _MAIL_PATTERNS[:1]
     for match in (match for pattern in patterns for match in pattern.finditer(text)) if "@" in text else ():
@@ -200,22 +195,18 @@ def _find_mails(text: str, lower: str) -> Iterator[PrivateSpan]:
         signs.add(sign)
         # In a URL the @ separates the login from the host.
         if not _URL_LOGIN.search(text[max(0, match.start() - _MAX_LOGIN_CHARACTERS) : match.start()]):
-            yield PrivateSpan(*match.span(), "mails")
+            yield match.span()
     if "%40" in text or "[at]" in lower or "(at)" in lower:
-        yield from (PrivateSpan(*match.span(), "mails") for match in _OBFUSCATED_MAIL.finditer(text))
+        yield from (match.span() for match in _OBFUSCATED_MAIL.finditer(text))
 
 
-def _find_phones(text: str, lower: str) -> Iterator[PrivateSpan]:
-    return (PrivateSpan(*span, "phones") for span in find_phones(text, lower))
-
-
-def _find_ibans(text: str, lower: str) -> Iterator[PrivateSpan]:
+def _find_ibans(text: str, lower: str) -> Iterator[Span]:
     for match in _IBAN_START.finditer(text):
         start = match.start() - 2
         size = _IBAN_SIZES.get(text[start : start + 2].upper())
         found = _read_iban(text, start, size) if size else None
         if found and _passes_mod97(found[1]):
-            yield PrivateSpan(start, found[0], "iban")
+            yield start, found[0]
 
 
 def _read_iban(text: str, start: int, size: int) -> tuple[int, str] | None:
@@ -236,10 +227,10 @@ def _passes_mod97(iban: str) -> bool:
     return int("".join(str(int(one, 36)) for one in iban[4:] + iban[:4])) % 97 == 1
 
 
-_FINDERS: Mapping[PrivateKind, Callable[[str, str], Iterator[PrivateSpan]]] = {
-    "keys": _find_keys,
+_FINDERS: Mapping[PrivateKind, Callable[[str, str], Iterator[Span]]] = {
+    "keys": find_credentials,
     "iban": _find_ibans,
     "cards": _find_cards,
     "mails": _find_mails,
-    "phones": _find_phones,
+    "phones": find_phones,
 }

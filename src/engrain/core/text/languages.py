@@ -96,7 +96,9 @@ def _combine(named: dict[str, dict[str, Any]]) -> Languages:
         months=_compile_months(tables),
         month_numbers=month_numbers,
         relative_dates=tuple(
-            _make_relative_date(row) for table in tables for row in table.get("relative", {}).get("days", [])
+            RelativeDate(re.compile(row["pattern"]), row.get("from", 0), row.get("to", 0), row.get("unit", 0))
+            for table in tables
+            for row in table.get("relative", {}).get("days", [])
         ),
         numbers=numbers,
         statements=_compile_section(tables, "statements"),
@@ -142,10 +144,6 @@ def _compile_months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
 
 def _join_longest_first(words: list[str]) -> str:
     return "|".join(sorted(words, key=len, reverse=True)) or _NEVER
-
-
-def _make_relative_date(row: dict[str, Any]) -> RelativeDate:
-    return RelativeDate(re.compile(row["pattern"]), row.get("from", 0), row.get("to", 0), row.get("unit", 0))
 
 
 def _compile_section(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:

@@ -14,9 +14,8 @@ from engrain.core.model.items import FORGOTTEN
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, IS_QUESTION, NUMBER_OR_TIME, detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import find_sentence_spans
-from engrain.core.text.small_talk import drop_common_terms, drop_small_talk, is_small_talk, negation_terms
 from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize
-from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens
+from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens, shorten_line
 
 SUMMARY_KIND = "summary"  # the kind of a part that is an earlier summary
 
@@ -44,6 +43,7 @@ MIN_REPEATED_WORDS = 0.7  # of the words of two lines, where one has no word tha
 _MAX_SPEAKER_CHARACTERS, _MAX_KIND_CHARACTERS = 80, 40
 _KEPT_WORTH = 1_000.0  # puts the lines to keep of an earlier summary before all others
 _NUMBERS = re.compile(r"\d+")
+MAX_SMALL_TALK_WORDS = 14
 _LABEL = re.compile(r"[^\n]{1,130}?: ")
 # Line ends that are not "\n" would make lines of their own in a prompt.
 _OTHER_LINE_ENDS = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
@@ -218,11 +218,11 @@ def _is_question(line: DigestLine) -> bool:
 def _says_enough(line: DigestLine) -> bool:
     """Tell if a line is worth a place at all. An answered question is, if it names something."""
     body, speaker = _split_label(line.text)
-    if line.worth < 0 or is_small_talk(body) or (_is_question(line) and line.worth < 1 and not _has_name(body)):
+    if line.worth < 0 or _is_small_talk(body) or (_is_question(line) and line.worth < 1 and not _has_name(body)):
         return False
     if _NUMBERS.search(body):
         return True
-    says = drop_small_talk(line.terms) - _speaker_terms(speaker or "")
+    says = _drop_small_talk(line.terms) - _speaker_terms(speaker or "")
     says -= _sign_words("decision")[0] | _sign_words("error")[0]
     return len(says) >= (
         MIN_WORDS_WITH_WORTH if line.worth >= 1 else MIN_WORDS if line.worth > 0 else MIN_ASSISTANT_WORDS
@@ -259,11 +259,11 @@ def _measure_worth(body: str, speaker: str | None, terms: frozenset[int]) -> flo
 
 def _is_repeat(line: DigestLine, other: DigestLine) -> bool:
     """Tell if one line says no more than the other. Another number, or a "not" in one of them, says something else."""
-    mine, yours = drop_common_terms(line.terms), drop_common_terms(other.terms)
+    mine, yours = _drop_common_terms(line.terms), _drop_common_terms(other.terms)
     both = mine & yours
     if not both or both not in (mine, yours) or len(both) < MIN_REPEATED_WORDS * len(mine | yours):
         return False
-    negated = (line.terms ^ other.terms) & negation_terms()
+    negated = (line.terms ^ other.terms) & _negation_terms()
     return not negated and _NUMBERS.findall(line.text) == _NUMBERS.findall(other.text)
 
 
@@ -292,7 +292,8 @@ def _cut_line(text: str) -> str:
 
 def _make_label(part: DigestPart) -> str:
     """Name the speaker, the kind and the day. The label ends with the first ": " of the line."""
-    speaker, kind = _shorten(part.speaker, _MAX_SPEAKER_CHARACTERS), _shorten(part.kind, _MAX_KIND_CHARACTERS)
+    speaker = shorten_line(part.speaker, _MAX_SPEAKER_CHARACTERS)
+    kind = shorten_line(part.kind, _MAX_KIND_CHARACTERS)
     label = ", ".join(filter(None, (speaker, kind, part.day))).replace(": ", ":")
     return f"{label}: " if label else ""
 
@@ -300,11 +301,6 @@ def _make_label(part: DigestPart) -> str:
 def _split_label(text: str) -> tuple[str, str | None]:
     label = _LABEL.match(text)
     return (text[label.end() :], label[0][:-2]) if label else (text, None)
-
-
-def _shorten(name: str, limit: int) -> str:
-    short = " ".join(name.split())
-    return short if len(short) <= limit else short[: limit - 1] + ELLIPSIS
 
 
 def _split_summary(text: str) -> list[str]:
@@ -336,3 +332,55 @@ def _find_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
 def _ends_with_abbreviation(text: str, first: int, last: int, following: int) -> bool:
     # The longest abbreviation and the space before it: looking at the whole would take quadratic time in a long text.
     return "\n" not in text[last:following] and _ABBREVIATED_END.search(text[max(first, last - 9) : last]) is not None
+
+
+def _is_small_talk(text: str) -> bool:
+    """Tell if a sentence has only common words and words of greeting, thanking and agreeing."""
+    if len(text) > 12 * MAX_SMALL_TALK_WORDS or _NUMBERS.search(text):
+        return False
+    if count_unspaced_characters(text):
+        for phrase in _unspaced_phrases():
+            text = text.replace(phrase, "")
+    said = extract_terms(text)
+    return (
+        len(said) <= MAX_SMALL_TALK_WORDS
+        and not _drop_small_talk(frozenset(said))
+        and not count_unspaced_characters(text)
+    )
+
+
+def _drop_small_talk(terms: frozenset[int]) -> frozenset[int]:
+    """Return the terms that are neither common words nor small talk."""
+    return terms - _small_talk_terms()
+
+
+def _drop_common_terms(terms: frozenset[int]) -> frozenset[int]:
+    """Return the terms that are stop words of no language."""
+    return terms - _common_terms()
+
+
+@cache
+def _common_terms() -> frozenset[int]:
+    roles = frozenset(map(hash_term, ("user", "assistant", "tool", "system")))
+    return roles.union(*(language.stop_terms for language in load_languages().by_name.values())) - _negation_terms()
+
+
+@cache
+def _negation_terms() -> frozenset[int]:
+    return _terms_of_list("negation")
+
+
+@cache
+def _small_talk_terms() -> frozenset[int]:
+    return _common_terms() | _terms_of_list("small_talk") | _negation_terms()
+
+
+@cache
+def _unspaced_phrases() -> tuple[str, ...]:
+    words = (word for word in load_languages().words["small_talk"] if count_unspaced_characters(word))
+    return tuple(sorted(words, key=len, reverse=True))
+
+
+def _terms_of_list(name: str) -> frozenset[int]:
+    words = (word for word in load_languages().words[name] if not count_unspaced_characters(word))
+    return frozenset(hash_term(token) for word in words for token in tokenize(word))

@@ -16,7 +16,7 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.stores.postgres.arrays import Longs
-from engrain.stores.postgres.filters import where_sql
+from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.sql import load
@@ -127,7 +127,7 @@ class Counted(Handle):
 def fitting(db: Db, scope: Scope, items: Ints, where: Filter | None) -> Flags:
     if where is None or not where.conditions or not len(items):
         return np.ones(len(items), dtype=np.bool_)
-    test, values = where_sql(where)
+    test, values = build_where(where)
     # So many are not named one by one: then it is asked which of the whole scope match.
     named = Longs(np.unique(items)) if len(items) <= _MOST_NAMED else None
     statement = _SQL["fitting" if named else "fitting_all"].replace("{where}", test)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
+from engrain.ports.storage import check_owners
 from engrain.stores.postgres.near import WIDEST
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.vectors import VectorSearch
-from engrain.stores.vectors.clients import check_owners
 
 _SQL = load("deployment.sql")
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+from engrain.core.clock import from_micros
+from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
+from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.locks import hold_stays
-from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.postgres.locks import hold_stays, holds_stay
+from engrain.stores.postgres.work import Work
+from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 @cache
@@ -26,6 +36,13 @@ class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope = scope
         self._dialect, self._db = dialect, db
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
@@ -50,16 +67,47 @@ class PostgresTransaction:
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
+        for scope in keys:
+            self._dialect.add_scope(self._db, scope)
+        self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
+        return keys
+
+    def add_erased_scope(self, id: str) -> str:
+        return id
+
+    def lock_holds(self) -> None:
+        holds_stay(self._db)
+
+    def mark_purge(self) -> None:
+        self.run("mark_purge")
+
     def begin_write(self) -> tuple[int, int]:
-        assert self.scope is not None
+        if self.scope is None:
+            ((now, _),) = self.rows("begin_changes")
+            return 0, int(now)
         return self._dialect.begin_write(self._db, self.scope)
 
-    def end_write(self) -> Pending:
-        return self.ask("store_last_change")
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        if self.scope is not None:
+            return self.ask("store_last_change")
+        return self.ask("store_last_changes", keys=changed)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        for scope, numbers in _by_scope(replaced).items():
+            self.run("delete_words", scope=scope, numbers=numbers)
+            self.run("delete_vectors", scope=scope, numbers=numbers)
+        for scope, some in _by_scope((one.scope, one) for one in entries).items():
+            write_words(self._db, str(scope), [(one.item, one.words) for one in some if one.found])
+            work = Work(self._db, str(scope), from_micros(0), 0, b"", self._dialect.models)
+            write_vectors(
+                work, [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
+            )
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -67,6 +115,8 @@ class PostgresTransaction:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self.scope and self.scope.id
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         return bound
@@ -86,11 +136,17 @@ class PostgresDialect:
         write: Run,
         lock_scope: Callable[[Db, Scope], int],
         begin_write: Callable[[Db, Scope], tuple[int, int]],
+        add_scope: Callable[[Db, Scope], None],
         clock_micros: Callable[[], int | None],
+        prepare_index: Callable[[Mapping[str, int]], None],
+        after_writes: Callable[[int], None],
+        name: str,
     ) -> None:
-        self.key = key
+        self.key, self.name = key, name
+        self.models: dict[str, tuple[int, int]] = {}
         self._read, self._write = read, write
-        self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
+        self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
+        self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -103,11 +159,38 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """Every window has a row of its own."""
+        windows: dict[str, tuple[bytes, ...]] = {}
+        for id_, sent in rows:
+            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+        return windows
+
+    def check_full_access(self, tx: Transaction) -> None:
+        if hidden := [name for (name,) in tx.rows("list_restricted_tables")]:
+            raise ConfigError(
+                f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
+                "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
+            )
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"words": word_count(words), "filters": encode_filters(metadata)}
+
+
+def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:
+    found: dict[ScopeKey, list[Value]] = {}
+    for scope, value in pairs:
+        found.setdefault(scope, []).append(value)
+    return found

@@ -290,8 +290,9 @@ class PostgresErasing:
         held = [scope for scope in named if self.user_mark(scope) in marks]
         return [id_ for scope in held for id_ in (scope.id, aside(self._store._key, scope))]
 
-    def hide(self, db: Db, mark: str) -> None:
+    def hide(self, db: Any, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
+        db = getattr(db, "_db", db)
         named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])]
         for user in {Subject(Scope(one.tenant), "user", one.user) for one in named if one.user is not None}:
             if self.mark(user) == mark:

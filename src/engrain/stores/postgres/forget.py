@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
-from engrain.core.text.passages import index_words
-from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
+from engrain.core.text.passages import Span, index_words
 from engrain.stores.postgres.index_rows import word_count, write_words
 from engrain.stores.postgres.link import Row
 from engrain.stores.postgres.sql import load

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them.
@@ -19,6 +19,7 @@ SYNTAX = Syntax(
     {
         "item": ITEM,
         "sources": SOURCES,
+        "episode": EPISODE_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         # One moment for all of the statement.
@@ -29,11 +30,25 @@ SYNTAX = Syntax(
         "not_in": "<> all(:$)",
         "scope_in": "= any(cast(:$ as uuid[]))",
         "not_scope_in": "<> all(cast(:$ as uuid[]))",
+        "scope_ids": "= any(cast(:$ as uuid[]))",
+        # The scope's column of the table itself, so that its own index gives the order.
+        "scope_order": "$.scope",
+        "scope_value": "cast(:$ as uuid)",
+        "scope_key": "replace(cast($.scope as text), '-', '')",
+        "within": "scope.state = 0 and (cast(:within as uuid) is null or $.scope = cast(:within as uuid))",
+        "index_columns": ", words, filters",
+        "index_values": ", :words, cast(:filters as jsonb)",
+        "index_update": ", words = excluded.words, filters = excluded.filters",
+        "item_id": "(scope, id)",
+        "no_clocks": "lease_clock = null",
+        "no_large_result": "",
+        "ordered_join": "join",
         "same": "is not distinct from",
         "greatest": "greatest",
         "least": "least",
         "for_update": "for update",
         "+": "",
+        "indexed_by": "",
     },
     pyformat=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -10,29 +10,25 @@ from typing import Any, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.items import Item
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.touches import Touches, write_uses
 from engrain.stores.postgres.youth import Youth
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.usage import UsageCounts
 
 Answer = TypeVar("Answer")
 
 _SQL = load("queries.sql")
-# As `_micros` has it, inside another statement; one moment for all of it.
-_AT = """(select coalesce(%(asked)s::bigint, greatest(coalesce(%(clock)s::bigint,
-  (extract(epoch from statement_timestamp()) * 1000000)::bigint), last_value)) from clock)"""
 
 
 class Handle:
@@ -44,17 +40,25 @@ class Handle:
         self._clock = None if clock is system_clock else clock
         self._ids: IdSource = ids or SortableIds()
         self._read_only = read_only
-        self._touches = Touches()
-        self._models: dict[str, tuple[int, int]] = {}
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
-        self.dialect = PostgresDialect(
-            key, self._reading, self._writing, self._lock_scope, self._begin_write, self._clock_micros
-        )
         self._youth = Youth(self._link)
+        self.dialect = PostgresDialect(
+            key,
+            self._reading,
+            self._writing,
+            self._lock_scope,
+            self._begin_write,
+            self._add_scope,
+            self._clock_micros,
+            self._know_models,
+            self._youth.wrote,
+            self._link.address.shown,
+        )
+        self.usage = UsageCounts(self.dialect, read_only)
         self._link.read(None, self._youth.begin)
-        self.episodes = PostgresEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.journal = PostgresJournal(self)
         self.audit = Audit(self.dialect)
@@ -66,9 +70,10 @@ class Handle:
     def _key(self) -> bytes:
         return self.dialect.key
 
-    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
-        """The items with those uses that are not written yet."""
-        return self._touches.shown(scope, items)
+    @property
+    def _models(self) -> dict[str, tuple[int, int]]:
+        """Number and dimension of the models that are known here, by key."""
+        return self.dialect.models
 
     def _reading(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
@@ -76,12 +81,6 @@ class Handle:
     def _asked(self, scope: Scope | None, sql: str, args: Any = None) -> list[Row]:
         """One question, there and back in one go."""
         return self._link.read(scope, lambda db: Deferred(db.ask(sql, args), list))
-
-    def _asked_at(self, scope: Scope, sql: str, args: Mapping[str, Any], at: datetime | None = None) -> list[Row]:
-        """The same, where %(at)s stands for the moment asked for, or now."""
-        moment = None if at is None else to_micros(at)
-        times = {"asked": moment, "clock": self._clock_micros()}
-        return self._asked(scope, sql.replace("%(at)s", _AT), {**args, **times})
 
     def _writing(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
         if self._read_only:
@@ -94,18 +93,17 @@ class Handle:
         known = dict(self._models)
 
         def anew() -> Answer:
-            self._models = dict(known)  # those of a first try may be gone with it
+            self.dialect.models = dict(known)  # those of a first try may be gone with it
             return do()
 
         try:
             return self._link.together(anew)
         except BaseException:
-            self._models = known
+            self.dialect.models = known
             raise
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
-        for scope in [] if self._read_only else self._touches.scopes():
-            self._write_touches(scope)  # a write takes the counted uses along, and the rollback would lose them
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
@@ -156,20 +154,11 @@ class Handle:
         """None: the server's."""
         return None if self._clock is None else to_micros(self._clock())
 
-    def _write_touches(self, scope: Scope) -> None:
-        def do(db: Db) -> None:
-            db.rows(_SQL["lock_scope"], (scope.id,))
-            write_uses(db, scope, uses)
-
-        with self._touches.leaving(scope) as uses:
-            self._link.write(scope, do)
-
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         # Counts of use are no promise.
         with suppress(EngrainError):
-            for scope in [] if self._read_only else self._touches.scopes():
-                self._write_touches(scope)
+            self.usage.write_all()
         self._link.close()

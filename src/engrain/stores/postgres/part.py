@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject, SubjectKind
 from engrain.core.model.messages import read_calls
-from engrain.core.rules.cascade import (
+from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,
     MessageRow,

@@ -15,13 +15,6 @@ select tick(%s), open_change();
 -- moment --
 select greatest(coalesce(%s, (extract(epoch from clock_timestamp()) * 1000000)::bigint), last_value) from clock;
 
--- removed --
--- One that was put back by a restore stands again.
-select id from deleted_item where not exists (select 1 from item where item.id = deleted_item.id);
-
--- last_moment --
-select last_value from clock;
-
 -- end_write --
 -- The number of the last change, which is nobody else's before the commit.
 update scope set last_change = currval('change') where scope = %s returning last_change;
@@ -141,9 +134,6 @@ where scope = %(scope)s and id = %(id)s;
 -- hash_of --
 select n, hash from item where scope = %s and id = %s;
 
--- mark_item --
-update item set changed = nextval('change') where scope = %s and id = %s;
-
 -- session_length --
 select length from session where scope = %s and session = %s;
 
@@ -152,157 +142,12 @@ insert into session (scope, session, length, changed) values (%(scope)s, %(sessi
 on conflict (scope, session) do update
 set length = greatest(session.length, excluded.length), changed = excluded.changed;
 
--- touch --
-update item set access_count = access_count + used.count, last_accessed = greatest(last_accessed, used.at)
-from unnest(%s::text[], %s::bigint[], %s::bigint[]) as used (id, count, at)
-where item.scope = %s and item.id = used.id;
-
--- items_by_id --
-select {item} from item where scope = %s and id = any(%s);
-
--- page --
-select {item} from item
-where scope = %(scope)s and (%(history)s or ({visible})) and (%(after)s::text is null or item.id < %(after)s) and {where}
-order by item.id desc limit %(limit)s;
-
--- count --
-select count(*) from item where scope = %(scope)s and (%(history)s or ({visible})) and {where};
-
--- slots --
-select {item} from item
-where scope = %(scope)s and slot is not null and starts_with(slot, %(prefix)s) and {visible}
-order by slot, valid_from desc, id desc;
-
 -- slot --
 select {item} from item where scope = %(scope)s and slot = %(slot)s and {visible}
 order by valid_from desc, id desc limit 1;
 
--- history --
-select {item} from item where scope = %s and slot = %s order by valid_from, id;
-
--- corrected --
--- The versions that corrections took away and that led to this one.
-with recursive chain as (
-  select n, id from item where scope = %(scope)s and id = %(id)s
-  union
-  select old.n, old.id from chain
-  join item as old on old.replaced_by = chain.id and old.retracted_at is not null and old.scope = %(scope)s
-)
-select {item} from chain join item on item.scope = %(scope)s and item.n = chain.n where item.id <> %(id)s order by item.id desc;
-
--- about --
-select {item} from entity join item on item.scope = entity.scope and item.n = entity.item
-where entity.scope = %(scope)s and entity.name = %(name)s and {visible} order by item.id desc;
-
--- lineage --
--- What these items cite and what cites them.
-select distinct item.id, cited.id, citation.span_start, citation.span_end from citation
-join item on item.scope = citation.scope and item.n = citation.item join item as cited on cited.scope = citation.scope and cited.n = citation.cited
-where citation.scope = %(scope)s and citation.n = any(array(
-  select citation.n from item join citation on citation.scope = item.scope and citation.item = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
-  union
-  select citation.n from item join citation on citation.scope = item.scope and citation.cited = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
-));
-
--- outdated --
--- Who cites these items and no longer holds, with the span, and what to follow to what holds now.
-select distinct cited.id, coalesce(citation.span_start, 0), coalesce(citation.span_end, char_length(cited.text)),
-  coalesce(item.retracted_at, item.valid_to), item.n, item.slot
-from item as cited join citation on citation.scope = cited.scope and citation.cited = cited.n join item on item.scope = citation.scope and item.n = citation.item
-where cited.scope = %(scope)s and cited.id = any(%(ids)s)
-  and (item.retracted_at is not null or item.valid_to <= %(at)s) and citation.span_end is distinct from 0;
-
--- slot_holder --
-select text from item where scope = %(scope)s and slot = %(slot)s and {visible} order by valid_from desc, id desc limit 1;
-
--- chain_end --
--- Follow the corrections to the last one.
-with recursive chain as (
-  select n, replaced_by, 0 as depth from item where n = %(n)s and scope = %(scope)s
-  union all
-  select item.n, item.replaced_by, depth + 1
-  from chain join item on item.id = chain.replaced_by and item.scope = %(scope)s where depth < 10000
-)
-select item.text from item where item.scope = %(scope)s and item.n = (select n from chain order by depth desc limit 1) and {visible};
-
--- changes --
-select changed, id, false from item where scope = %(scope)s and changed > %(since)s
-union all
-select change, id, true from deleted_item where scope = %(scope)s and change > %(since)s
-order by 1 limit %(limit)s;
-
--- scope_seq --
-select last_change from scope where scope = %s;
-
 -- scopes --
 select tenant, agent, "user" from scope where state = 0;
-
--- unembedded --
--- Oldest first.
-select scope.tenant, scope.agent, scope."user", item.id, item.text, item.kind, item.hash, item.slot
-from item join scope on scope.scope = item.scope
-where not exists (
-  select 1 from embedding
-  where embedding.scope = item.scope and embedding.item = item.n
-    and embedding.model = (select n from model where key = %(model)s))
-order by item.n limit %(limit)s;
-
--- vectors_of --
-select item.id, vector_send(embedding.vector) from embedding join item on item.scope = embedding.scope and item.n = embedding.item
-where embedding.scope = %(scope)s and embedding.model = (select n from model where key = %(model)s)
-  and embedding.item = any(array(select n from item where scope = %(scope)s and id = any(%(ids)s)))
-order by item.n, embedding.number;
-
--- speakers --
--- One step of the index for each name, not one for each item.
-with recursive name as (
-  (select speaker from item where scope = %(scope)s and speaker is not null order by speaker limit 1)
-  union all
-  select (select speaker from item where scope = %(scope)s and speaker > name.speaker order by speaker limit 1)
-  from name where name.speaker is not null
-)
-select speaker from name where speaker is not null;
-
--- sketches --
--- These items and their neighbours in the session, each once.
-select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at), traits, passages, importance, pinned,
-  trust,
-  (select name from source where source.scope = item.scope and source.item = item.n and source.name <> '' order by number limit 1)
-from item
-where scope = %(scope)s and {visible} and {where} and n = any(array(
-  select n from item where scope = %(scope)s and id = any(%(ids)s)
-  union
-  select near.n from item as seed
-  join item as near on near.scope = %(scope)s and near.session = seed.session
-    and near.place between seed.place - %(reach)s and seed.place + %(reach)s
-  where seed.scope = %(scope)s and seed.id = any(%(ids)s) and seed.session is not null
-));
-
--- having --
-select id from item where scope = %(scope)s and traits <> 0 and traits & %(traits)s <> 0 and {visible} and {where}
-order by id desc limit %(limit)s;
-
--- settled --
-select settled_change();
-
--- target --
-select change from outbox_reader where name = %s;
-
--- outbox --
--- Up to a number below which nothing can come any more. What went with a scope that has no name any more goes too.
-select changed, item.id, false, scope.tenant, scope.agent, scope."user" from item join scope on scope.scope = item.scope
-where changed > %(since)s and changed <= %(upto)s and (%(scope)s::uuid is null or item.scope = %(scope)s)
-union all
-select deleted_item.change, deleted_item.id, true, scope.tenant, scope.agent, scope."user" from deleted_item left join scope on scope.scope = deleted_item.scope
-where deleted_item.change > %(since)s and deleted_item.change <= %(upto)s and (%(scope)s::uuid is null or deleted_item.scope = %(scope)s)
-order by 1 limit %(limit)s;
-
--- add_target --
-insert into outbox_reader (name, change) values (%s, 0) on conflict do nothing;
-
--- settle --
-insert into outbox_reader (name, change) values (%(name)s, %(seq)s)
-on conflict (name) do update set change = greatest(outbox_reader.change, excluded.change);
 
 -- model --
 select n, dimension from model where key = %s;

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engrain.stores.postgres.erasing import PostgresErasing
 
 _SQL, _FORGET = load("erasing.sql"), load("forget.sql")
-_QUERIES, _MOVING = load("queries.sql"), load("moving.sql")
+_QUERIES = load("queries.sql")
 
 
 def replay(
@@ -54,7 +54,7 @@ def replay(
         db.run(_SQL["drop_erasing"], (one.receipt,))
     if erased:
         # Whoever comes back begins to write after it.
-        db.run(_MOVING["reach_time"], (max(to_micros(one.at) + 1 for one in erased),))
+        db.run("select tick(%s)", (max(to_micros(one.at) + 1 for one in erased),))
     db.run(_FORGET["sweep_later"])
     return total
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from engrain.stores.postgres.fragments import ITEM
+from engrain.stores.relational.rows import EPISODE_COLUMNS
 from engrain.stores.sql import statements
 
 VISIBLE = (
@@ -16,12 +17,7 @@ TASK = (
     'task.n, scope.tenant, scope.agent, scope."user", task.task, goal, version, status, epoch, worker, lease_until, '
     "started_at, ended_at, outcome, deadline, snapshot.body, lease_clock"
 )
-EPISODE = (
-    "episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at, "
-    "episode.expires_at, episode.count, episode.data, "
-    "(select item.id from item where item.scope = episode.scope and item.n = episode.item), episode.key"
-)
-_PARTS = {"item": ITEM, "visible": VISIBLE, "task": TASK, "episode": EPISODE}
+_PARTS = {"item": ITEM, "visible": VISIBLE, "task": TASK, "episode": EPISODE_COLUMNS}
 
 
 @cache

@@ -21,33 +21,31 @@ from engrain.core.model.plans import (
     Outcome,
     Plan,
     Step,
-    StoredVersion,
     describe_request,
-    is_mergeable,
-    reconcile,
     refer_to_step,
     repeat_outcome,
     resolve_references,
 )
-from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.embedding import embed_all
-from engrain.stores.postgres.episodes import Owner, keep
+from engrain.stores.postgres.filters import encode_filters
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, word_count
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.models import Models
-from engrain.stores.postgres.moving import Moving
-from engrain.stores.postgres.reads import Reads
-from engrain.stores.postgres.rows import filters_text
+from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.touches import Uses, write_uses
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import add_planned_episode
+from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -57,6 +55,7 @@ from engrain.stores.relational.rows import (
     write_time,
 )
 from engrain.stores.relational.sessions import Sessions, check_summary_version
+from engrain.stores.relational.usage import Uses, write_uses
 
 if TYPE_CHECKING:
     import psycopg
@@ -64,12 +63,14 @@ if TYPE_CHECKING:
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Moving, Models, Sessions):
+class PostgresStore(
+    Deployment, VectorSearch, WordSearch, SketchSearch, Care, Models, ItemReads, Sessions, Dump, Restore
+):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:
         self._know_models(models_of(plan.steps))
-        with self._touches.leaving(plan.scope) as uses:
+        with self.usage.taking(plan.scope) as uses:
             applied = self._writing(plan.scope, lambda db: self._apply(db, plan, uses))
         self._youth.wrote(len(plan.steps))
         return applied
@@ -98,11 +99,11 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Moving, M
         outcomes = self._outcomes(work, plan.steps)
         flush(work)
         for happening in plan.episodes:
-            _happen(work, happening, self.erasing.user_mark(plan.scope))
+            add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
-        write_uses(db, plan.scope, uses)
+        write_uses(self.dialect.over(db, plan.scope), uses)
         ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
         _check_in_time(since)
         if ended and plan.request_id is None:
@@ -220,18 +221,6 @@ def _standing_for(work: Work, name: str) -> str | None:
     return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
 
 
-def _happen(work: Work, happening: EpisodeDraft, mark: str) -> None:
-    episode = happening.episode
-    if episode.item is not None:
-        item = _standing_for(work, episode.item)
-        if item is None:
-            return
-        episode = replace(episode, item=item, id=episode.id or item)
-    if not episode.id:
-        raise InvalidInput("an episode without an item needs an id of its own.")
-    keep(work.db, Owner(work.owner, mark), episode, happening.raw)
-
-
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
     if request_id is None:
         return None
@@ -318,7 +307,7 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
         "expires_at": write_time(draft.expires_at), "slot": draft.slot,
         "subject": relation.subject if relation else None, "relation": relation.relation if relation else None,
         "object": relation.object if relation else None, "metadata": write_metadata(draft.metadata),
-        "filters": filters_text(draft.metadata), "text": draft.text, "source_kind": draft.source.kind,
+        "filters": encode_filters(draft.metadata), "text": draft.text, "source_kind": draft.source.kind,
         "source_name": draft.source.name, **values,
     }  # fmt: skip
     work.change(_SQL["add_item"], row)
@@ -349,7 +338,7 @@ def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
         "trust": trust,
         "expires": write_time(draft.expires_at),
         "metadata": None if merged is None else write_metadata(merged),
-        "filters": None if merged is None else filters_text(merged),
+        "filters": None if merged is None else encode_filters(merged),
     }
     work.change(_SQL["repeat_item"], {**said, "scope": work.owner, "id": id_})
     ((found,),) = work.db.rows(_SQL["sources_of"], (work.owner, id_))
@@ -372,7 +361,7 @@ def _change(work: Work, step: Change) -> Outcome:
         "importance": step.importance,
         "pinned": step.pinned,
         "metadata": None if step.metadata is None else write_metadata(step.metadata),
-        "filters": None if step.metadata is None else filters_text(step.metadata),
+        "filters": None if step.metadata is None else encode_filters(step.metadata),
         "expires_at": write_time(step.expires_at),
     }
     work.change(_SQL["change_item"], {**values, "scope": work.owner, "id": step.id})

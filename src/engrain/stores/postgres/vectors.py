@@ -17,7 +17,7 @@ from engrain.core.errors import InvalidInput
 from engrain.ports import Nearest, VectorQuery
 from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
 from engrain.stores.postgres.census import Asked, Counted, Ints, fitting
-from engrain.stores.postgres.filters import where_sql
+from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.near import FEW, LARGE, NearIndexes
 from engrain.stores.postgres.sql import load
@@ -100,7 +100,7 @@ class VectorSearch(Counted):
         """All that pass a filter compared, if they are few. None if there is no filter or they are many."""
         if query.where is None or not query.where.conditions:
             return None
-        where, values = where_sql(query.where)
+        where, values = build_where(query.where)
         asked = {**looking.values, **values, "most": self.few + 1}
         ((passing,),) = db.rows(_SQL["passing"].replace("{where}", where), asked)
         if passing is not None and len(passing) > self.few:
@@ -136,7 +136,7 @@ class VectorSearch(Counted):
 
     def _named(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest | None:
         """None if too few of those that the index names pass the filter."""
-        where, values = where_sql(query.where)
+        where, values = build_where(query.where)
         statement = _SQL["near"].replace("{where}", where).replace("{dimension}", str(looking.dimension))
         # Of an item with several vectors more than one may come up.
         windows = 2 * max(query.limit, 1) + 16

@@ -12,7 +12,7 @@ from engrain.stores.postgres.link import Db, Link, Timed
 from engrain.stores.postgres.sql import load
 
 _SQL = load("queries.sql")
-_TABLES = ("item", "source", "cite", "word", "embedding", "episode", "session")
+_TABLES = ("item", "source", "citation", "word", "embedding", "episode", "session")
 # How many writes of ours after which the server looks; then it knows enough to go on by itself.
 _LOOKS = (100, 1_000, 10_000)
 

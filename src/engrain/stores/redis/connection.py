@@ -45,11 +45,15 @@ def load_scripts(name: str) -> Mapping[str, Script]:
     pieces = _NAME.split((files("engrain.stores.redis") / name).read_text("utf-8"))
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     shared = parts.pop(_SHARED, "")
-    return {key: _hash_script(shared + body) for key, body in parts.items()}
+    texts = {key: shared + body for key, body in parts.items()}
+    return {
+        key: Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()) for key, text in texts.items()
+    }
 
 
-def _hash_script(text: str) -> Script:
-    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+def pair_fields(flat: Sequence[str]) -> dict[str, str]:
+    """Return the fields of a hash from a script's flat list of names and values."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 # Tries of a call that time out; a server that refuses at once is tried more often.
@@ -69,7 +73,7 @@ class RedisConnection:
     """A connection pool. Safe to use from several threads.
 
     Every call ends with an answer or an error of ours. No try begins after the address's timeout, and one takes at most
-    a third of it. A `spare` call is optional: after a call without an answer it fails at once for a while, and is then
+    a third of it. A `spare` call is optional: after a call without an answer it fails at once for a while. Then it is
     tried once at a time until the server answers.
     """
 

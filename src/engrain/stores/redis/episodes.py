@@ -13,7 +13,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id
+from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id, pair_fields
 
 _LUA = load_scripts("episodes.lua")
 # Redis expires by its own clock, which may be ahead of the caller's: it must never expire what is still shown.
@@ -51,7 +51,7 @@ class RedisEpisodes:
             page, top, seen = self._ask("recent", scope, index, to_micros(now), most, top, seen)
             # The first entry of a page may repeat the last page's, if somebody wrote in between.
             for id, flat in map(json.loads, page):
-                found.setdefault(id, decode_episode(id, _pair_fields(flat)))
+                found.setdefault(id, decode_episode(id, pair_fields(flat)))
         return list(found.values())[:n]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
@@ -142,10 +142,6 @@ def decode_episode(id: str, fields: Mapping[str, str]) -> Episode:
         item=fields.get("item"),
         key=fields.get("key"),
     )
-
-
-def _pair_fields(flat: Sequence[str]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _parse_time(micros: str) -> datetime | None:

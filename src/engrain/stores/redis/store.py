@@ -38,7 +38,8 @@ class ServerInfo(NamedTuple):
 
 def read_server_info(link: RedisConnection, patience: float = 0.0) -> ServerInfo:
     """Read the oldest version and the weakest settings of all servers. ConfigError if one is too old."""
-    versions = [_read_version(reply) for reply in link.each_server("INFO", "server", patience=patience)]
+    servers = link.each_server("INFO", "server", patience=patience)
+    versions = [str(reply["redis_version"]) for reply in servers]
     oldest = min(versions, key=_parse_version)
     if _parse_version(oldest) < _MIN_VERSION:
         raise ConfigError(f"Redis at {link.address.shown} is {oldest}; engrain needs 6.2 or newer.")
@@ -87,10 +88,6 @@ def _read_settings(link: RedisConnection) -> dict[str, str] | None:
     except (ConfigError, StoreError):
         return None
     return found
-
-
-def _read_version(reply: dict[str, object]) -> str:
-    return str(reply["redis_version"])
 
 
 def _parse_version(version: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from engrain.core.model.tasks import (
     TaskRecord,
 )
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id
+from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id, pair_fields
 
 # The first element names the kind of reply.
 Reply = Sequence[Any]
@@ -64,7 +64,7 @@ def parse_extension(reply: Reply, lease: Lease) -> Lease:
 
 def parse_task_reply(scope: Scope, reply: Reply) -> TaskRecord:
     _, task, flat = reply
-    return decode_task(scope, task, dict(zip(flat[::2], flat[1::2], strict=True)))
+    return decode_task(scope, task, pair_fields(flat))
 
 
 def decode_task(scope: Scope, task: str, fields: Mapping[str, str]) -> TaskRecord:
@@ -227,7 +227,7 @@ class RedisJournal:
         if self._guard.find_block(scope):
             return []
         flat = self._link.ask(_LUA["unsettled"], task_prefix(scope), [self._time_argument(), "", task])
-        return decode_steps(dict(zip(flat[::2], flat[1::2], strict=True)))
+        return decode_steps(pair_fields(flat))
 
     # Snapshots and events
 

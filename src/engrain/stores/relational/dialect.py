@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Words
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
+ScopeKey = int | str  # how the rows of an engine name their scope
 
 
 class Pending(Protocol):
@@ -40,14 +43,29 @@ class Deferred(Generic[Answer]):
         return self.made(self.asked.fetchall())
 
 
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """The index rows of one item. An item that was corrected away is not found."""
+
+    scope: ScopeKey
+    item: int
+    words: Words
+    vectors: Mapping[str, Sequence[bytes]]  # by model
+    found: bool = True
+
+
 class Transaction(Protocol):
     """One transaction of one scope, or of upkeep across all scopes (`scope` None).
 
     Values are given by name; a list goes where the statement says {in:name}. The transaction binds `:scope`
-    (the scope's key; null for a scope that the store does not know), `:clock` and `:change` itself."""
+    (the scope's key; null for a scope that the store does not know), `:owner`, `:clock` and `:change` itself."""
 
     @property
     def scope(self) -> Scope | None: ...
+
+    @property
+    def owner(self) -> str:
+        """The keyed hash of the user whose scope it is; "" for no user."""
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]: ...
 
@@ -68,13 +86,32 @@ class Transaction(Protocol):
     def lock_user(self, subject_hash: str) -> None:
         """Keep holds on this user as they are until the commit. Before the scope is locked."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> Mapping[Scope, ScopeKey]:
+        """Lock several scopes and make those that are new: their keys. Those to `lock` are locked if they exist.
+
+        BeingErased or OnHold if one takes no writes."""
+
+    def add_erased_scope(self, id: str) -> ScopeKey:
+        """The key for the tombstones of an erased scope, which is known by a keyed hash alone."""
+
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        """Write index rows of items. Those `replaced` lose theirs first."""
+
+    def lock_holds(self) -> None:
+        """Let no hold begin until the commit, on anybody. Before anything else is locked."""
+
+    def mark_purge(self) -> None:
+        """Note that this transaction removes something whose bytes are to be removed too."""
+
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.
 
-        Needed before the first statement with {change}."""
+        Needed before the first statement with {change}. Upkeep has locked its scopes by then."""
 
-    def end_write(self) -> Pending:
-        """Record the scope's last change: one row with its number. Call after the last statement with {change}."""
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
+        """Record the scope's last change: one row with its number. Call after the last statement with {change}.
+
+        Upkeep names the scopes that changed."""
 
     def now(self) -> int:
         """The store's time in microseconds: the clock, or the newest time recorded if that is later."""
@@ -86,15 +123,17 @@ Do = Callable[[Transaction], Answer | Deferred[Answer]]
 class Dialect(Protocol):
     """An open database. Errors of its driver are translated before they leave it."""
 
+    key: bytes  # of every hash in the store
+
     @property
-    def key(self) -> bytes:
-        """The key of every hash in the store."""
+    def name(self) -> str:
+        """The store as an error shows it."""
 
     @property
     def statements(self) -> Mapping[str, Statement]: ...
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        """Run `do` in one snapshot."""
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        """Run `do` in one snapshot. With `latest`, a statement may see what was committed after the one before it."""
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
         """Run `do` in one transaction. If others made it fail it runs again from the start.
@@ -103,3 +142,21 @@ class Dialect(Protocol):
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         """Read the rows of one statement, in one round trip."""
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        """The SQL of a filter over table `item`, and its values."""
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """The float32 windows by item id, from rows of load_vectors."""
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """ConfigError if this role cannot read the rows of all scopes."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
+
+    def after_writes(self, count: int) -> None:
+        """Learn that so many items were written."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The values of those columns of an item that serve searches and filters of this engine alone."""

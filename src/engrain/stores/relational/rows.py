@@ -22,6 +22,10 @@ ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.r
   item.role, item.subject, item.relation, item.object, item.pinned, item.replaced_by, item.retracted_at,
   item.expires_at, item.access_count, item.last_accessed"""
 ITEM_WIDTH = 26
+# The columns that episodes.read_episode takes, in its order.
+EPISODE_COLUMNS = """episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at,
+  episode.expires_at, episode.count, episode.data,
+  (select item.id from item where item.scope = episode.scope and item.n = episode.item), episode.key"""
 # Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 

@@ -14,6 +14,7 @@ from engrain.core.model.plans import Add, Applied, Plan
 from engrain.ports import Summary, UnprocessedSession
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_items
+from engrain.stores.relational.usage import UsageCounts
 
 
 class Sessions:
@@ -26,7 +27,8 @@ class Sessions:
 
         def apply(self, plan: Plan) -> Applied: ...
 
-        def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]: ...
+        @property
+        def usage(self) -> UsageCounts: ...
 
     def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
         steps = tuple(Add(_place_message(draft, session)) for draft in drafts)
@@ -38,11 +40,11 @@ class Sessions:
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
         rows = self.dialect.ask(scope, "load_messages", session=session, start=start, limit=limit)
-        return self.add_uses(scope, read_items(rows))
+        return self.usage.add_to(scope, read_items(rows))
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
         rows = self.dialect.ask(scope, "load_last_messages", session=session, limit=n)
-        return self.add_uses(scope, read_items(rows[::-1]))
+        return self.usage.add_to(scope, read_items(rows[::-1]))
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
         return [name for (name,) in self.dialect.ask(scope, "list_sessions", limit=limit)]

@@ -10,7 +10,7 @@ from importlib.resources import files
 SHARED = "engrain.stores.relational"
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{([+\w]+)(?::(\w+))?\}")
-_LIST = re.compile(r"\{(?:not_)?(?:in|scope_in):(\w+)\}")
+_LIST = re.compile(r"\{(?:not_)?(?:in|scope_in|scope_ids):(\w+)\}")
 # A name after a colon, but neither a cast (::text) nor anything inside quotes.
 _PARAMETER = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|(?<![:\w]):([a-z_]\w*)""")
 

@@ -1,18 +1,20 @@
-"""Copy a store to a file that is known to be whole, while others write, and check such a file."""
+"""Write a store to a checked copy while others write, check such a copy, and put one in the place of a store."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
 from engrain.core.errors import (
+    Conflict,
     DiskFull,
     EngrainError,
     InvalidInput,
@@ -27,83 +29,92 @@ from engrain.core.errors import (
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
 from engrain.core.identity import hash_keyed
-from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
+from engrain.core.model.audit import AuditHead, read_head
+from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
+from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.migrate import latest, version
-from engrain.stores.sqlite.opening import Site, checked_key, open_connection, survey
-from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.lock import borrow_lock, return_lock
+from engrain.stores.sqlite.migrate import APPLICATION_ID, latest, version
+from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection
 from engrain.version import __version__
 
-_SQL = load("care.sql")
-_CHUNK = 1 << 20
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NOTHING = "Nothing is left of it."
+_SQL = load_sql()
+_CHUNK_BYTES = 1 << 20
+_LOCK_SECONDS = 10.0
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NOTHING_LEFT = "Nothing is left of it."
 
 
-class Backing(Handle):
+class Backups(Handle):
     @property
     def code(self) -> str:
-        return hash_keyed(self._key, "backups")
+        return hash_keyed(self.dialect.key, "backups")
 
     def backup(self, target: Path, key: str | None = None) -> BackupManifest:
-        path = _free(target)
+        path = _check_target(target)
         if key is not None:
-            checked_key(key)
-            check_ciphers(self._site.engine)
-        ((least,),) = self.snapshot(lambda db: db.rows(_SQL["seq"]))
+            check_key(key)
+            require_encryption(self._site.engine)
+        least = self._last_change()
         part = path.with_name(path.name + ".part")
-        with _alone(part):
-            return self._backed(path, part, key, least)
-
-    def _backed(self, path: Path, part: Path, key: str | None, least: int) -> BackupManifest:
-        beside = path.with_name(path.name + MANIFEST_SUFFIX)
-        written = False
-        try:
-            _free(path)  # one that was being written may be there by now
-            # A store in memory has one connection, which is outside a transaction while it is read.
-            run = self._pool.bare if self._site.path else self.snapshot
-            run(lambda db: write_copy(db, part, key))
-            copy = Site(part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key)
-            manifest = self._examined(copy, least)
-            # The file first: a manifest is never there without what it speaks of.
-            part.replace(path)
-            written = True
-            put_file(beside, manifests.write_backup_manifest(manifest))
-            sync_folder(path.parent)
-        except BaseException as exc:
-            _drop(part, *((path, beside) if written else ()))
-            if isinstance(exc, DiskFull) or (isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)):
-                raise DiskFull(f"there is no room for the backup {path}: its disk is full. {_NOTHING}") from exc
-            if isinstance(exc, OSError):
-                raise StoreError(f"the backup {path} could not be written: {exc.strerror}. {_NOTHING}") from exc
-            raise
-        return manifest
+        with _lock_part(part):
+            return self._write_backup(path, part, key, least)
 
     def whole(self) -> bool:
-        """Whether every page of the store itself is sound."""
+        """Every page of the store itself is sound."""
         try:
             return bool(self.snapshot(lambda db: db.rows("pragma quick_check(1)"))[0][0] == "ok")
         except StoreCorrupt:
             return False
 
-    def _examined(self, copy: Site, least: int) -> BackupManifest:
+    def _write_backup(self, path: Path, part: Path, key: str | None, least: int) -> BackupManifest:
+        manifest_path = path.with_name(path.name + MANIFEST_SUFFIX)
+        written = False
+        try:
+            _check_target(path)  # again: another backup may have taken the name
+            # A store in memory has one connection, which is outside a transaction while it is read.
+            run = self._pool.run_bare if self._site.path else self.snapshot
+            run(lambda db: write_copy(db, part, key))
+            copy = as_immutable(StoreFile(part, self._site.engine, "truncate", key=key or self._site.key))
+            manifest = self._make_manifest(copy, least)
+            # The file first: a manifest never stands without its backup.
+            part.replace(path)
+            written = True
+            write_file(manifest_path, manifests.write_backup_manifest(manifest))
+            sync_folder(path.parent)
+        except BaseException as exc:
+            _remove(part, *((path, manifest_path) if written else ()))
+            if isinstance(exc, DiskFull) or (isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)):
+                raise DiskFull(f"there is no room for the backup {path}: its disk is full. {_NOTHING_LEFT}") from exc
+            if isinstance(exc, OSError):
+                raise StoreError(f"the backup {path} could not be written: {exc.strerror}. {_NOTHING_LEFT}") from exc
+            raise
+        return manifest
+
+    def _make_manifest(self, copy: StoreFile, least: int) -> BackupManifest:
+        """Check the copy, which must hold a state between the start of the backup and now."""
         assert copy.path is not None
         with closing(open_connection(copy)) as db:
-            rows = sound(db, copy)
-            ((seq,),) = db.rows(_SQL["seq"])
-        ((most,),) = self.snapshot(lambda db: db.rows(_SQL["seq"]))
-        if not least <= seq <= most:
-            raise StoreCorrupt(f"the copy has change {seq}, where the store was between {least} and {most}.")
-        size, sha = hashed(copy.path)
-        now, sealed = self._clock(), copy.key is not None
-        return BackupManifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows, self.code)
+            rows = count_rows(db, copy)
+            ((change,),) = db.rows(_SQL["find_last_change"])
+        most = self._last_change()
+        if not least <= change <= most:
+            raise StoreCorrupt(f"the copy has change {change}, where the store was between {least} and {most}.")
+        size, sha = hash_file(copy.path)
+        now, encrypted = self._clock(), copy.key is not None
+        return BackupManifest(now, latest(), rows["item"], size, sha, encrypted, __version__, rows, self.code)
+
+    def _last_change(self) -> int:
+        ((change,),) = self.snapshot(lambda db: db.rows(_SQL["find_last_change"]))
+        return int(change)
 
 
 def write_copy(db: Connection, target: Path, key: str | None) -> None:
-    """Only what stands, page by page anew: free pages, and what was forgotten in them, do not come along. The copy is
-    on disk when this returns; "" as the key makes it plain."""
-    # Nobody else may read it, from its first byte on. What is there is not unlinked: a backup holds it as its own.
-    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | _NO_LINK, 0o600))
+    """Rewrite every page into another file: free pages, which may hold forgotten rows, are left out.
+
+    The copy is on disk when this returns. The key "" makes it plain."""
+    # Private from its first byte on. A file that is there is not unlinked: the running backup holds a lock on it.
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | _NO_FOLLOW, 0o600))
     target.chmod(0o600)
     where = target.absolute().as_uri()
     db.run("vacuum into ?", (where if key is None else f"{where}?key={quote(key, safe='')}",))
@@ -111,18 +122,19 @@ def write_copy(db: Connection, target: Path, key: str | None) -> None:
         os.fsync(file.fileno())
 
 
-def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupManifest]:
-    """A backup that is whole, to be opened; every other is a typed error, and nothing is changed."""
+def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile, BackupManifest]:
+    """A backup that is whole, to be opened. Any other file is a typed error, and nothing is changed."""
     if not path.is_file():
         raise NotFound(f"there is no backup {path}.")
-    beside = path.with_name(path.name + MANIFEST_SUFFIX)
-    if not beside.is_file():
+    manifest_path = path.with_name(path.name + MANIFEST_SUFFIX)
+    if not manifest_path.is_file():
         raise NotADatabase(
-            f"{path} is no backup: {beside.name} is not beside it. A store is copied with: engrain copy {path} TO."
+            f"{path} is no backup: {manifest_path.name} is not beside it. "
+            f"A store is copied with: engrain copy {path} TO."
         )
     try:
-        manifest = manifests.read_backup_manifest(beside.read_bytes(), str(beside))
-        whole = hashed(path) == (manifest.bytes, manifest.sha256)
+        manifest = manifests.read_backup_manifest(manifest_path.read_bytes(), str(manifest_path))
+        whole = hash_file(path) == (manifest.bytes, manifest.sha256)
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
     if manifest.schema > latest():
@@ -133,66 +145,59 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupMa
         )
     if manifest.encrypted and key is None:
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
-    chosen = Sealed(key, engine) if key is not None and manifest.encrypted else engine
-    found = survey(path, chosen, read_only=True)
-    site = Site(found.path, found.engine, "truncate", read_only=True, immutable=True, key=found.key)
-    with closing(_unlocked(site)) as db:
-        if sound(db, site) != manifest.rows:
+    chosen = EncryptedEngine(key, engine) if key is not None and manifest.encrypted else engine
+    file = as_immutable(inspect_path(path, chosen, read_only=True))
+    with closing(_open_backup(file)) as db:
+        if count_rows(db, file) != manifest.rows:
             raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
-    return site, manifest
+    return file, manifest
 
 
-def _unlocked(site: Site) -> Connection:
+def _open_backup(file: StoreFile) -> Connection:
     try:
-        return open_connection(site)
+        return open_connection(file)
     except WrongKey:
         raise WrongKey(
-            f"{site.path} cannot be read with this key: it has another one. Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY."
+            f"{file.path} cannot be read with this key: it has another one. Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY."
         ) from None
 
 
-def sound(db: Connection, site: Site) -> dict[str, int]:
-    """The rows of each table in a file whose every page and reference is sound."""
-    version(db, site)
+def count_rows(db: Connection, file: StoreFile) -> dict[str, int]:
+    """The rows of each table, in a file whose every page and reference is sound."""
+    version(db, file)
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(1)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")
     except EngrainError as exc:
-        raise StoreCorrupt(f"{site.path} is damaged: {exc}") from exc
+        raise StoreCorrupt(f"{file.path} is damaged: {exc}") from exc
     if bad or broken:
-        raise StoreCorrupt(f"{site.path} is damaged: {bad[0] if bad else 'rows point to rows that are gone'}.")
+        raise StoreCorrupt(f"{file.path} is damaged: {bad[0] if bad else 'rows point to rows that are gone'}.")
     tables = db.rows("select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name")
     return {name: db.rows(f'select count(*) from "{name}"')[0][0] for (name,) in tables}
 
 
-def hashed(path: Path) -> tuple[int, str]:
-    """How many bytes, and their sha256."""
-    known, size = hashlib.sha256(), 0
+def hash_file(path: Path) -> tuple[int, str]:
+    """The size of a file, and its sha256."""
+    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
-            known.update(piece)
-            size += len(piece)
-    return size, known.hexdigest()
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
 
 
-def listed(folder: Path) -> Iterator[Path]:
-    """The files that have a manifest beside them."""
-    if folder.is_dir():
-        yield from (one for one in sorted(folder.iterdir()) if one.with_name(one.name + MANIFEST_SUFFIX).is_file())
-
-
-def put_file(path: Path, raw: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".part")
     try:
-        # Whatever is there goes: of a process that was killed, or a link that would lead the bytes elsewhere.
+        # Whatever is there goes: the rest of a process that was killed, or a link that leads the bytes elsewhere.
         part.unlink(missing_ok=True)
-        with open(part, "xb", opener=lambda name, flags: os.open(name, flags | _NO_LINK, 0o600)) as file:
-            file.write(raw)
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags | _NO_FOLLOW, 0o600)) as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
-        _drop(part)
+        _remove(part)
         raise
 
 
@@ -206,7 +211,7 @@ def sync_folder(folder: Path) -> None:
         os.close(file)
 
 
-def _free(target: Path) -> Path:
+def _check_target(target: Path) -> Path:
     path = Path(target).expanduser().absolute()
     if "\x00" in str(path):
         raise InvalidInput(f"a backup cannot be written to {str(path)!r}: no path has a null character.")
@@ -221,14 +226,14 @@ def _free(target: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(part: Path) -> Iterator[None]:
-    """The file is that of the one who writes it; what a process that was killed left of one is taken over."""
+def _lock_part(part: Path) -> Iterator[None]:
+    """Keep other backups off this file. The rest of a process that was killed is taken over."""
     try:
-        file = os.open(part, os.O_CREAT | os.O_WRONLY | _NO_LINK, 0o600)
+        file = os.open(part, os.O_CREAT | os.O_WRONLY | _NO_FOLLOW, 0o600)
     except OSError as exc:
         raise StoreError(f"the backup {part} could not be written: {exc.strerror}.") from exc
     try:
-        if not _taken(file, part):
+        if not _try_lock_part(file, part):
             raise StoreBusy(
                 f"another backup is being written to {part.stem}. Wait for it, or give this one a new name."
             )
@@ -237,20 +242,123 @@ def _alone(part: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _taken(file: int, part: Path) -> bool:
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
+def _try_lock_part(file: int, part: Path) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The one that wrote it may have ended in between, and have given it its name.
+        _lock_whole(file)
+        # The backup that wrote it may have ended in between, and have given it its name.
         return part.stat().st_ino == os.fstat(file).st_ino
     except (BlockingIOError, FileNotFoundError):
         return False
 
 
-def _drop(*paths: Path) -> None:
+def _lock_whole(file: int) -> None:
+    """BlockingIOError if another process holds it. Windows has no such lock."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove(*paths: Path) -> None:
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+# Restoring
+
+
+def read_audit_head(path: Path, engine: Engine | EncryptedEngine) -> AuditHead | None:
+    """The end of a store's audit log, which every removal moves on. None without a log or a store.
+
+    Conflict while an erasure is running."""
+    if not path.exists():
+        return None
+    with closing(open_connection(inspect_path(path, engine, read_only=True))) as db:
+        if not db.rows("select 1 from sqlite_master where name = 'erasure'"):
+            return None
+        if db.rows("select 1 from erasure limit 1"):
+            raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
+        rows = db.rows(_SQL["find_meta"], {"name": "audit"})
+        return read_head(rows[0][0]) if rows else AuditHead()
+
+
+def check_damaged(path: Path, error: StoreError) -> None:
+    """After a store could not be read: raise if its key is wrong or it is another program's, not if it is damaged."""
+    with path.open("rb") as file:
+        header = file.read(72)
+    # Three constants of every SQLite header, which encryption leaves readable.
+    if header[21:24] != b"\x40\x20\x20":
+        return
+    if not header.startswith(b"SQLite format 3\x00"):
+        raise WrongKey(
+            f"{path} is encrypted with a key that was not given, so it cannot say what was forgotten in it. Set "
+            "ENGRAIN_KEY. If the key is lost or the file is damaged, move it away and restore to a new path."
+        ) from error
+    if header[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+        raise error
+
+
+@contextlib.contextmanager
+def prepare_copy(target: Path) -> Iterator[Path]:
+    """A path beside the target, where a store is prepared before anybody can open it. Its files are removed afterwards.
+
+    StoreBusy while another process does the same in this folder."""
+    copy = target.with_name(f"{target.name}.restoring")
+    with _lock_folder(target.parent):
+        _remove_copy(copy)
+        try:
+            yield copy
+        finally:
+            _remove_copy(copy)
+
+
+@contextlib.contextmanager
+def _lock_folder(folder: Path) -> Iterator[None]:
+    if sys.platform == "win32":
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # of a file system that cannot lock a folder
+            try:
+                _lock_whole(held)
+            except BlockingIOError as exc:
+                raise StoreBusy(f"another restore into {folder} is under way. Wait for it, then try again.") from exc
+        yield
+    finally:
+        os.close(held)
+
+
+def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
+    """Rename the copy at once: a program that opens the target finds the old store or the new one.
+
+    StoreBusy if the old one is in use. `check` runs last, when nobody can write to the old one any more."""
+    lock = borrow_lock(_sibling(target, "-lock"))
+    try:
+        lock.acquire(_LOCK_SECONDS)
+        for log in (_sibling(target, "-wal"), _sibling(target, "-journal")):
+            # Frames of the old file would be taken for those of the new one.
+            if log.exists() and log.stat().st_size:
+                raise StoreBusy(
+                    f"{target} is in use: close the programs that have it open, then try again. "
+                    f"If there are none, and it is to be lost, remove {log.name}."
+                )
+        check()
+        copy.replace(target)
+        for end in ("-wal", "-shm", "-journal"):
+            _sibling(target, end).unlink(missing_ok=True)
+        sync_folder(target.parent)
+    except OSError as exc:
+        raise StoreError(f"{target} could not be replaced: {exc.strerror}. It is as it was.") from exc
+    finally:
+        return_lock(lock)
+
+
+def _remove_copy(copy: Path) -> None:
+    older = copy.parent.glob(f"{glob.escape(copy.name)}-before-v*") if copy.parent.is_dir() else ()
+    _remove(copy, *(_sibling(copy, end) for end in ("-wal", "-shm", "-journal", "-lock")), *older)
+
+
+def _sibling(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)

@@ -9,28 +9,29 @@ from contextlib import closing
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.stores.sqlite.engine import connect, uri
+from engrain.stores.sqlite.connection import connect, file_uri
+from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.migrate import APPLICATION_ID
-from engrain.stores.sqlite.opening import Site
-from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.opening import StoreFile
 
-_SQL = load("queries.sql")
-_CHUNK = 1 << 20
-_SECTOR = 512  # the smallest page: no database has a size between
-_OPEN_HERE = ("/proc/self/fd", "/dev/fd")
+_SQL = load_sql()
+_CHUNK_BYTES = 1 << 20
+_SECTOR_BYTES = 512  # the smallest page: the size of a database is a multiple of it
+_OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 
 
-def copies(site: Site, key: bytes) -> list[Path]:
-    """Those that have the store's own key in them, and are no file of the store. One that is encrypted is not known."""
-    if site.path is None:
+def find_copies(file: StoreFile, key: bytes) -> list[Path]:
+    """The databases with this store's key in them that are not its own files. Encrypted ones cannot be recognized."""
+    if file.path is None:
         return []
-    own, held = set(site.files()), _held()
-    return sorted(one for one in _databases(site.path.parent, held) if one not in own and _is_copy(one, site, key))
+    own, opened = set(file.files()), _find_open_files()
+    databases = _find_databases(file.path.parent, opened)
+    return sorted(path for path in databases if path not in own and _is_copy(path, file, key))
 
 
-def _held() -> set[tuple[int, int]]:
-    """The files that this process has open. To read one of them and close it would drop the locks it has there."""
-    folder = next((one for one in _OPEN_HERE if os.path.isdir(one)), None)
+def _find_open_files() -> set[tuple[int, int]]:
+    """The files that this process has open. Reading and closing one of them would drop its locks."""
+    folder = next((folder for folder in _OPEN_FILES if os.path.isdir(folder)), None)
     found = set()
     for name in os.listdir(folder) if folder else ():
         try:
@@ -41,37 +42,37 @@ def _held() -> set[tuple[int, int]]:
     return found
 
 
-def _databases(folder: Path, held: set[tuple[int, int]]) -> Iterator[Path]:
-    for one in folder.iterdir():
+def _find_databases(folder: Path, opened: set[tuple[int, int]]) -> Iterator[Path]:
+    for path in folder.iterdir():
         try:
-            status = one.lstat()
-            plain = stat.S_ISREG(status.st_mode) and status.st_size and status.st_size % _SECTOR == 0
-            if plain and (status.st_dev, status.st_ino) not in held and _ours(one):
-                yield one
+            status = path.lstat()
+            plain = stat.S_ISREG(status.st_mode) and status.st_size and status.st_size % _SECTOR_BYTES == 0
+            if plain and (status.st_dev, status.st_ino) not in opened and _is_store(path):
+                yield path
         except OSError:
             continue  # it went meanwhile, or may not be read
 
 
-def _ours(path: Path) -> bool:
+def _is_store(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(100)
     return head.startswith(b"SQLite format 3\x00") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
 
-def _is_copy(path: Path, site: Site, key: bytes) -> bool:
-    """By the key that it says it has. One that cannot say, being damaged or half written, is read byte by byte."""
+def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
+    """By the key in its table. A damaged or half-written file is read byte by byte."""
     try:
-        with closing(connect(uri(path, "ro", immutable=True), site.engine)) as db:
-            found = db.rows(_SQL["meta"], ("key",))
+        with closing(connect(file_uri(path, "ro", immutable=True), store.engine)) as db:
+            found = db.rows(_SQL["find_meta"], {"name": "key"})
     except (StoreError, UnicodeError):
         found = []
-    return found[0][0] == key if found else _has(path, key)
+    return found[0][0] == key.hex() if found else _contains(path, key.hex().encode())
 
 
-def _has(path: Path, key: bytes) -> bool:
+def _contains(path: Path, key: bytes) -> bool:
     with path.open("rb") as file:
         before = b""
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_CHUNK_BYTES):
             if key in before + chunk:
                 return True
             before = chunk[-len(key) :]

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engrain.core.clock import Clock, to_micros
+from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
-from engrain.stores.relational.dialect import Deferred, Do, Fetched
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Vectors, Words
+from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
+from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection
+from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
+from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.pool import HeldSnapshot, Pool
+from engrain.stores.sqlite.writer import WriteQueue
+
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.index.items import Reader
 
 Answer = TypeVar("Answer")
 
@@ -23,6 +36,12 @@ def load_statements() -> Mapping[str, Statement]:
     return SYNTAX.load()
 
 
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}
+
+
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
         self.scope = scope
@@ -30,6 +49,13 @@ class SqliteTransaction:
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
+        self._owner: str | None = None
+
+    @property
+    def owner(self) -> str:
+        if self._owner is None:
+            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+        return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self._dialect.find(statement)
@@ -55,14 +81,31 @@ class SqliteTransaction:
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
+    def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
+        find, add = self._dialect.find_scope, self._dialect.add_scope
+        keys = {scope: find(self._db, scope) for scope in scopes}
+        return {scope: add(self._db, scope) if key is None else key for scope, key in keys.items()}
+
+    def add_erased_scope(self, id: str) -> int:
+        self.run("add_erased_scope", id=id)
+        ((number,),) = self.rows("find_scope", id=id)
+        return int(number)
+
+    def lock_holds(self) -> None:
+        """The transaction has the whole file already."""
+
+    def mark_purge(self) -> None:
+        self._dialect.mark_purge(self._db)
+
     def begin_write(self) -> tuple[int, int]:
-        self.lock_scope()
+        if self.scope is not None:
+            self.lock_scope()
         ((self._change,),) = self._db.rows("select change from counter")
         self._now = self.now()
         return self._change, self._now
 
-    def end_write(self) -> Fetched:
-        sql = "update counter set change = :change, now = max(now, :now) where n = 1"
+    def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
+        sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
@@ -70,12 +113,25 @@ class SqliteTransaction:
         ((now,),) = self.rows("find_now")
         return int(now)
 
+    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
+        from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
+
+        for _, number in replaced:
+            drop_vectors(self._db, number)
+        written: list[tuple[int, Words, Vectors | None]] = []
+        for one in entries:
+            given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
+            written += ((one.item, one.words, each) for each in given or [None])
+        write_index_many(self._db, written)
+
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
         for name in statement.lists:
             bound[name] = json.dumps(list(bound[name]), ensure_ascii=False)
         if "scope" in statement.parameters and "scope" not in bound:
             bound["scope"] = self._scope_key()
+        if "owner" in statement.parameters:
+            bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
         if "change" in statement.parameters:
@@ -85,30 +141,32 @@ class SqliteTransaction:
         return bound
 
     def _scope_key(self) -> int | None:
-        # Looked up in each transaction: another process may have erased or hidden it since.
         if self._key is None and self.scope is not None:
             self._key = self._dialect.find_scope(self._db, self.scope)
         return self._key
 
 
-class Run(Protocol):
-    def __call__(self, fn: Callable[[Connection], Answer], /) -> Answer: ...
-
-
 class SqliteDialect:
-    """`snapshot` and `transaction` run a closure on a connection of the open file."""
+    """The open file, through the thread that writes and the connections that read."""
 
     def __init__(
         self,
-        snapshot: Run,
-        transaction: Run,
-        find_scope: Callable[[Connection, Scope], int | None],
+        writer: WriteQueue,
+        pool: Pool,
+        site: StoreFile,
         add_scope: Callable[[Connection, Scope], int],
+        mark_purge: Callable[[Connection], None],
         clock: Clock,
     ) -> None:
-        self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
-        self.find_scope, self.add_scope = find_scope, add_scope
+        self._writer, self._pool, self._site, self._clock = writer, pool, site, clock
+        self._local = threading.local()  # the moment that this thread reads at
+        self.closed = False
+        self.add_scope, self.mark_purge = add_scope, mark_purge
         self.key = b""  # read when the file is open
+
+    @property
+    def name(self) -> str:
+        return str(self._site.path)
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -120,18 +178,110 @@ class SqliteDialect:
     def clock_micros(self) -> int:
         return to_micros(self._clock())
 
+    def find_scope(self, db: Connection, scope: Scope) -> int | None:
+        """The scope's number. Looked up each time: another process may have erased or hidden it since."""
+        rows = db.rows("select scope from scope where id = ?", (scope.id,))
+        return int(rows[0][0]) if rows else None
+
+    def find_time(self, db: Reader, at: datetime | None = None) -> int:
+        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
+        if at is not None:
+            return to_micros(at)
+        ((newest,),) = db.rows("select now from counter")
+        return max(self.clock_micros(), int(newest))
+
     def over(self, db: Connection, scope: Scope | None) -> SqliteTransaction:
         """A transaction that is open on this connection."""
         return SqliteTransaction(self, db, scope)
 
-    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        return self._snapshot(lambda db: _finish(do(self.over(db, scope))))
+    def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
+        return self.snapshot(lambda db: _finish(do(self.over(db, scope))))
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        return self._transaction(lambda db: _finish(do(self.over(db, scope))))
+        return self.transaction(lambda db: _finish(do(self.over(db, scope))))
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        return self._snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+        return self.snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
+        return build_where(where)
+
+    def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
+        """All windows of an item are in one row."""
+        return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
+
+    def check_full_access(self, tx: Transaction) -> None:
+        """Whoever opens the file reads all of it."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index.rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
+    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
+        if self.closed:
+            raise StoreClosed(CLOSED)
+        joined = self._writer.current_transaction()
+        if joined is not None:
+            return fn(joined)
+        if self._site.path is None:
+            return self._read_in_memory(fn)
+        moment: HeldSnapshot | None = getattr(self._local, "moment", None)
+        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
+
+    def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """A store in memory has one connection for all."""
+        before = getattr(self._local, "reads", False)
+        self._local.reads = True
+        try:
+            with self._writer.access:
+                return fn(self._writer.connection())
+        finally:
+            self._local.reads = before
+
+    def transaction(self, fn: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
+        """Run `fn` in a write transaction, in the thread that writes: see WriteQueue.
+
+        All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
+        """
+        if self.closed:
+            raise StoreClosed(CLOSED)
+        if self._site.read_only:
+            raise ReadOnlyStore(self._site.explain_read_only())
+        joined = self._writer.current_transaction()
+        if joined is not None:
+            return fn(joined)
+        if getattr(self._local, "reads", False):
+            raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
+        return self._writer.run(fn, request_id)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
+        return self.transaction(lambda db: do())
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
+        none to spare, and what is read there is of the moment of each call."""
+        if getattr(self._local, "moment", None) or self._writer.current_transaction():
+            return do()
+        moment = HeldSnapshot()
+        try:
+            self._local.moment = moment
+            self._pool.begin(moment)
+            return do()
+        finally:
+            self._pool.end(moment)
+            self._local.moment = None
+
+
+def _split(windows: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(windows[start : start + size] for start in range(0, len(windows), size))
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

@@ -27,8 +27,9 @@ from engrain.core.model.plans import Forget
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
-from engrain.stores.sqlite.copies import copies
-from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.connection import Connection, Row
+from engrain.stores.sqlite.copies import find_copies
+from engrain.stores.sqlite.dialect import SqliteTransaction
 from engrain.stores.sqlite.forget import forget, found
 from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, take_part
 from engrain.stores.sqlite.remaining import remains
@@ -47,7 +48,7 @@ _OVERLAP = 64
 
 def aside(key: bytes, scope: Scope) -> str:
     """The id of a scope that is shut: no reader finds it by its own."""
-    return f"shut:{hash_keyed(key, 'scope', scope.id)}"
+    return hash_keyed(key, "scope", scope.id)
 
 
 class SqliteErasing:
@@ -151,7 +152,7 @@ class SqliteErasing:
         self._store.transaction(lambda db: db.run(_SQL["keep"], values))
 
     def take(self, id: str) -> Erasure:
-        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+        import engrain.stores.sqlite.index.rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         answer = self._store.transaction(lambda db: self._delete_rows(db, id))
         if isinstance(answer, OnHold):
@@ -298,8 +299,9 @@ class SqliteErasing:
             return False
         return bool(self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": self.mark(user)})))
 
-    def hide(self, db: Connection, mark: str) -> None:
+    def hide(self, tx: SqliteTransaction, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
+        db = tx._db
         scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
         owned = [(find_owner(Scope(*row[1:4])), row) for row in scopes]
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)
@@ -307,7 +309,7 @@ class SqliteErasing:
     # The files
 
     def copies(self) -> list[str]:
-        return [str(one) for one in copies(self._store._site, self._store._key)]
+        return [str(one) for one in find_copies(self._store._site, self._store._key)]
 
     def raw(self) -> Iterator[bytes]:
         return self._store._raw(_CHUNK, _OVERLAP)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
-from engrain.core.text.passages import index_words
-from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
+from engrain.core.text.passages import Span, index_words
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
@@ -69,7 +69,7 @@ def _own_words(work: Work, numbers: Iterable[int]) -> set[int]:
 def remove(work: Work, numbers: Collection[int], entombed: Collection[int]) -> None:
     """These items with their index rows; a tombstone of those that are to be entombed."""
     # Not above: it needs numpy, which `import engrain` must not.
-    from engrain.stores.sqlite.index_rows import drop_index
+    from engrain.stores.sqlite.index.rows import drop_index
 
     for number in numbers:
         ((id_, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
@@ -85,7 +85,7 @@ def remove(work: Work, numbers: Collection[int], entombed: Collection[int]) -> N
 
 def _cut(work: Work, number: int, spans: list[Span]) -> str:
     """The item stays, with a mark in place of each span; its vectors are made anew by whoever embeds."""
-    from engrain.stores.sqlite.index_rows import drop_index, write_index
+    from engrain.stores.sqlite.index.rows import drop_index, write_index
 
     ((id_, text, session, place, speaker, role, slot),) = work.db.rows(_SQL["cut_from"], (number,))
     for piece in (text, *(text[start:end] for start, end in spans)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them. Subqueries in the order of an index need no sort.
@@ -20,6 +20,7 @@ SYNTAX = Syntax(
     {
         "item": ITEM,
         "sources": SOURCES,
+        "episode": EPISODE_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         "at": "coalesce(:at, {now})",
@@ -29,11 +30,26 @@ SYNTAX = Syntax(
         "not_in": f"not in {_VALUES}",
         "scope_in": f"in {_VALUES}",
         "not_scope_in": f"not in {_VALUES}",
+        "scope_ids": f"in (select scope from scope where id in {_VALUES})",
+        # Rows of all scopes are read in the order of the scopes' ids, which a caller knows.
+        "scope_order": "scope.id",
+        "scope_value": ":$",
+        "scope_key": "$.scope",
+        "within": "scope.state = 0 and scope.id between coalesce(:within, '') and coalesce(:within, 'g')",
+        "index_columns": "",
+        "index_values": "",
+        "index_update": "",
+        "item_id": "(id)",
+        "no_clocks": "lease_clock = null, ended_clock = null, deadline_clock = null",
+        "no_large_result": ", large_result = null",
+        "ordered_join": "cross join",
         "same": "is",
         "greatest": "max",
         "least": "min",
         "for_update": "",
         # No index for this column: by the scope's own index all of its rows would be read for a few.
         "+": "+",
+        # Left to itself SQLite takes the primary key of an episode, and reads all of the scope.
+        "indexed_by": "indexed by $",
     },
 )

@@ -4,44 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.items import Item
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
-from engrain.stores.sqlite.dialect import SqliteDialect
-from engrain.stores.sqlite.engine import Connection, Engine, Sealed
-from engrain.stores.sqlite.episodes import SqliteEpisodes
+from engrain.stores.relational.usage import UsageCounts
+from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
+from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
-from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
-from engrain.stores.sqlite.pool import Moment, Pool
+from engrain.stores.sqlite.opening import (
+    FileIdentity,
+    Journal,
+    ensure_readable,
+    identify_file,
+    inspect_path,
+    open_connection,
+    set_journal,
+)
+from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
-from engrain.stores.sqlite.sql import load
-from engrain.stores.sqlite.tidy import Tidy, begin_log
-from engrain.stores.sqlite.touches import Touches
-from engrain.stores.sqlite.writer import CLOSED, WriteQueue
+from engrain.stores.sqlite.writer import WriteQueue
 
 if TYPE_CHECKING:
-    from engrain.stores.sqlite.lens import Lenses
-    from engrain.stores.sqlite.roster import Reader
+    from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 
-_SQL = load("queries.sql")
-LENS_BYTES = 1_000_000_000
+_SQL = load_sql()
+INDEX_BYTES = 1_000_000_000
 READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
@@ -53,36 +56,37 @@ class Handle:
         *,
         clock: Clock = system_clock,
         ids: IdSource | None = None,
-        engine: Engine | Sealed = "auto",
+        engine: Engine | EncryptedEngine = "auto",
         read_only: bool = False,
-        cache_bytes: int = LENS_BYTES,
+        cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
         self._ids: IdSource = ids or SortableIds()
-        self._site = readable(survey(location, engine, read_only))
+        self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
-        self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
-        self._touches = Touches()
-        self._lenses: Lenses | None = None
-        self._closed = False
-        self._local = threading.local()  # the moment that this thread reads at
+        self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
+        self._indexes: IndexCache | None = None
         self._name = str(self._site.path)
-        self._identity: Identity | None = None
+        self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
-        self._tidy = Tidy(self._pool, self._lock)
+        self._checkpointer = Checkpointer(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._add_scope, self._purge.mark, clock)
+        self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
+        self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
+        self.together, self.still = self.dialect.together, self.dialect.still
+        self.usage = UsageCounts(self.dialect, self._site.read_only)
         self.journal = SqliteJournal(self)
-        self.episodes = SqliteEpisodes(self)
+        self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)
         try:
             self._begin()
         except BaseException:
-            self._closed = True
+            self.dialect.closed = True
             self._shut()
             raise
         _opened.add(self)
@@ -91,8 +95,9 @@ class Handle:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
         upgrade(db, self._site, self._lock)
-        ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
-        pending = db.rows(_SQL["meta"], ("purge",))
+        ((key,),) = db.rows(_SQL["find_meta"], {"name": "key"})
+        self.dialect.key = bytes.fromhex(key)
+        pending = db.rows(_SQL["find_meta"], {"name": "purge"})
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
             self._purge.pending = True
@@ -102,7 +107,7 @@ class Handle:
             # It was closed by all: the log begins now, and not with the first write.
             try:
                 with self._lock.hold(1.0):
-                    begin_log(self._writer.connection())
+                    start_log(self._writer.connection())
             except EngrainError:
                 self._writer.clear()
 
@@ -119,7 +124,7 @@ class Handle:
     def _open_writer(self) -> Connection:
         # Only the first may make the file: an empty one in place of one that was removed would hide the loss.
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
-        self._identity = self._identity or (identity(self._name, self._site.remote) if self._site.path else None)
+        self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
             version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
@@ -128,7 +133,7 @@ class Handle:
             raise
         if journal != self._site.journal:
             self._site = replace(
-                self._site, journal=journal, why=self._site.why or "another process uses a rollback journal."
+                self._site, journal=journal, no_wal=self._site.no_wal or "another process uses a rollback journal."
             )
         return db
 
@@ -144,7 +149,7 @@ class Handle:
                 return "truncate"
 
     def _check_there(self) -> None:
-        if self._identity and identity(self._name, self._site.remote) != self._identity:
+        if self._identity and identify_file(self._name, self._site.remote) != self._identity:
             raise StoreError(
                 f"{self._name} was removed or replaced while open; what was written since cannot be found again. "
                 "Close the store and open it anew."
@@ -152,20 +157,13 @@ class Handle:
 
     # What the writer calls around a commit
 
-    def before_commit(self, db: Connection) -> None:
-        self._touches.write(db)
-
-    def committed(self) -> None:
+    def confirm_commit(self) -> None:
         # After the commit, and not before: whoever is told that it is kept can find it.
         self._check_there()
 
     def after_commit(self, db: Connection) -> None:
-        self._touches.written()
-        self._tidy.after_commit(db, self._site.journal)
+        self._checkpointer.after_commit(db, self._site.journal)
         self._purge.after_commit(db)
-
-    def after_failure(self) -> None:
-        self._touches.take_back()
 
     # What the other parts of the store use
 
@@ -173,80 +171,9 @@ class Handle:
     def _key(self) -> bytes:
         return self.dialect.key
 
-    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
-        """The items with those uses that are not written yet."""
-        return self._touches.shown(scope.id, items)
-
-    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
-        if self._closed:
-            raise StoreClosed(CLOSED)
-        joined = self._writer.joined()
-        if joined is not None:
-            return fn(joined)
-        if self._site.path is None:
-            return self._read_in_memory(fn)
-        moment: Moment | None = getattr(self._local, "moment", None)
-        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
-
-    def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """A store in memory has one connection for all."""
-        before = getattr(self._local, "reads", False)
-        self._local.reads = True
-        try:
-            with self._writer.access:
-                return fn(self._writer.connection())
-        finally:
-            self._local.reads = before
-
-    def transaction(self, fn: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
-        """Run `fn` in a write transaction, in the thread that writes: see WriteQueue.
-
-        All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
-        """
-        if self._closed:
-            raise StoreClosed(CLOSED)
-        if self._site.read_only:
-            raise ReadOnlyStore(self._site.unwritable())
-        joined = self._writer.joined()
-        if joined is not None:
-            return fn(joined)
-        if getattr(self._local, "reads", False):
-            raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
-        return self._writer.run(fn, request_id)
-
-    def together(self, do: Callable[[], Answer]) -> Answer:
-        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
-        return self.transaction(lambda db: do())
-
     def preview(self, do: Callable[[], Answer]) -> Answer:
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
-
-    def still(self, do: Callable[[], Answer]) -> Answer:
-        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
-        none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._local, "moment", None) or self._writer.joined():
-            return do()
-        moment = Moment()
-        try:
-            self._local.moment = moment
-            self._pool.begin(moment)
-            return do()
-        finally:
-            self._pool.end(moment)
-            self._local.moment = None
-
-    def _micros(self, db: Reader, at: datetime | None = None) -> int:
-        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
-        if at is not None:
-            return to_micros(at)
-        ((_, newest),) = db.rows(_SQL["counters"])
-        return max(to_micros(self._clock()), int(newest))
-
-    def _scope(self, db: Connection, scope: Scope) -> int | None:
-        """Looked up each time: another process may have erased or hidden it since."""
-        rows = db.rows(_SQL["scope_number"], (scope.id,))
-        return int(rows[0][0]) if rows else None
 
     def _scope_or_new(self, db: Connection, scope: Scope) -> int:
         known = self._scope(db, scope)
@@ -278,36 +205,36 @@ class Handle:
             ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
             return db.pages() if count * each <= READ_AT_ONCE else b""
 
-        return self._pool.bare(load)
+        return self._pool.run_bare(load)
 
     @property
-    def _lens(self) -> Lenses:
-        if self._lenses is None:
-            from engrain.stores.sqlite.lens import Lenses
+    def _index(self) -> IndexCache:
+        if self._indexes is None:
+            # Not at the top: it needs numpy, which opening a store does not.
+            from engrain.stores.sqlite.index.view import IndexCache
 
-            self._lenses = Lenses(self.snapshot, self._micros, self._cache_bytes)
-        return self._lenses
+            self._indexes = IndexCache(self.snapshot, self._micros, self._cache_bytes)
+        return self._indexes
 
     # Closing and forking
 
     def purge(self) -> bool:
-        if self._closed:
+        if self.dialect.closed:
             raise StoreClosed(CLOSED)
         return self._purge.run(wait=True)
 
     def close(self) -> None:
-        if self._closed:
+        if self.dialect.closed:
             return
         try:
-            self._tidy.stop()
+            self._checkpointer.stop()
             # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
             with contextlib.suppress(EngrainError):
-                if self._touches and not self._site.read_only:
-                    self.transaction(lambda db: None)
+                self.usage.write_all()
                 if self._purge.pending:
                     self._purge.run()
         finally:
-            self._closed = True
+            self.dialect.closed = True
             self._shut()
 
     def _shut(self) -> None:
@@ -325,10 +252,10 @@ class Handle:
 
     def _after_fork(self, child: bool) -> None:
         if child:
-            self._lenses = None
+            self._indexes = None
             self._writer.reset()
-            self._pool.renew()
-            self._tidy.renew()
+            self._pool.reset()
+            self._checkpointer.reset()
         else:
             self._writer.thaw()
             self._pool.thaw()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import Subject, find_owner, make_hold_error, read_reasons
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.sql import load
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
@@ -44,7 +44,7 @@ def _reasons(db: Connection) -> dict[str, str]:
 
 def _key(db: Connection) -> bytes:
     ((key,),) = db.rows(_QUERIES["meta"], ("key",))
-    return bytes(key)
+    return bytes.fromhex(key)
 
 
 def _mark(key: bytes, user: Subject) -> str:

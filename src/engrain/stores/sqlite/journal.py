@@ -20,7 +20,7 @@ from engrain.core.model.tasks import (
     TaskQuery,
     TaskRecord,
 )
-from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held_scopes
 from engrain.stores.sqlite.journal_rows import Page, step_of, task_of
 from engrain.stores.sqlite.sql import load

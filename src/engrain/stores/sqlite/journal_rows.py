@@ -11,7 +11,7 @@ from engrain.core.errors import Conflict, LeaseLost, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.stores.relational.rows import read_time
-from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("journal.sql")

@@ -16,15 +16,17 @@ from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
 # First come, first served. With one plain lock, or with SQLite's busy_timeout alone, the process that releases is the
 # one that is awake and takes it again; with two, two processes can pass it to and fro while others wait (seen: 1.4 s).
 # So each takes a number from the file, holds the byte of that number, and has its turn when no smaller byte is held
-# and it gets through the door. Whoever finds the door free and nobody with a number goes in without one, which saves
-# half of the calls and a write. The system frees the bytes of a process that dies.
-COUNTER = 8
-_DOOR = 1 << 9
-_FIRST = 1 << 10  # where the bytes of the numbers begin; before them the counter with the lock on it, and the door
+# and it gets the write byte. A process that finds the write byte free, and nobody with a number, needs no number: that
+# saves half of the calls and a write. The system frees the bytes of a process that dies.
+_COUNTER_BYTES = 8
+_WRITE_BYTE = 1 << 9
+_FIRST_TICKET = (
+    1 << 10
+)  # the bytes of the numbers; before them stand the counter, which has a lock too, and the write byte
 # Polled, because a lock that blocks knows no time-out, and a stopped process must not stop the others for ever.
-_PAUSE = 0.0002
-_LONG_WAIT = 0.1
-_LONG_PAUSE = 0.001
+_PAUSE_SECONDS = 0.0002
+_LONG_WAIT_SECONDS = 0.1
+_LONG_PAUSE_SECONDS = 0.001
 
 
 class TicketQueue:
@@ -35,9 +37,9 @@ class TicketQueue:
         self.name = str(path)
         self._threads = threading.Lock()
         self._file: int | None = None
-        self._databases: list[int] = []  # the last is of the file that is there
+        self._databases: list[int] = []  # the last one is the present file
         self._pid = 0
-        self._place: int | None = None
+        self._ticket: int | None = None
         self.holder: FileLock | None = None
 
     def take(self, holder: FileLock, timeout: float) -> None:
@@ -47,39 +49,39 @@ class TicketQueue:
             # A store is opened in its caller's thread. Through map, the answer is in the list before a signal can come.
             took.extend(map(self._threads.acquire, (True,), (timeout,)))
             if not took[0]:
-                raise _busy(timeout)
+                raise _make_busy_error(timeout)
             self.holder = holder
-            self._stand(self._open(), ends, timeout)
+            self._wait_for_turn(self._open(), ends, timeout)
         except OSError as exc:
             self.free()
-            raise _failure(exc, self._path) from exc
+            raise _translate_error(exc, self._path) from exc
         except BaseException:
             if took and took[0]:
                 self.free()
             raise
 
-    def _stand(self, file: int, ends: float, timeout: float) -> None:
-        if _try(file, _DOOR, 1):
-            if _nobody_from(file, _FIRST):
+    def _wait_for_turn(self, file: int, ends: float, timeout: float) -> None:
+        if _try_lock(file, _WRITE_BYTE, 1):
+            if _is_free_from(file, _FIRST_TICKET):
                 return
-            _unlock(file, _DOOR, 1)
+            _unlock(file, _WRITE_BYTE, 1)
         try:
-            _wait(file, 0, COUNTER, ends, timeout)
-            number = int.from_bytes(_read(file, COUNTER, 0), "little")
-            _write(file, (number + 1).to_bytes(COUNTER, "little"), 0)
-            self._place = number
-            _wait(file, _FIRST + number, 1, ends, timeout)
+            _wait_for_lock(file, 0, _COUNTER_BYTES, ends, timeout)
+            number = int.from_bytes(read_at(file, _COUNTER_BYTES, 0), "little")
+            write_at(file, (number + 1).to_bytes(_COUNTER_BYTES, "little"), 0)
+            self._ticket = number
+            _wait_for_lock(file, _FIRST_TICKET + number, 1, ends, timeout)
         finally:
-            _unlock(file, 0, COUNTER)
+            _unlock(file, 0, _COUNTER_BYTES)
         if number:
-            _wait(file, _FIRST, number, ends, timeout)
-        _wait(file, _DOOR, 1, ends, timeout)
+            _wait_for_lock(file, _FIRST_TICKET, number, ends, timeout)
+        _wait_for_lock(file, _WRITE_BYTE, 1, ends, timeout)
 
     def free(self) -> None:
         try:
             if self._file is not None:
-                _unlock_all(self._file, self._place)
-                self._place = None
+                _unlock_all(self._file, self._ticket)
+                self._ticket = None
         finally:
             self.holder = None
             self._threads.release()
@@ -91,10 +93,10 @@ class TicketQueue:
         return self._file
 
     def reset(self) -> None:
-        """In a forked child: nobody here holds it."""
+        """In a forked child, where nobody holds it."""
         self._threads = threading.Lock()
         self.holder = None
-        self._place = None
+        self._ticket = None
 
     def database(self, path: Path) -> int:
         try:
@@ -103,7 +105,7 @@ class TicketQueue:
                 binary = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
                 self._databases.append(os.open(path, os.O_RDWR | binary))
         except OSError as exc:
-            raise _failure(exc, path) from exc
+            raise _translate_error(exc, path) from exc
         return self._databases[-1]
 
     def close(self) -> None:
@@ -128,13 +130,13 @@ class FileLock:
         self.queue.take(self, timeout)
 
     def release(self) -> None:
-        """Nothing if it is not held; also if an interrupted call has left it."""
+        """Does nothing if it is not held. An interrupted call may have left it held."""
         if self.queue.holder is self:
             self.queue.free()
 
     @contextlib.contextmanager
     def hold(self, timeout: float) -> Iterator[None]:
-        """For a block; one inside another has it already."""
+        """Hold it for a block, which may be inside another."""
         if self.queue.holder is self:
             yield
             return
@@ -152,15 +154,15 @@ class FileLock:
         self.queue.close()
 
 
-_known: dict[str, tuple[TicketQueue, int]] = {}
+_queues: dict[str, tuple[TicketQueue, int]] = {}
 _guard = threading.Lock()
 
 
 def borrow_lock(path: Path) -> FileLock:
     """A claim to this file, through the process's one queue for it; to be returned once."""
     with _guard:
-        queue, users = _known.get(str(path)) or (TicketQueue(path), 0)
-        _known[str(path)] = queue, users + 1
+        queue, users = _queues.get(str(path)) or (TicketQueue(path), 0)
+        _queues[str(path)] = queue, users + 1
         return FileLock(path, queue)
 
 
@@ -168,41 +170,41 @@ def return_lock(lock: FileLock) -> None:
     lock.release()
     # Closed by the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
     with _guard:
-        queue, users = _known.pop(lock.queue.name)
+        queue, users = _queues.pop(lock.queue.name)
         if users > 1:
-            _known[queue.name] = queue, users - 1
+            _queues[queue.name] = queue, users - 1
         else:
             queue.close()
 
 
-def _reset_all() -> None:
+def _reset_queues() -> None:
     global _guard
     _guard = threading.Lock()
-    for queue, _ in _known.values():
+    for queue, _ in _queues.values():
         queue.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all)
+    os.register_at_fork(after_in_child=_reset_queues)
 
 
-def _wait(file: int, start: int, length: int, ends: float, timeout: float) -> None:
-    began = 0.0
-    while not _try(file, start, length):
+def _wait_for_lock(file: int, start: int, length: int, ends: float, timeout: float) -> None:
+    started = 0.0
+    while not _try_lock(file, start, length):
         now = time.monotonic()
-        began = began or now
+        started = started or now
         if now >= ends:
-            raise _busy(timeout)
-        time.sleep(_PAUSE if now - began < _LONG_WAIT else _LONG_PAUSE)
+            raise _make_busy_error(timeout)
+        time.sleep(_PAUSE_SECONDS if now - started < _LONG_WAIT_SECONDS else _LONG_PAUSE_SECONDS)
 
 
-def _busy(timeout: float) -> StoreBusy:
+def _make_busy_error(timeout: float) -> StoreBusy:
     return StoreBusy(
         f"another process held the store for more than {timeout:g} s. Look for a stopped one, or try again."
     )
 
 
-def _failure(exc: OSError, path: Path) -> StoreError:
+def _translate_error(exc: OSError, path: Path) -> StoreError:
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return ReadOnlyStore(f"{path.parent} cannot be written: {exc.strerror}. Open the store read-only.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -213,7 +215,7 @@ def _failure(exc: OSError, path: Path) -> StoreError:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try(file: int, start: int, length: int) -> bool:
+    def _try_lock(file: int, start: int, length: int) -> bool:
         os.lseek(file, start, os.SEEK_SET)
         try:
             msvcrt.locking(file, msvcrt.LK_NBLCK, length)
@@ -226,34 +228,34 @@ if sys.platform == "win32":
         with contextlib.suppress(OSError):
             msvcrt.locking(file, msvcrt.LK_UNLCK, length)
 
-    def _unlock_all(file: int, place: int | None) -> None:
+    def _unlock_all(file: int, ticket: int | None) -> None:
         # Exactly what was locked, and in the same pieces.
-        _unlock(file, _DOOR, 1)
-        if place:
-            _unlock(file, _FIRST, place)
-        if place is not None:
-            _unlock(file, _FIRST + place, 1)
+        _unlock(file, _WRITE_BYTE, 1)
+        if ticket:
+            _unlock(file, _FIRST_TICKET, ticket)
+        if ticket is not None:
+            _unlock(file, _FIRST_TICKET + ticket, 1)
 
-    def _nobody_from(file: int, start: int) -> bool:
-        """It cannot be asked here: there is no lock that several may hold."""
+    def _is_free_from(file: int, start: int) -> bool:
+        """Windows cannot tell: it has no lock that several may hold."""
         return False
 
-    def _read(file: int, size: int, at: int) -> bytes:
+    def read_at(file: int, size: int, at: int) -> bytes:
         os.lseek(file, at, os.SEEK_SET)
         return os.read(file, size)
 
-    def _write(file: int, what: bytes, at: int) -> int:
+    def write_at(file: int, what: bytes, at: int) -> int:
         os.lseek(file, at, os.SEEK_SET)
         return os.write(file, what)
 
 else:
     import fcntl
 
-    _read, _write = os.pread, os.pwrite
+    read_at, write_at = os.pread, os.pwrite
 
     _NOW, _SHARED_NOW, _UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_UN
 
-    def _try(file: int, start: int, length: int, how: int = _NOW) -> bool:
+    def _try_lock(file: int, start: int, length: int, how: int = _NOW) -> bool:
         try:
             fcntl.lockf(file, how, length, start)
         except OSError as exc:
@@ -265,12 +267,12 @@ else:
     def _unlock(file: int, start: int, length: int) -> None:
         fcntl.lockf(file, _UNLOCK, length, start)
 
-    def _unlock_all(file: int, place: int | None) -> None:
+    def _unlock_all(file: int, ticket: int | None) -> None:
         fcntl.lockf(file, _UNLOCK)
 
-    def _nobody_from(file: int, start: int) -> bool:
-        """Whether nobody holds a byte from there on; to find out, all are held for a moment, as several may."""
-        if not _try(file, start, 0, _SHARED_NOW):
+    def _is_free_from(file: int, start: int) -> bool:
+        """Nobody holds a byte from there on. To find out, all of them get a shared lock for a moment."""
+        if not _try_lock(file, start, 0, _SHARED_NOW):
             return False
         fcntl.lockf(file, _UNLOCK, 0, start)
         return True

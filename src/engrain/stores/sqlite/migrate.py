@@ -10,9 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
-from engrain.stores.sqlite.engine import Connection, statements
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import Site
+from engrain.stores.sqlite.opening import StoreFile
 
 APPLICATION_ID = 0x656E6772  # "engr"
 LOCK_SECONDS = 60.0
@@ -30,7 +30,7 @@ def latest() -> int:
     return migrations()[-1][0]
 
 
-def upgrade(db: Connection, site: Site, lock: FileLock | None) -> None:
+def upgrade(db: Connection, site: StoreFile, lock: FileLock | None) -> None:
     """Nothing, if the file has this schema already. A file that was there before is copied first."""
     if version(db, site) == latest():
         return
@@ -42,7 +42,7 @@ def upgrade(db: Connection, site: Site, lock: FileLock | None) -> None:
         _upgrade(db, site)
 
 
-def version(db: Connection, site: Site) -> int:
+def version(db: Connection, site: StoreFile) -> int:
     """0 for a file that holds nothing yet."""
     ((application,),) = db.rows("pragma application_id")
     ((number,),) = db.rows("pragma user_version")
@@ -61,15 +61,15 @@ def version(db: Connection, site: Site) -> int:
     return int(number)
 
 
-def _upgrade(db: Connection, site: Site) -> None:
+def _upgrade(db: Connection, site: StoreFile) -> None:
     have = version(db, site)  # again: another process may have done it while we waited
     if have and have < latest() and site.path:
-        _back_up(db, site.beside(f"-before-v{latest()}"))
+        _back_up(db, site.sibling(f"-before-v{latest()}"))
     db.run("begin immediate")
     try:
         for number, script in migrations():
             if number > have:
-                for statement in statements(script):
+                for statement in split_statements(script):
                     db.run(statement)
         db.rows(f"pragma application_id = {APPLICATION_ID}")
         db.rows(f"pragma user_version = {latest()}")
@@ -78,6 +78,17 @@ def _upgrade(db: Connection, site: Site) -> None:
         if db.in_transaction:
             db.run("rollback")
         raise
+
+
+def split_statements(script: str) -> list[str]:
+    """The statements of a script whose every statement ends a line. (executescript would commit first.)"""
+    found, lines = [], []
+    for line in script.splitlines():
+        lines.append(line)
+        if line.rstrip().endswith(";"):
+            found.append("\n".join(lines).strip())
+            lines = []
+    return found
 
 
 def _back_up(db: Connection, target: Path) -> None:

@@ -13,102 +13,104 @@ from pathlib import Path
 from typing import Literal
 
 from engrain.core.errors import EngrainError, InvalidInput, NotADatabase, ReadOnlyStore, StoreError, WrongKey
-from engrain.stores.sqlite.engine import (
-    OLDEST,
+from engrain.stores.sqlite.connection import (
+    OLDEST_SQLITE,
     Connection,
+    EncryptedEngine,
     Engine,
-    Sealed,
-    check_ciphers,
+    EngineName,
+    choose_engine,
     connect,
-    engine_name,
-    engine_version,
-    uri,
+    file_uri,
+    require_encryption,
+    sqlite_version,
 )
 
 Journal = Literal["wal", "truncate", "memory"]
+FileIdentity = tuple[int, int]
 
 # Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
-WAL_SAFE = (3, 51, 3)
+SAFE_WAL_VERSION = (3, 51, 3)
 BUSY_MILLISECONDS = 10_000
-# Shared memory, which a write-ahead log needs, does not reach across machines.
-_NETWORK = {
+# A write-ahead log needs shared memory, which does not reach across machines.
+_NETWORK_TYPES = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2",
     "gfs2", "orangefs", "pvfs2", "davfs", "vboxsf",
 }  # fmt: skip
-# How the names of our own copies go on after that of the store.
-_OURS = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?")
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
+# The ends of the names of our own copies.
+_OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A place that can be opened. `why` says what keeps it from a write-ahead log."""
+class StoreFile:
+    """A file that can be opened, and how. `no_wal` says why it has no write-ahead log."""
 
     path: Path | None
-    engine: Literal["apsw", "stdlib"]
+    engine: EngineName
     journal: Journal
     read_only: bool = False
     immutable: bool = False
-    why: str = ""
+    no_wal: str = ""
     remote: bool = False
-    key: str | None = field(default=None, repr=False)  # shown to nobody
+    key: str | None = field(default=None, repr=False)  # never shown
 
     @property
     def version(self) -> str:
-        return ".".join(map(str, engine_version(self.engine)))
+        return _format_version(sqlite_version(self.engine))
 
-    def unwritable(self) -> str:
-        """Why it is only read."""
-        if self.path is None or all(os.access(one, os.W_OK) for one in (self.path, self.path.parent)):
+    def explain_read_only(self) -> str:
+        if self.path is None or all(os.access(path, os.W_OK) for path in (self.path, self.path.parent)):
             return f"{self.path} was opened read-only. Open it without read_only to write."
         return f"{self.path} can only be read: you may not write to it and its folder. Ask its owner for the right."
 
     def files(self) -> list[Path]:
-        """Every file of the store that is there now."""
+        """Every file of the store that exists now."""
         if self.path is None:
             return []
-        around = [self.path, *(self.beside(end) for end in ("-wal", "-shm", "-journal", "-lock"))]
-        return [one for one in (*around, *self.backups()) if one.exists()]
+        around = [self.path, *(self.sibling(end) for end in ("-wal", "-shm", "-journal", "-lock"))]
+        return [path for path in (*around, *self.own_copies()) if path.exists()]
 
     def log_size(self) -> int:
         """Bytes in the write-ahead log."""
-        log = self.beside("-wal")
+        log = self.sibling("-wal")
         return log.stat().st_size if log.exists() else 0
 
-    def beside(self, end: str) -> Path:
+    def sibling(self, end: str) -> Path:
         assert self.path is not None
         return self.path.with_name(self.path.name + end)
 
-    def backups(self) -> list[Path]:
-        """Copies beside it: from before an upgrade, and what a restore that was killed has left. What only begins like
-        them is somebody's own."""
+    def own_copies(self) -> list[Path]:
+        """Copies from before an upgrade, and the rest of a restore that was killed. Similar names are not ours."""
         if self.path is None or not self.path.parent.is_dir():
             return []
         start = len(self.path.name)
-        there = [one for one in self.path.parent.iterdir() if one.name.startswith(self.path.name)]
-        return sorted(one for one in there if _OURS.fullmatch(one.name[start:]))
+        similar = [path for path in self.path.parent.iterdir() if path.name.startswith(self.path.name)]
+        return sorted(path for path in similar if _OWN_COPY.fullmatch(path.name[start:]))
 
 
-def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only: bool) -> Site:
-    key = checked_key(engine.key) if isinstance(engine, Sealed) else None
-    name = engine_name(engine.engine if isinstance(engine, Sealed) else engine)
-    if engine_version(name) < OLDEST:
-        raise StoreError(f"SQLite {'.'.join(map(str, engine_version(name)))} is too old. Run: pip install apsw.")
+def inspect_path(location: str | os.PathLike[str], engine: Engine | EncryptedEngine, read_only: bool) -> StoreFile:
+    """Decide how to open a path. A path that cannot be a store is an error."""
+    key = check_key(engine.key) if isinstance(engine, EncryptedEngine) else None
+    name = choose_engine(engine.engine if isinstance(engine, EncryptedEngine) else engine)
+    if sqlite_version(name) < OLDEST_SQLITE:
+        raise StoreError(f"SQLite {_format_version(sqlite_version(name))} is too old. Run: pip install apsw.")
     if os.fspath(location) == ":memory:":
-        return Site(None, name, "memory")
+        return StoreFile(None, name, "memory")
     path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
     try:
         _check_path(path, read_only)
     except OSError as exc:
         raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
-    remote = _remote(path)
-    why = _no_wal(remote, name)
-    if why and engine_version(name) < WAL_SAFE:
-        warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
-    return Site(path, name, "truncate" if why else "wal", read_only, why=why, remote=bool(remote), key=key)
+    network = _find_network_type(path)
+    no_wal = _explain_no_wal(network, name)
+    if no_wal and sqlite_version(name) < SAFE_WAL_VERSION:
+        warnings.warn(f"engrain: {no_wal} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
+    journal: Journal = "truncate" if no_wal else "wal"
+    return StoreFile(path, name, journal, read_only, no_wal=no_wal, remote=bool(network), key=key)
 
 
-def checked_key(key: object) -> str:
+def check_key(key: object) -> str:
     if not isinstance(key, str) or not key or "\x00" in key:
         raise InvalidInput("the key of an encrypted file is a text that is not empty.")
     return key
@@ -123,31 +125,35 @@ def _check_path(path: Path, read_only: bool) -> None:
         if read_only:
             raise StoreError(f"{path} does not exist, and a read-only store cannot be made.")
         return
-    # What is in it is left to SQLite: to open and close the file here would drop the locks of an open connection.
+    # SQLite reads the content: to open and close the file here would drop the locks of an open connection.
     if not path.is_file():
         raise NotADatabase(f"{path} is not a file. Give the path of an engrain store, or of a new file.")
 
 
-def _no_wal(remote: str, engine: Literal["apsw", "stdlib"]) -> str:
-    version = engine_version(engine)
-    if version < WAL_SAFE:
+def _explain_no_wal(network: str, engine: EngineName) -> str:
+    version = sqlite_version(engine)
+    if version < SAFE_WAL_VERSION:
         return (
-            f"SQLite {'.'.join(map(str, version))} can lose writes with a write-ahead log "
-            f"(needs {'.'.join(map(str, WAL_SAFE))}), so the rollback journal is used."
+            f"SQLite {_format_version(version)} can lose writes with a write-ahead log "
+            f"(needs {_format_version(SAFE_WAL_VERSION)}), so the rollback journal is used."
         )
-    return f"the file is on a network file system ({remote}), so the rollback journal is used." if remote else ""
+    return f"the file is on a network file system ({network}), so the rollback journal is used." if network else ""
 
 
-def _remote(path: Path) -> str:
-    """The network file system that the file is on, if it is on one."""
-    kind = file_system(path)
-    if kind in _NETWORK or any(kind == f"fuse.{one}" for one in _NETWORK_FUSE):
+def _format_version(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _find_network_type(path: Path) -> str:
+    """The type of the network file system; "" for a local disk."""
+    kind = detect_file_system(path)
+    if kind in _NETWORK_TYPES or any(kind == f"fuse.{name}" for name in _NETWORK_FUSE):
         return kind
     return "share" if str(path).startswith("\\\\") else ""
 
 
-def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
-    """The type of the file system as Linux names it; "" where that cannot be known."""
+def detect_file_system(path: Path, mounts: str = "/proc/mounts") -> str:
+    """The type of the file system as Linux names it; "" where it cannot be known."""
     if not sys.platform.startswith("linux"):
         return ""
     try:
@@ -164,11 +170,8 @@ def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
     return kind
 
 
-Identity = tuple[int, int]
-
-
-def identity(name: str, remote: bool) -> Identity | None:
-    """Which file stands there now; None if there is none. Numbers of files on a network may change."""
+def identify_file(name: str, remote: bool) -> FileIdentity | None:
+    """The identity of the file that is there now; None if there is none. File numbers on a network may change."""
     try:
         found = os.stat(name)
     except OSError:
@@ -176,63 +179,59 @@ def identity(name: str, remote: bool) -> Identity | None:
     return (0, 0) if remote else (found.st_dev, found.st_ino)
 
 
-def open_connection(site: Site, create: bool = False) -> Connection:
-    mode: Literal["ro", "rw", "rwc"] = "ro" if site.read_only else "rwc" if create else "rw"
-    where = ":memory:" if site.path is None else uri(site.path, mode, site.immutable)
-    if create and site.path is not None:
-        if site.key is not None:
-            check_ciphers(
-                site.engine
-            )  # before there is a file, which the next one without a key would fill in the clear
-        _make_for_us_alone(site.path)
-    db = connect(where, site.engine, site.key)
+def open_connection(file: StoreFile, create: bool = False) -> Connection:
+    mode: Literal["ro", "rw", "rwc"] = "ro" if file.read_only else "rwc" if create else "rw"
+    where = ":memory:" if file.path is None else file_uri(file.path, mode, file.immutable)
+    if create and file.path is not None:
+        if file.key is not None:
+            # Before the file exists: the next caller without a key would fill it unencrypted.
+            require_encryption(file.engine)
+        _create_private_file(file.path)
+    db = connect(where, file.engine, file.key)
     try:
-        if site.key is not None:
-            _check_key(db, site, where)
-        _set_up(db, site)
+        if file.key is not None:
+            _check_key_fits(db, file, where)
+        _set_pragmas(db)
     except BaseException as exc:
         db.close()
-        # On a disk that is mounted read-only SQLite says no more than that it cannot open the file.
-        if type(exc) is StoreError and not site.read_only and site.path and not os.access(site.path, os.W_OK):
-            raise ReadOnlyStore(site.unwritable()) from exc
+        # On a disk that is mounted read-only SQLite only says that it cannot open the file.
+        if type(exc) is StoreError and not file.read_only and file.path and not os.access(file.path, os.W_OK):
+            raise ReadOnlyStore(file.explain_read_only()) from exc
         raise
     return db
 
 
-def _make_for_us_alone(path: Path) -> None:
-    """A new file is not for every user of the machine; SQLite gives its log the same rights."""
-    with contextlib.suppress(OSError):  # it is there, or SQLite says why it cannot be made
+def _create_private_file(path: Path) -> None:
+    """Create a file that other users of the machine cannot read; SQLite gives its log the same rights."""
+    with contextlib.suppress(OSError):  # it exists, or SQLite says why it cannot be made
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o660))
 
 
-def _check_key(db: Connection, site: Site, where: str) -> None:
+def _check_key_fits(db: Connection, file: StoreFile, where: str) -> None:
     try:
         db.rows("select count(*) from sqlite_master")
     except NotADatabase:
-        if _plain(where, site):
+        if _is_unencrypted(where, file):
             raise WrongKey(
-                f"{site.path} is not encrypted, but a key was given (ENGRAIN_KEY, or Memory(key=…)). Leave it out, "
+                f"{file.path} is not encrypted, but a key was given (ENGRAIN_KEY, or Memory(key=…)). Leave it out, "
                 "or make an encrypted copy: engrain backup --encrypt."
             ) from None
         raise WrongKey(
-            f"{site.path} cannot be read with this key: it has another one, or is no engrain store. "
+            f"{file.path} cannot be read with this key: it has another one, or is no engrain store. "
             "Check ENGRAIN_KEY, or Memory(key=…)."
         ) from None
 
 
-def _plain(where: str, site: Site) -> bool:
+def _is_unencrypted(where: str, file: StoreFile) -> bool:
     try:
-        db = connect(where, site.engine)
-        try:
+        with contextlib.closing(connect(where, file.engine)) as db:
             db.rows("select count(*) from sqlite_master")
-        finally:
-            db.close()
     except EngrainError:
         return False
     return True
 
 
-def _set_up(db: Connection, site: Site) -> None:
+def _set_pragmas(db: Connection) -> None:
     for pragma in (
         f"busy_timeout = {BUSY_MILLISECONDS}",
         "foreign_keys = on",
@@ -249,55 +248,56 @@ def _set_up(db: Connection, site: Site) -> None:
         db.rows(f"pragma {pragma}")
 
 
-def set_journal(db: Connection, site: Site) -> Journal:
-    """Asks for the site's journal; the answer is what the file has now, because others may hold it open."""
-    if site.path is None:
+def set_journal(db: Connection, file: StoreFile) -> Journal:
+    """Ask for the file's journal, and return the one it has now: others may hold the file open."""
+    if file.path is None:
         return "memory"
-    if site.read_only:
+    if file.read_only:
         return "wal" if db.rows("pragma journal_mode")[0][0] == "wal" else "truncate"
-    # The change itself is journalled, and that journal must not come back when the power fails: its removal is synced.
+    # The change itself is journalled. That journal must not come back when the power fails: its removal is synced.
     db.rows("pragma synchronous = extra")
-    (mode,) = db.rows(f"pragma journal_mode = {site.journal}")[0]
+    (mode,) = db.rows(f"pragma journal_mode = {file.journal}")[0]
     db.rows("pragma synchronous = full")
-    if site.journal == "truncate" and mode == "wal":
+    if file.journal == "truncate" and mode == "wal":
         raise StoreError(
-            f"{site.path} is in use with a write-ahead log by another process. {site.why} Close the other."
+            f"{file.path} is in use with a write-ahead log by another process. {file.no_wal} Close the other."
         )
     if mode not in ("wal", "truncate"):
         db.rows("pragma journal_mode = truncate")
     return "wal" if mode == "wal" else "truncate"
 
 
-def readable(site: Site) -> Site:
-    """A read-only site that SQLite can read even where it may not make the log's index beside the file."""
-    if not site.read_only or site.path is None:
-        return site
+def ensure_readable(file: StoreFile) -> StoreFile:
+    """The same file, marked immutable if it is read-only and SQLite may not make the log's index beside it."""
+    if not file.read_only or file.path is None:
+        return file
     try:
-        db = open_connection(site)
-        try:
+        with contextlib.closing(open_connection(file)) as db:
             db.rows("select count(*) from sqlite_master")
-        finally:
-            db.close()
     except (NotADatabase, WrongKey):
         raise
     except StoreError as exc:
-        if site.log_size():
+        if file.log_size():
             raise ReadOnlyStore(
-                f"{site.path} has a log with newer writes beside it, and its folder cannot be written. "
+                f"{file.path} has a log with newer writes beside it, and its folder cannot be written. "
                 "Open it once where it can, or copy all of its files."
             ) from exc
-        why = "opened as it stands."
-        return Site(site.path, site.engine, "truncate", read_only=True, immutable=True, why=why, key=site.key)
-    return site
+        return as_immutable(file, "opened as it stands.")
+    return file
 
 
-def find_engine(path: Path, engine: Engine, keys: Iterable[str | None]) -> Engine | Sealed:
-    """The engine with the first of the keys that opens the store; None is no key. The error is that of the first."""
+def as_immutable(file: StoreFile, reason: str = "") -> StoreFile:
+    """The same file, to be read as bytes that nobody changes."""
+    return StoreFile(file.path, file.engine, "truncate", read_only=True, immutable=True, no_wal=reason, key=file.key)
+
+
+def find_engine(path: Path, engine: Engine, keys: Iterable[str | None]) -> Engine | EncryptedEngine:
+    """The engine with the first key that opens the store; None is no key. The error is that of the first key."""
     errors: list[StoreError] = []
     for key in dict.fromkeys(keys):
-        found = engine if key is None else Sealed(key, engine)
+        found = engine if key is None else EncryptedEngine(key, engine)
         try:
-            open_connection(survey(path, found, read_only=True)).close()
+            open_connection(inspect_path(path, found, read_only=True)).close()
         except (WrongKey, NotADatabase) as exc:
             errors.append(exc)
         else:

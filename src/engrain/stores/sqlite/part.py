@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject, SubjectKind
 from engrain.core.model.messages import read_calls
-from engrain.core.rules.cascade import (
+from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,
     MessageRow,
@@ -21,7 +21,7 @@ from engrain.core.rules.cascade import (
     plan_removal,
 )
 from engrain.stores.sqlite import pieces
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.forget import remove
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work

@@ -1,4 +1,4 @@
-"""Connections for reading, lent out and taken back."""
+"""Lend connections to readers, and take them back."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ from contextlib import suppress
 from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection
 
 Answer = TypeVar("Answer")
 
-_KEPT = 8
-_PATIENCE = 10.0
-_PAUSE = 0.001
+_MAX_IDLE = 8
+_WAIT_SECONDS = 10.0
+_PAUSE_SECONDS = 0.001
 
 
-class Moment:
-    """A read transaction that is kept from one loan to the next, by one thread. It ends early if no connection may be
-    open any more: before a fork, and when the store is closed."""
+class HeldSnapshot:
+    """A read transaction that one thread keeps from one loan to the next.
 
-    __slots__ = ("kept", "lent")
+    It ends early before a fork and when the store is closed: no connection may be open then."""
+
+    __slots__ = ("idle", "lent")
 
     def __init__(self) -> None:
-        self.kept: list[Connection] = []  # none while it is lent
+        self.idle: list[Connection] = []  # empty while it is lent
         self.lent: Connection | None = None
 
 
 class Loan:
     """A connection while one function uses it."""
 
-    __slots__ = ("db", "moment", "over")
+    __slots__ = ("db", "held", "over")
 
-    def __init__(self, moment: Moment | None) -> None:
-        self.moment = moment
+    def __init__(self, held: HeldSnapshot | None) -> None:
+        self.held = held
         self.db: Connection | None = None
         self.over = False
 
@@ -44,18 +45,18 @@ class Pool:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._shut = False
-        self.renew()
+        self._closed = False
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """As if never used: in a forked child, whose threads are gone."""
         self._idle: list[Connection] = []
         self._lent: set[Loan] = set()
-        self._moments: set[Moment] = set()
+        self._held: set[HeldSnapshot] = set()
         self._frozen = False
 
-    def snapshot(self, fn: Callable[[Connection], Answer], moment: Moment | None = None) -> Answer:
-        """Run `fn` in a read transaction: all that it reads belongs to one moment."""
+    def snapshot(self, fn: Callable[[Connection], Answer], held: HeldSnapshot | None = None) -> Answer:
+        """Run `fn` in a read transaction: all its reads see one snapshot."""
 
         def read(db: Connection) -> Answer:
             if not db.in_transaction:
@@ -63,48 +64,48 @@ class Pool:
             try:
                 return fn(db)
             finally:
-                if moment is None and db.in_transaction:
+                if held is None and db.in_transaction:
                     db.run("commit")
 
-        return self._run(read, moment)
+        return self._run(read, held)
 
-    def bare(self, fn: Callable[[Connection], Answer]) -> Answer:
+    def run_bare(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` outside any transaction, for a checkpoint."""
         return self._run(fn, None)
 
-    def _run(self, fn: Callable[[Connection], Answer], moment: Moment | None) -> Answer:
-        loan = Loan(moment)
+    def _run(self, fn: Callable[[Connection], Answer], held: HeldSnapshot | None) -> Answer:
+        loan = Loan(held)
         try:
             return fn(self._lend(loan))
         finally:
-            # An interrupt can come before the call, but not before this: Python looks for signals at calls and loops.
+            # An interrupt can come before the call, but not before this line: signals are checked at calls and loops.
             loan.over = True
             self._take_back(loan)
 
-    def begin(self, moment: Moment) -> None:
-        self._moments.add(moment)
+    def begin(self, held: HeldSnapshot) -> None:
+        self._held.add(held)
 
-    def end(self, moment: Moment) -> None:
-        self._moments.discard(moment)
-        _empty(moment.kept)
+    def end(self, held: HeldSnapshot) -> None:
+        self._held.discard(held)
+        _close_all(held.idle)
 
     def _lend(self, loan: Loan) -> Connection:
         self._lent.add(loan)
-        # Counted first and asked then: whoever freezes or shuts asks in the other order.
+        # Counted first, then checked: freezing and closing do it in the other order.
         while self._frozen:
             self._lent.discard(loan)
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
             self._lent.add(loan)
-        if self._shut:
-            raise StoreClosed("this store was closed. Open it again.")
+        if self._closed:
+            raise StoreClosed(CLOSED)
         try:
-            kept = loan.moment.kept if loan.moment else None
-            loan.db = kept.pop() if kept else self._idle.pop()
+            idle = loan.held.idle if loan.held else None
+            loan.db = idle.pop() if idle else self._idle.pop()
         except IndexError:
             self.reclaim()
             loan.db = self._connect()
-        if loan.moment:
-            loan.moment.lent = loan.db
+        if loan.held:
+            loan.held.lent = loan.db
         return loan.db
 
     def _take_back(self, loan: Loan) -> None:
@@ -112,13 +113,13 @@ class Pool:
             db, loan.db = loan.db, None
             if db is None:
                 return
-            moment, going = loan.moment, self._shut or self._frozen
-            if moment:
-                moment.lent = None
-            if moment in self._moments and moment and not going:
-                moment.kept.append(db)
-            # One that an interrupt has left in a transaction would hold its moment for ever.
-            elif going or len(self._idle) >= _KEPT or db.in_transaction:
+            held, closing = loan.held, self._closed or self._frozen
+            if held:
+                held.lent = None
+            if held in self._held and held and not closing:
+                held.idle.append(db)
+            # A connection that an interrupt left in a transaction would hold its snapshot for ever.
+            elif closing or len(self._idle) >= _MAX_IDLE or db.in_transaction:
                 db.close()
             else:
                 self._idle.append(db)
@@ -126,42 +127,42 @@ class Pool:
             self._lent.discard(loan)
 
     def reclaim(self) -> None:
-        """Take back what an interrupted reader could not."""
+        """Take back connections that an interrupted reader could not return."""
         for loan in list(self._lent):
             if loan.over:
                 with suppress(EngrainError):
                     self._take_back(loan)
 
-    def _all_back(self, seconds: float) -> bool:
+    def _wait_for_return(self, seconds: float) -> bool:
         ends = time.monotonic() + seconds
         while self._lent:
             self.reclaim()
             if self._lent and time.monotonic() >= ends:
                 return False
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE_SECONDS)
         return True
 
     def drain(self, seconds: float) -> bool:
-        """Closes every connection that comes back within the time; False if some did not."""
-        back = self._all_back(seconds)
-        for connections in (self._idle, *(moment.kept for moment in list(self._moments))):
-            _empty(connections)
+        """Close every connection that comes back within the time. False if some did not."""
+        back = self._wait_for_return(seconds)
+        for connections in (self._idle, *(held.idle for held in list(self._held))):
+            _close_all(connections)
         return back
 
     def freeze(self) -> None:
-        """Before a fork: no connection is open, until thaw or renew."""
+        """Before a fork: no connection is open, until thaw or reset."""
         self._frozen = True
-        self.drain(_PATIENCE)
+        self.drain(_WAIT_SECONDS)
 
     def thaw(self) -> None:
         self._frozen = False
 
     def close(self) -> None:
-        self._shut = True
-        self.drain(_PATIENCE)
+        self._closed = True
+        self.drain(_WAIT_SECONDS)
 
 
-def _empty(connections: list[Connection]) -> None:
+def _close_all(connections: list[Connection]) -> None:
     while connections:
         with suppress(IndexError, EngrainError):
             connections.pop().close()

@@ -9,7 +9,7 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import PART_KINDS, Erasure, Subject, find_owner, first_summary_version
 from engrain.stores.sqlite import pieces
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.part import add_counts, find, subjects
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load

@@ -9,7 +9,7 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Subject, find_owner, group_by_scope
 from engrain.core.model.plans import Forget
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.erasing import HIDDEN
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.part import add_counts, drop_requests, subjects, take_part

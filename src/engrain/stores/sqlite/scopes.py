@@ -8,7 +8,7 @@ from engrain.core.errors import BeingErased, OnHold
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import find_owner, find_subjects, make_erased_error
 from engrain.core.model.plans import Plan
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.erasing import ERASED, ERASING, HIDDEN, aside
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load

@@ -1,4 +1,4 @@
-"""Search, through the lens of each scope."""
+"""Search the index of a scope."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from engrain.stores.sqlite.handle import Handle
 
 class Search(Handle):
     def nearest(self, query: VectorQuery) -> Nearest:
-        return self._lens.nearest(query)
+        return self._index.nearest(query)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        return self._lens.cosines(query, ids)
+        return self._index.cosines(query, ids)
 
     def best(self, query: WordQuery) -> WordMatches:
-        return self._lens.best(query)
+        return self._index.best(query)
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
-        return self._lens.counts(query, ids)
+        return self._index.counts(query, ids)
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
-        return self._lens.sketches(query)
+        return self._index.sketches(query)
 
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        return self._lens.having(scope, traits, where, limit, at)
+        return self._index.having(scope, traits, where, limit, at)
 
     def speakers(self, scope: Scope) -> frozenset[str]:
-        return self._lens.speakers(scope)
+        return self._index.speakers(scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from engrain.stores.relational.rows import EPISODE_COLUMNS
 from engrain.stores.sql import statements
 from engrain.stores.sqlite.fragments import ITEM, SOURCES
 
@@ -12,16 +13,10 @@ VISIBLE = (
     "item.retracted_at is null and item.valid_from <= :at and (item.valid_to is null or :at < item.valid_to) "
     "and (item.expires_at is null or :at < item.expires_at)"
 )
-# What episodes.py reads, in its order.
-EPISODE = (
-    "episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at, "
-    "episode.expires_at, episode.count, episode.data, (select item.id from item where item.n = episode.item), "
-    "episode.key"
-)
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
     """{item} and {episode} stand for the columns of one, {visible} for the test that an item holds at :at."""
-    parts = {"item": ITEM, "sources": SOURCES, "episode": EPISODE, "visible": VISIBLE}
+    parts = {"item": ITEM, "sources": SOURCES, "episode": EPISODE_COLUMNS, "visible": VISIBLE}
     return statements("engrain.stores.sqlite", name, parts)

@@ -21,15 +21,17 @@ from engrain.core.model.plans import (
     Outcome,
     Plan,
     Step,
-    StoredVersion,
     describe_request,
-    is_mergeable,
-    reconcile,
     refer_to_step,
     repeat_outcome,
     resolve_references,
 )
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
+from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import add_planned_episode
+from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import (
     read_answer,
     read_item,
@@ -39,16 +41,12 @@ from engrain.stores.relational.rows import (
     write_time,
 )
 from engrain.stores.relational.sessions import Sessions, check_summary_version
-from engrain.stores.sqlite.backup import Backing
-from engrain.stores.sqlite.care import Care
-from engrain.stores.sqlite.deployment import Deployment
-from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.episodes import happen
+from engrain.stores.relational.usage import Uses, write_uses
+from engrain.stores.sqlite.backup import Backups
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.holding import check_held
-from engrain.stores.sqlite.models import Models
-from engrain.stores.sqlite.moving import Moving
-from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sql import load
@@ -57,16 +55,17 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sessions):
+class SqliteStore(Search, Health, Backups, ItemReads, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
-        import engrain.stores.sqlite.index_rows  # noqa: F401
+        import engrain.stores.sqlite.index.rows  # noqa: F401
 
-        return self.transaction(lambda db: self._apply(db, plan), plan.request_id)
+        with self.usage.taking(plan.scope) as uses:
+            return self.transaction(lambda db: self._apply(db, plan, uses), plan.request_id)
 
-    def _apply(self, db: Connection, plan: Plan) -> Applied:
+    def _apply(self, db: Connection, plan: Plan, uses: Uses) -> Applied:
         work = self._work(db, plan.scope, self._scope(db, plan.scope))
         if plan.began is not None:
             check_began(db, self._key, plan)
@@ -85,10 +84,11 @@ class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sess
         applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
         _index(work)
         for happening in plan.episodes:
-            happen(work, happening)
+            add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in applied.outcomes])
         self._record(db, applied)
+        write_uses(self.dialect.over(db, plan.scope), uses)
         if work.seq != before:
             db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
         _keep_answer(work, plan.request_id, plan.steps, applied)
@@ -219,7 +219,7 @@ def _index(work: Work) -> None:
     """Index rows wait until here, so that the vectors of many items are coded in one go."""
     if work.indexing:
         # Not above: it needs numpy, which `import engrain` must not.
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index.rows import write_index_many
 
         waiting, work.indexing = work.indexing, []
         write_index_many(work.db, waiting)
@@ -351,7 +351,7 @@ def _change(work: Work, step: Change) -> Outcome:
 
 
 def _embed(work: Work, step: Embed) -> Outcome:
-    from engrain.stores.sqlite.index_rows import write_vectors
+    from engrain.stores.sqlite.index.rows import write_vectors
 
     rows = work.db.rows(_SQL["hash_of"], (work.scope_n, step.id))
     if not rows:

@@ -9,7 +9,7 @@ from datetime import datetime
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Vectors, Words
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")

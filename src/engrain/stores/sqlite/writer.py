@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.lock import FileLock
 
 Answer = TypeVar("Answer")
@@ -23,7 +23,6 @@ LOCK_SECONDS = 30.0
 # A transaction is committed when it is this old or has this many members, although more wait.
 GROUP_SECONDS = 0.02
 GROUP_MEMBERS = 256
-CLOSED = "this store was closed. Open it again."
 _log = logging.getLogger("engrain")
 
 
@@ -64,16 +63,11 @@ class Write:
 class Hooks(Protocol):
     """Called in the thread that writes."""
 
-    def before_commit(self, db: Connection) -> None:
-        """Last statements of a transaction."""
-
-    def committed(self) -> None:
+    def confirm_commit(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
 
     def after_commit(self, db: Connection) -> None:
         """All members know that they are durable."""
-
-    def after_failure(self) -> None: ...
 
 
 class WriteQueue:
@@ -135,7 +129,7 @@ class WriteQueue:
         finally:
             del error  # its traceback refers to this frame
 
-    def joined(self) -> Connection | None:
+    def current_transaction(self) -> Connection | None:
         """The connection of the transaction that this thread is in the middle of."""
         member = self._member
         return member[1] if member and member[0] == threading.get_ident() else None
@@ -279,7 +273,6 @@ class WriteQueue:
         except BaseException as error:  # noqa: BLE001  (its callers get it)
             with _log_errors():
                 self.clear()
-                self._hooks.after_failure()
             for write in members:
                 write.fail_with_group(error)
         else:
@@ -334,9 +327,8 @@ class WriteQueue:
         if not members:
             db.run("rollback")
             return
-        self._hooks.before_commit(db)
         db.commit()
-        self._hooks.committed()
+        self._hooks.confirm_commit()
 
 
 def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: threading.Lock) -> None:

@@ -6,8 +6,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -28,15 +28,13 @@ from engrain.core.errors import (
     StoreUnavailable,
 )
 from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
-from engrain.stores.urls import VectorAddress, parse_vector_url
-from engrain.stores.vectors.clients import LockedFolder
+from engrain.stores.urls import parse_vector_url
+from engrain.stores.vectors.clients import LockedFolder, split_batches
 
 DEFAULT_PORT = 8000
 RETRY_PAUSE_SECONDS = 0.5
-_BATCH_SIZE = 500
 # Measured on 10,000 × 384: the 100 nearest of 400 are all found in scopes of 1 %, 19 % and 100 %.
 _HNSW = {"space": "cosine", "ef_construction": 200, "ef_search": 400, "max_neighbors": 32}
-T = TypeVar("T")
 
 
 class ChromaServer:
@@ -106,7 +104,7 @@ class ChromaServer:
     # Points
 
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
-        for batch in _split_batches(points):
+        for batch in split_batches(points):
             self._call_collection(
                 model,
                 "upsert",
@@ -145,12 +143,12 @@ class ChromaServer:
 
     def _find_point_ids(self, model: str, items: Sequence[str]) -> list[str]:
         found: list[str] = []
-        for batch in _split_batches(items):
+        for batch in split_batches(items):
             found += self._call_collection(model, "get", where={"item": {"$in": list(batch)}}, include=[])["ids"]
         return found
 
     def _delete(self, model: str, ids: Sequence[str]) -> None:
-        for batch in _split_batches(ids):
+        for batch in split_batches(ids):
             self._call_collection(model, "delete", ids=list(batch))
 
     # The server
@@ -205,8 +203,11 @@ class ChromaServer:
             raise StoreBusy(f"{self.where} serves the process that opened it, not one that was forked from it.")
         with self._turn:
             if self._client is None:
-                self._client = _open_embedded(self._address) if self._folder else self._connect_remote()
+                self._client = self._open_folder() if self._folder else self._connect_remote()
             return self._client
+
+    def _open_folder(self) -> Any:
+        return chromadb.PersistentClient(str(self._address.folder), Settings(anonymized_telemetry=False))
 
     def _connect_remote(self) -> Any:
         address, timeout = self._address, self._address.timeout
@@ -256,13 +257,5 @@ def _is_unanswered(exc: Exception) -> bool:
     return any(isinstance(one, (httpx.HTTPError, OSError)) for one in (exc, exc.__context__))
 
 
-def _open_embedded(address: VectorAddress) -> Any:
-    return chromadb.PersistentClient(path=str(address.folder), settings=Settings(anonymized_telemetry=False))
-
-
 def _point_id(point: VectorPoint) -> str:
     return f"{point.item}:{point.window}"
-
-
-def _split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))

@@ -1,16 +1,18 @@
-"""Share one client per vector server within a process, and lock the folders of embedded ones."""
+"""Share one client per vector server in a process, lock the folders of embedded ones, and split batches."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from engrain.core.errors import StoreBusy, StoreUnavailable
-from engrain.core.model.queries import Finding
 from engrain.ports import VectorServer
 
+_BATCH_SIZE = 500
+T = TypeVar("T")
 _guard = threading.Lock()
 _open_clients: dict[str, tuple[VectorServer, int]] = {}
 
@@ -31,6 +33,10 @@ def release_client(key: str) -> None:
             _open_clients[key] = server, users - 1
         else:
             server.close()
+
+
+def split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))
 
 
 class LockedFolder:
@@ -69,20 +75,3 @@ else:
 
     def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def check_owners(nobodys: int, owned: int) -> Finding:
-    """Report items without a user next to memories of users. `nobodys` counts items, `owned` memories."""
-    if nobodys and owned:
-        # Nearly always a program that forgot to pass the user.
-        why = f"{nobodys:,} of its items belong to nobody, beside the memories of {owned:,} users"
-        return Finding(
-            "owners", "warn", why, "engrain list, without --user, shows them; give every Memory(…) its user="
-        )
-    if nobodys:
-        return Finding(
-            "owners",
-            "pass",
-            f"one memory without a user, with {nobodys:,} item{'s' * (nobodys != 1)}, and no user's beside it",
-        )
-    return Finding("owners", "pass", f"every item belongs to somebody; users with a memory: {owned:,}")

@@ -26,6 +26,7 @@ from engrain.core.errors import (
     StoreClosed,
     StoreError,
     StoreUnavailable,
+    raise_interrupt,
 )
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
@@ -134,6 +135,7 @@ class OutboxVectorIndex:
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
+            raise_interrupt(exc)
             # A refusal counts too: an unreadable copy is no reason to return nothing.
             self._record_error(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
@@ -190,7 +192,7 @@ class OutboxVectorIndex:
         limit = min(limit, self._batch_limit)
         try:
             with _feed_locks.setdefault(self._server, threading.Lock()):
-                fed = self._feed_all(limit)
+                fed = sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
         except NotFound:
             # Dropped by another process: the next call creates it again.
             self._other_models = None
@@ -264,9 +266,6 @@ class OutboxVectorIndex:
             with suppress(NotFound):  # dropped meanwhile, with all its points
                 yield model, self._server.target(model, 0)
 
-    def _feed_all(self, limit: int) -> int:
-        return sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
-
     def _targets(self) -> dict[str, str]:
         own = self._embedder.model.key
         target = self._own_target()
@@ -331,6 +330,7 @@ class OutboxVectorIndex:
             if time.monotonic() >= self._again:
                 behind = len(self._items.outbox(self._own_target(), MAX_COUNTED_CHANGES))
         except (StoreError, ConfigError, NotFound) as exc:
+            raise_interrupt(exc)
             self._record_error(exc)
         return {"server": self._server.where, "behind": behind, "error": self._error}
 
@@ -340,6 +340,7 @@ class OutboxVectorIndex:
             target = self._own_target()
             points = self._server.count(self._embedder.model.key)
         except (StoreError, ConfigError, NotFound) as exc:
+            raise_interrupt(exc)
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
         behind = len(self._items.outbox(target, MAX_COUNTED_CHANGES))
         if behind:

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from qdrant_client import QdrantClient
@@ -20,16 +20,14 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from engrain.core.errors import ConfigError, NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
 from engrain.stores.urls import VectorAddress, parse_vector_url
-from engrain.stores.vectors.clients import LockedFolder
+from engrain.stores.vectors.clients import LockedFolder, split_batches
 
 DEFAULT_PORT = 6333
 MAX_EXACT_POINTS = 20_000  # of a scope: up to this many are all compared, more are searched by the graph
 RETRY_PAUSE_SECONDS = 0.5
-_BATCH_SIZE = 500
 _NAMESPACE = uuid.UUID("6b0d5e0e-5d5c-4c0a-9d0f-0c5f6a3f7f11")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(r"~([0-9a-f]+)~")
-T = TypeVar("T")
 
 
 class QdrantServer:
@@ -123,7 +121,7 @@ class QdrantServer:
 
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
         name = self._collection_name(model)
-        for batch in _split_batches(points):
+        for batch in split_batches(points):
             self._call("upsert", name, [_build_point(one) for one in batch], wait=True)
         items = list(dict.fromkeys(one.item for one in points))
         kept: list[int | str | uuid.UUID] = [_point_id(one) for one in points]
@@ -133,7 +131,7 @@ class QdrantServer:
 
     def drop(self, model: str, items: Sequence[str]) -> None:
         name = self._collection_name(model)
-        for batch in _split_batches(items):
+        for batch in split_batches(items):
             self._call("delete", name, q.FilterSelector(filter=q.Filter(must=[_match_items(batch)])), wait=True)
         left = self.count(model, items)
         if left:
@@ -143,7 +141,7 @@ class QdrantServer:
         name = self._collection_name(model)
         if items is None:
             return int(self._call("count", name, exact=True).count)
-        wanted = [q.Filter(must=[_match_items(batch)]) for batch in _split_batches(items)]
+        wanted = [q.Filter(must=[_match_items(batch)]) for batch in split_batches(items)]
         return sum(self._call("count", name, one, exact=True).count for one in wanted)
 
     def nearest(self, query: PointQuery) -> FoundPoints:
@@ -260,10 +258,6 @@ def _match_scope(scope: str) -> q.FieldCondition:
 def _match_valid(query: PointQuery) -> q.Filter:
     begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
     return q.Filter(must=[_match_scope(query.scope), *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
-
-
-def _split_batches(many: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (many[start : start + _BATCH_SIZE] for start in range(0, len(many), _BATCH_SIZE))
 
 
 def _escape_model(model: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.core.model.items import Citation, Source
-from engrain.core.text.spans import Span, shift_offset
+from engrain.core.rules.removal import shift_offset
+from engrain.core.text.passages import Span
 
 
 def span(cite: Citation, text: str) -> Span:

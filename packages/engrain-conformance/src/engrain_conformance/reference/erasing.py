@@ -26,7 +26,7 @@ from engrain.core.model.erasure import (
 )
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget
-from engrain.core.rules.cascade import find_addresses
+from engrain.core.rules.removal import find_addresses
 from engrain.ports.erasure import NONE
 from engrain_conformance.reference.audit import record
 from engrain_conformance.reference.forget import forget, reached, remove

@@ -9,9 +9,9 @@ from itertools import chain
 from engrain.core.model.items import Citation, Item
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
+from engrain.core.rules.removal import cites_any_span, cut_spans
 from engrain.core.rules.traits import detect_traits
-from engrain.core.text.passages import index_words
-from engrain.core.text.spans import Span, cites_any_span, cut_spans
+from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.cutting import moved, span
 from engrain_conformance.reference.state import Stored

@@ -7,7 +7,7 @@ from typing import Any
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.rules.cascade import (
+from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,
     MessageRow,

@@ -22,16 +22,14 @@ from engrain.core.model.plans import (
     OutcomeStatus,
     Plan,
     Step,
-    StoredVersion,
     describe_request,
-    is_mergeable,
-    reconcile,
     refer_to_step,
     repeat_outcome,
     resolve_references,
 )
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, journal
 from engrain_conformance.reference.cutting import span

@@ -328,5 +328,5 @@ create table erasure_receipt (
 ) strict, without rowid;
 
 -- The key of every hash.
-insert into meta (name, value) values ('key', randomblob(32));
+insert into meta (name, value) values ('key', lower(hex(randomblob(32))));
 insert into counter (n, change, now, logs) values (1, 0, 0, 0);

@@ -1,0 +1,72 @@
+"""Put a legal hold on a user's data, release it, and list the holds."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import replace
+
+from engrain.core.errors import EngrainError, raise_interrupt
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Hold, HoldRelease, ReasonChoice, Subject, find_owner
+from engrain.ports import Erasable, Services
+from engrain.privacy.audit import MAX_ENTRIES, list_entries
+from engrain.privacy.erase import require_erasing
+
+_log = logging.getLogger("engrain")
+
+
+def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
+    """Put a hold on a user. The result has no name if the store has no data of the user yet."""
+    held = require_erasing(services).hold(subject, reason)
+    known = any(one.parts() == subject.parts() for one in require_erasing(services).users())
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            try:
+                server.hold(subject)
+                known = known or bool(server.scopes(subject))
+            except EngrainError as exc:
+                raise_interrupt(exc)
+                _log.warning("%s starts the hold only with the next maintenance: %s", server.where, exc)
+    return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
+
+
+def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
+    """Release one or several reasons. The last one ends the hold."""
+    held = next(iter(list_holds(services, subject)), None)
+    done = require_erasing(services).release(subject, reason)
+    left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
+    refused = []
+    if held is not None and held.hidden and not left:
+        refused = [one.at for one in list_entries(services, subject, 0, MAX_ENTRIES) if one.what == "erase_refused"]
+    return HoldRelease(done, left, refused[-1] if refused else None)
+
+
+def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]:
+    """List all holds, or that of one user. A hold has the user's name if a memory still has it."""
+    erasing = require_erasing(services)
+    found = erasing.holds()
+    users = [subject] if subject is not None else _list_users(services) if found else []
+    known = {erasing.mark(one): one for one in users}
+    named = [
+        replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
+        for one in found
+    ]
+    return named if subject is None else [one for one in named if one.mark in known]
+
+
+def find_hold(services: Services, scope: Scope) -> Hold | None:
+    """Return the hold on the user of a scope."""
+    if services.erasing is None or scope.user is None:
+        return None
+    return next(iter(list_holds(services, find_owner(scope))), None)
+
+
+def _list_users(services: Services) -> list[Subject]:
+    """List all users, also those that only a server knows. A server that does not answer names none."""
+    scopes: list[Scope] = []
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            with suppress(EngrainError):
+                scopes += server.known()
+    return [*require_erasing(services).users(), *(user for user in map(find_owner, scopes) if user)]

@@ -1,0 +1,205 @@
+"""Read every row of the store in the order of its key, for a transfer to another store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.clock import from_micros
+from engrain.core.identity import Scope
+from engrain.core.model import rows as transfer
+from engrain.core.model.audit import row_to_entry
+from engrain.core.model.items import Citation
+from engrain.core.model.procedures import Trial
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
+from engrain.core.model.sessions import RawOutput
+from engrain.core.model.tasks import StepRecord, TaskRecord
+from engrain.ports import Summary
+from engrain.stores.relational.audit import load_head
+from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.episodes import read_episode
+from engrain.stores.relational.rows import (
+    ITEM_WIDTH,
+    read_answer,
+    read_hold,
+    read_item,
+    read_receipt,
+    read_time,
+)
+from engrain.stores.relational.scopes import hash_scope
+from engrain.stores.relational.usage import UsageCounts
+
+_FIRST_SCOPE = "0" * 32
+Values = dict[str, Any]
+
+
+class Dump:
+    """A part of the store."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def dialect(self) -> Dialect: ...
+
+        @property
+        def usage(self) -> UsageCounts: ...
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        def do(tx: Transaction) -> list[Row]:
+            if scope is None and after is None:
+                self.dialect.check_full_access(tx)
+            if kind == "store":
+                return [] if after else [transfer.key_to_row(self.dialect.key)]
+            if kind in transfer.STORE_KINDS and scope is not None:
+                return []
+            if kind == "audit":
+                return list(_dump_audit(tx, after, limit))
+            values: Values = {"a": _first_key(kind), "b": "", "c": "", **dict(zip("abc", after or (), strict=False))}
+            if kind in ("tombstone", "grave"):
+                values["b"] = bytes.fromhex(values["b"])
+            values |= {"within": scope and scope.id, "limit": limit}
+            if kind == "item":
+                return [transfer.item_to_row(self._add_uses(one)) for one in self._dump_items(tx, values)]
+            return list(_DUMPS[kind](tx, values))
+
+        return self.dialect.read(scope, do)
+
+    def _dump_items(self, tx: Transaction, values: Values) -> Iterator[StoredItem]:
+        rows = tx.rows("dump_items", **values)
+        vectors = self._load_vectors(tx, [row[1] for row in rows])
+        for row in rows:
+            digest, traits, *owner = row[ITEM_WIDTH:]
+            item = read_item(row[:ITEM_WIDTH])
+            yield StoredItem(Scope(*owner), item, digest.hex(), traits, vectors.get(item.id, {}))
+
+    def _load_vectors(self, tx: Transaction, ids: Sequence[str]) -> dict[str, dict[str, tuple[bytes, ...]]]:
+        """By item and model."""
+        by_model: dict[str, list[tuple[Any, ...]]] = {}
+        for model, *row in tx.rows("dump_vectors", ids=ids):
+            by_model.setdefault(model, []).append(tuple(row))
+        found: dict[str, dict[str, tuple[bytes, ...]]] = {}
+        for model, rows in by_model.items():
+            for id_, windows in self.dialect.read_vectors(rows).items():
+                found.setdefault(id_, {})[model] = windows
+        return found
+
+    def _add_uses(self, stored: StoredItem) -> StoredItem:
+        (item,) = self.usage.add_to(stored.scope, [stored.item])
+        return replace(stored, item=item)
+
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
+        return self.dialect.read(None, lambda tx: find_change_token(tx, self.dialect.key, scopes))
+
+
+def find_change_token(tx: Transaction, key: bytes, scopes: Sequence[Scope]) -> ChangeToken:
+    ids = [id_ for scope in scopes for id_ in (scope.id, hash_scope(key, scope))]
+    return ChangeToken(tuple(scopes), str(tx.rows("find_change_token", ids=ids)))
+
+
+def _first_key(kind: RowKind) -> str:
+    """The key before all others. Most kinds begin their key with the id of a scope."""
+    return "" if kind in ("item", "cites", "erased", "hold") else _FIRST_SCOPE
+
+
+def _dump_citations(tx: Transaction, values: Values) -> Iterator[Row]:
+    items = tx.rows("dump_citing_items", **values)
+    found: dict[int, list[tuple[int, Citation]]] = {}
+    for n, number, cited, start, end in tx.rows("dump_citations", ids=[row[1] for row in items]):
+        found.setdefault(n, []).append((number, Citation(cited, start, end)))
+    for n, id_, *owner in items:
+        yield transfer.cites_to_row(Scope(*owner), id_, found[n])
+
+
+def _dump_steps(tx: Transaction, values: Values) -> Iterator[Row]:
+    """Task by task, since a step's number counts within its task."""
+    last = values["a"], values["b"], values["c"]
+    wanted = values["limit"]
+    # One more, since the first may have no step left.
+    for n, key, tenant, agent, user, task in tx.rows("dump_tasks_with_steps", **{**values, "limit": wanted + 1}):
+        scope = Scope(tenant, agent, user)
+        for number, row in enumerate(tx.rows("dump_steps", scope=key, task=n), 1):
+            step = transfer.step_to_row(scope, task, number, _read_step(*row))
+            if step.key > last:
+                yield step
+                wanted -= 1
+            if not wanted:
+                return
+
+
+def _read_step(
+    name: str, occurrence: int, kind: Any, status: Any, attempt: int, epoch: int, given: str, key: str, version: str,
+    began: int, ended: int | None, result: str | None, error: str | None,
+) -> StepRecord:  # fmt: skip
+    times = from_micros(began), read_time(ended)
+    return StepRecord(name, occurrence, kind, status, attempt, epoch, given, key, version, *times, result, error)
+
+
+def _dump_audit(tx: Transaction, after: Key | None, limit: int) -> Iterator[Row]:
+    if after == ("head",):
+        return
+    rows = tx.rows("load_audit_entries", after=int(after[0]) if after else 0, limit=limit)
+    yield from (transfer.audit_entry_to_row(row_to_entry(row)) for row in rows)
+    head = load_head(tx)
+    if len(rows) < limit and head.n:
+        yield transfer.audit_head_to_row(head)
+
+
+def _make_dump(statement: str, make_row: Callable[..., Row]) -> Callable[[Transaction, Values], Iterator[Row]]:
+    """Dump the rows of a statement that begin with the names of their scope."""
+
+    def dump(tx: Transaction, values: Values) -> Iterator[Row]:
+        for tenant, agent, user, *columns in tx.rows(statement, **values):
+            yield make_row(Scope(tenant, agent, user), *columns)
+
+    return dump
+
+
+def _make_own_dump(statement: str, make_row: Callable[..., Row]) -> Callable[[Transaction, Values], Iterator[Row]]:
+    """Dump the rows of a statement that belong to no scope."""
+    return lambda tx, values: (make_row(row) for row in tx.rows(statement, **values))
+
+
+def _make_request(scope: Scope, id_: str, answer: str) -> Row:
+    return transfer.request_to_row(scope, id_, json.loads(answer)[2], read_answer(answer, None))
+
+
+def _make_summary(scope: Scope, session: str, *columns: Any) -> Row:
+    return transfer.summary_to_row(scope, session, Summary(*columns))
+
+
+def _make_episode(scope: Scope, text: str | None, until: int | None, *columns: Any) -> Row:
+    raw = None if text is None or until is None else RawOutput(text, from_micros(until))
+    return transfer.episode_to_row(scope, read_episode(columns), raw)
+
+
+def _make_trial(scope: Scope, procedure: str, task: str, success: bool, at: int, note: str) -> Row:
+    return transfer.trial_to_row(scope, Trial(procedure, task, bool(success), from_micros(at), note))
+
+
+def _make_task(scope: Scope, *columns: Any) -> Row:
+    task, goal, version, status, epoch, worker, until, started, ended, outcome, deadline, snapshot = columns
+    times = read_time(until), from_micros(started), read_time(ended)
+    named = (task, goal, version, status, epoch, worker, *times, outcome, read_time(deadline), snapshot)
+    return transfer.task_to_row(TaskRecord(scope, *named))
+
+
+_DUMPS: Mapping[RowKind, Callable[[Transaction, Values], Iterator[Row]]] = {
+    "cites": _dump_citations,
+    "tombstone": _make_dump("dump_tombstones", lambda scope, digest: transfer.tombstone_to_row(scope, digest.hex())),
+    "request": _make_dump("dump_requests", _make_request),
+    "session": _make_dump("dump_sessions", transfer.session_to_row),
+    "summary": _make_dump("dump_summaries", _make_summary),
+    "progress": _make_dump("dump_progress", transfer.progress_to_row),
+    "episode": _make_dump("dump_episodes", _make_episode),
+    "trial": _make_dump("dump_trials", _make_trial),
+    "task": _make_dump("dump_tasks", _make_task),
+    "step": _dump_steps,
+    "event": _make_dump("dump_events", transfer.event_to_row),
+    "grave": _make_own_dump(
+        "dump_erased_tombstones", lambda row: transfer.erased_tombstone_to_row(row[0], row[1].hex())
+    ),
+    "erased": _make_own_dump("dump_receipts", lambda row: transfer.erased_to_row(read_receipt(row))),
+    "hold": _make_own_dump("dump_holds", lambda row: transfer.hold_to_row(read_hold(row))),
+}

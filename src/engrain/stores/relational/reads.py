@@ -1,0 +1,147 @@
+"""Read the items: by id, by page, by slot, by citation and by change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.clock import from_micros
+from engrain.core.identity import Scope
+from engrain.core.model.items import Citation, Item, Vectors
+from engrain.ports import Changes, ItemChange, ItemCitation, ListQuery, OutboxEntry, OutdatedSpan, UnembeddedItem
+from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.rows import Row, read_items, write_time
+from engrain.stores.relational.usage import UsageCounts
+
+
+class ItemReads:
+    """A part of the store."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def dialect(self) -> Dialect: ...
+
+        @property
+        def usage(self) -> UsageCounts: ...
+
+    def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
+        by_id = {item.id: item for item in self._load_items(scope, "load_items", ids=ids)}
+        return [by_id[one] for one in ids if one in by_id]
+
+    def page(self, query: ListQuery) -> list[Item]:
+        rows = self._ask_query(query, "list_items", after=query.after, limit=query.limit)
+        return self.usage.add_to(query.scope, read_items(rows))
+
+    def count(self, query: ListQuery) -> int:
+        ((found,),) = self._ask_query(query, "count_items")
+        return int(found)
+
+    def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
+        return self._load_items(scope, "load_slots", prefix=prefix, at=write_time(at))
+
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        return next(iter(self._load_items(scope, "load_slot", slot=name, at=write_time(at))), None)
+
+    def history(self, scope: Scope, slot: str) -> list[Item]:
+        return self._load_items(scope, "load_slot_history", slot=slot)
+
+    def corrected(self, scope: Scope, id: str) -> list[Item]:
+        return self._load_items(scope, "load_corrected", id=id)
+
+    def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
+        return self._load_items(scope, "load_about", name=entity.casefold(), at=write_time(at))
+
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
+        rows = dict.fromkeys(row[1:] for row in self.dialect.ask(scope, "load_citations", ids=ids))
+        return [ItemCitation(item, Citation(cited, start, end)) for item, cited, start, end in rows]
+
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
+        def do(tx: Transaction) -> list[OutdatedSpan]:
+            rows = tx.rows("find_outdated_spans", ids=ids)
+            asked = [
+                tx.ask("find_last_version", n=row[4], at=None)
+                if row[5] is None
+                else tx.ask("find_slot_text", slot=row[5], at=None)
+                for row in rows
+            ]
+            texts = [current.fetchall() for current in asked]
+            return [
+                OutdatedSpan(cited, start, end, from_micros(until), current[0][0] if current else None)
+                for (cited, start, end, until, _, _), current in zip(rows, texts, strict=True)
+            ]
+
+        order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
+        found = self.dialect.read(scope, do)
+        return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
+
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
+        rows = self.dialect.ask(None, "load_unembedded", model=model, limit=limit)
+        return [
+            UnembeddedItem(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            for tenant, agent, user, id_, text, kind, hash_, slot in rows
+        ]
+
+    def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+        rows = self.dialect.ask(scope, "load_vectors", ids=ids, model=model)
+        return {id_: Vectors(model, windows) for id_, windows in self.dialect.read_vectors(rows).items()}
+
+    def touch(self, scope: Scope, ids: Sequence[str]) -> None:
+        self.usage.count(scope, dict.fromkeys(ids))
+
+    # Scopes and changes
+
+    def moment(self) -> int:
+        return int(self.dialect.ask(None, "find_newest_time")[0][0])
+
+    def scopes(self) -> list[Scope]:
+        return [Scope(*names) for names in self.dialect.ask(None, "list_scopes")]
+
+    def removed(self) -> list[str]:
+        return [id_ for (id_,) in self.dialect.ask(None, "list_deleted_items")]
+
+    def newest(self, scope: Scope) -> int:
+        rows = self.dialect.ask(scope, "find_last_change")
+        return int(rows[0][0]) if rows else 0
+
+    def changes(self, scope: Scope, since: int, limit: int) -> Changes:
+        def do(tx: Transaction) -> tuple[list[Row], list[Row]]:
+            asked = tx.ask("load_changes", since=since, limit=limit + 1), tx.ask("find_last_change")
+            return asked[0].fetchall(), asked[1].fetchall()
+
+        rows, last = self.dialect.read(scope, do)
+        found = tuple(ItemChange(changed, id_, bool(deleted)) for changed, id_, deleted in rows[:limit])
+        if len(rows) <= limit:
+            return Changes(max(since, last[0][0] if last else 0), found)
+        return Changes(found[-1].seq if found else since, found, complete=False)
+
+    def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
+        def do(tx: Transaction) -> tuple[list[Row], bool]:
+            known = tx.rows("find_outbox_reader", name=target)
+            ((upto,),) = tx.rows("find_settled_change")
+            since = known[0][0] if known else 0
+            # Mostly there is nothing: a look at every scope would take longer, the more there are.
+            if upto <= since:
+                return [], bool(known)
+            only = scope and scope.id
+            return tx.rows("load_outbox", since=since, upto=upto, limit=limit, only=only), bool(known)
+
+        # The rows are read after the number up to which they are complete. Of one scope under its policy: a role that
+        # may not look through all scopes still finds what the vector server has not taken yet.
+        rows, known = self.dialect.read(scope, do, latest=True)
+        if not known:
+            self.dialect.write(None, lambda tx: tx.run("add_outbox_reader", name=target), repeat=True)
+        return [OutboxEntry(seq, Scope(*owner), item, bool(deleted)) for seq, item, deleted, *owner in rows]
+
+    def settle(self, target: str, seq: int) -> None:
+        self.dialect.write(None, lambda tx: tx.run("store_outbox_position", name=target, seq=seq), repeat=True)
+
+    def _load_items(self, scope: Scope, statement: str, **values: Any) -> list[Item]:
+        return self.usage.add_to(scope, read_items(self.dialect.ask(scope, statement, **values)))
+
+    def _ask_query(self, query: ListQuery, statement: str, **values: Any) -> list[Row]:
+        where, bound = self.dialect.build_where(query.where)
+        filled = self.dialect.statements[statement].fill(where=where)
+        asked = {"history": query.history, "at": write_time(query.at), **values, **bound}
+        return self.dialect.ask(query.scope, filled, **asked)

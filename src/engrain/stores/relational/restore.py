@@ -1,0 +1,353 @@
+"""Write rows of another store as they are, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.errors import Conflict
+from engrain.core.identity import Scope
+from engrain.core.model import rows as transfer
+from engrain.core.model.audit import AuditHead, encode_details, write_head
+from engrain.core.model.items import Words
+from engrain.core.model.rows import ChangeToken, Row, StoredItem
+from engrain.core.text.passages import index_words
+from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
+from engrain.stores.relational.dump import find_change_token
+from engrain.stores.relational.episodes import write_episode
+from engrain.stores.relational.rows import write_answer, write_metadata, write_time
+
+PAGE = 500  # rows whose words and vectors are in memory until they are written together
+Name = tuple[ScopeKey, str]
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows to write together. `items` are made from those that are items, before anybody waits for the transaction."""
+
+    rows: Sequence[Row]
+    items: Sequence[tuple[StoredItem, Words]]
+
+
+class Restore:
+    """A part of the store."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def dialect(self) -> Dialect: ...
+
+        @property
+        def erasing(self) -> Any: ...
+
+    def restore(
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
+        key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self.dialect.key)
+        pages = [_make_page(rows[start : start + PAGE]) for start in range(0, len(rows), PAGE)]
+        stored = [one for page in pages for one, _ in page.items]
+        self.dialect.prepare_index({name: len(given[0]) // 4 for one in stored for name, given in one.vectors.items()})
+        scopes = {row.scope for row in rows if row.kind not in transfer.STORE_KINDS}
+
+        def do(tx: Transaction) -> None:
+            self._adopt_key(tx, key)
+            keys = tx.open_scopes(scopes, lock=since.scopes if since else ())
+            if since is not None and find_change_token(tx, key, since.scopes) != since:
+                raise Conflict("something was forgotten or erased here meanwhile.")
+            _, now = tx.begin_write()
+            run = RestoreRun(tx, self.dialect, keys, now)
+            for page in pages:
+                run.write_page(page)
+            run.finish()
+            for subject_hash in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
+                self.erasing.hide(tx, subject_hash)
+
+        # Doing it twice changes nothing.
+        self.dialect.write(None, do, repeat=True)
+        self.dialect.key = key
+        self.dialect.after_writes(len(stored))
+        # Not inside: it is the caller's code, which must not run in a transaction.
+        for page in pages if done else ():
+            done(len(page.rows))  # type: ignore[misc]
+
+    def _adopt_key(self, tx: Transaction, key: bytes) -> None:
+        ((stored,),) = tx.rows("load_key")
+        if bytes.fromhex(stored) == key:
+            return
+        if tx.rows("find_any_row")[0][0]:
+            raise Conflict(f"{self.dialect.name} holds a memory already. Copy into a new store.")
+        tx.run("store_key", key=key.hex())
+
+
+def _make_page(rows: Sequence[Row]) -> Page:
+    # A row that is given twice counts as given last.
+    given = list({(row.kind, row.key): row for row in rows}.values())
+    items = [transfer.row_to_item(row) for row in given if row.kind == "item"]
+    return Page(rows, [(one, index_words(one.item.text, one.item.speaker, one.item.slot)) for one in items])
+
+
+@dataclass(slots=True)
+class RestoreRun:
+    """One restore inside its transaction. Each kind of row has a method of its name."""
+
+    tx: Transaction
+    dialect: Dialect
+    keys: Mapping[Scope, ScopeKey]
+    now: int
+    newest: int = 0
+    changed: set[ScopeKey] = field(default_factory=set)
+    items: dict[Name, int] = field(default_factory=dict)
+    tasks: dict[Name, int] = field(default_factory=dict)
+
+    def write_page(self, page: Page) -> None:
+        if page.items:
+            self._write_items(page.items)
+        others = {(row.kind, row.key): row for row in page.rows if row.kind not in ("store", "item")}
+        for kind, rows in groupby(others.values(), key=lambda row: row.kind):
+            getattr(self, f"_write_{kind}")(list(rows))
+
+    def finish(self) -> None:
+        self.tx.end_write(self.changed)
+        if self.newest > self.now:
+            self.tx.run("advance_time", at=self.newest)
+
+    # Items
+
+    def _write_items(self, given: Sequence[tuple[StoredItem, Words]]) -> None:
+        names = [(self.keys[one.scope], one.item.id) for one, _ in given]
+        replaced = self._find_stored(names)
+        for statement in ("delete_sources", "delete_entities"):
+            self.tx.many(statement, [{"scope": scope, "item": n} for (scope, _), n in replaced.items()])
+        self.tx.many("restore_item", (self._item_values(one, words) for one, words in given))
+        self._find_items(names)
+        numbered = [
+            (self.keys[one.scope], self.items[name], one, words)
+            for name, (one, words) in zip(names, given, strict=True)
+        ]
+        self._write_sources(numbered)
+        entries = [
+            IndexEntry(scope, n, words, one.vectors, found=one.item.retracted_at is None)
+            for scope, n, one, words in numbered
+        ]
+        self.tx.replace_index(entries, [(scope, n) for (scope, _), n in replaced.items()])
+        self.changed |= {scope for scope, _ in names}
+        self._reach(write_time(one.item.recorded_at) for one, _ in given)
+
+    def _find_stored(self, names: Sequence[Name]) -> dict[Name, int]:
+        """The numbers of those items that are here already."""
+        owners = {id_: scope for scope, id_ in names}
+        found = self.tx.rows("find_items_anywhere", ids=list(owners))
+        for scope, id_, _ in found:
+            if scope != owners[id_]:
+                raise Conflict(f"the item {id_!r} belongs to another memory of this store.")
+        return {(scope, id_): n for scope, id_, n in found}
+
+    def _item_values(self, stored: StoredItem, words: Words) -> Values:
+        item, relation = stored.item, stored.item.relation
+        names = (
+            "id", "kind", "importance", "trust", "pinned", "place", "session", "speaker", "role", "slot",
+            "access_count", "replaced_by", "text",
+        )  # fmt: skip
+        times = ("occurred_at", "recorded_at", "valid_from", "valid_to", "retracted_at", "expires_at", "last_accessed")
+        return {
+            **{name: getattr(item, name) for name in names},
+            **{name: write_time(getattr(item, name)) for name in times},
+            **self.dialect.index_values(words, item.metadata),
+            "scope": self.keys[stored.scope],
+            "hash": bytes.fromhex(stored.hash),
+            "traits": stored.traits,
+            "passages": words.passages,
+            "subject": relation and relation.subject,
+            "relation": relation and relation.relation,
+            "object": relation and relation.object,
+            "metadata": write_metadata(item.metadata),
+        }
+
+    def _write_sources(self, numbered: Sequence[tuple[ScopeKey, int, StoredItem, Words]]) -> None:
+        """The sources of items, and the entities of relations."""
+        sources = (
+            {"scope": scope, "item": n, "number": number, "kind": source.kind, "name": source.name}
+            for scope, n, one, _ in numbered
+            for number, source in enumerate(one.item.sources)
+        )
+        entities = (
+            {"scope": scope, "item": n, "name": name.casefold()}
+            for scope, n, one, _ in numbered
+            if (relation := one.item.relation)
+            for name in (relation.subject, relation.object)
+        )
+        self.tx.many("restore_source", sources)
+        self.tx.many("restore_entity", entities)
+
+    def _write_cites(self, rows: Sequence[Row]) -> None:
+        cites = [(self._key(row), row.key[0], transfer.row_to_cites(row)) for row in rows]
+        cited = [(scope, cite.item) for scope, _, found in cites for _, cite in found]
+        self._find_items([*((scope, id_) for scope, id_, _ in cites), *cited])
+        citing = [{"scope": scope, "item": self._item(scope, id_)} for scope, id_, _ in cites]
+        self.tx.many("delete_citations", citing)
+        kept = (
+            {
+                **where,
+                "number": number,
+                "cited": self._item(scope, cite.item),
+                "span_start": cite.start,
+                "span_end": cite.end,
+            }
+            for where, (scope, _, found) in zip(citing, cites, strict=True)
+            for number, cite in found
+        )
+        self.tx.many("restore_citation", kept)
+        self.tx.many("mark_item_changed", citing)
+        self.changed |= {scope for scope, _, _ in cites}
+
+    # What else a scope has
+
+    def _write_tombstone(self, rows: Sequence[Row]) -> None:
+        self._write_tombstones((self._key(row), row.key[1]) for row in rows)
+
+    def _write_tombstones(self, hashes: Iterable[tuple[ScopeKey, str]]) -> None:
+        kept = ({"scope": scope, "hash": bytes.fromhex(digest), "at": self.now} for scope, digest in hashes)
+        self.tx.many("restore_tombstone", kept)
+
+    def _write_request(self, rows: Sequence[Row]) -> None:
+        given = ((row, *transfer.row_to_request(row)) for row in rows)
+        kept = (
+            {"id": row.key[1], "answer": write_answer(answer, bytes.fromhex(asked)), "at": self.now}
+            | {"scope": self._key(row)}
+            for row, asked, answer in given
+        )
+        self.tx.many("restore_request", kept)
+
+    def _write_session(self, rows: Sequence[Row]) -> None:
+        kept = (
+            {"scope": self._key(row), "session": row.key[1]}
+            | {"length": row.values["length"], "changed": row.values["rank"]}
+            for row in rows
+        )
+        self.tx.many("restore_session", kept)
+        # A session's rank is the number of a change: the next change comes after it.
+        self.tx.run("advance_change", change_number=max(row.values["rank"] for row in rows))
+
+    def _write_summary(self, rows: Sequence[Row]) -> None:
+        given = ((row, transfer.row_to_summary(row)) for row in rows)
+        kept = (
+            {"scope": self._key(row), "session": row.key[1], "text": one.text, "upto": one.upto}
+            | {"version": one.version, "made_by": one.by}
+            for row, one in given
+        )
+        self.tx.many("store_summary", kept)
+
+    def _write_progress(self, rows: Sequence[Row]) -> None:
+        kept = (
+            {"scope": self._key(row), "session": row.key[1], "work": row.key[2], "upto": row.values["upto"]}
+            for row in rows
+        )
+        self.tx.many("restore_progress", kept)
+
+    def _write_episode(self, rows: Sequence[Row]) -> None:
+        given = [(self._key(row), *transfer.row_to_episode(row)) for row in rows]
+        self._find_items([(scope, one.item) for scope, one, _ in given if one.item is not None])
+        kept = [
+            {"scope": scope, **write_episode(one, None if one.item is None else self._item(scope, one.item))}
+            for scope, one, _ in given
+        ]
+        self.tx.many("delete_episode", ({"scope": one["scope"], "id": one["id"]} for one in kept))
+        self.tx.many("add_episode", kept)
+        raws = (
+            {"scope": scope, "id": one.id, "expires_at": write_time(raw.expires_at), "text": raw.text}
+            for scope, one, raw in given
+            if raw
+        )
+        self.tx.many("add_raw_text", raws)
+
+    def _write_trial(self, rows: Sequence[Row]) -> None:
+        given = [(self._key(row), transfer.row_to_trial(row)) for row in rows]
+        self._find_items([(scope, one.procedure) for scope, one in given])
+        kept = (
+            {
+                "scope": scope,
+                "item": self._item(scope, one.procedure),
+                "task": one.task,
+                "success": one.success,
+                "at": write_time(one.at),
+                "note": one.note,
+            }
+            for scope, one in given
+        )
+        self.tx.many("restore_trial", kept)
+
+    # Tasks
+
+    def _write_task(self, rows: Sequence[Row]) -> None:
+        self.tx.many("restore_task", ({**row.values, "scope": self._key(row)} for row in rows))
+        self._find_tasks(rows)
+        kept = [{"scope": self._key(row), "task": self._task(row), "body": row.values["snapshot"]} for row in rows]
+        self.tx.many("delete_snapshot", ({"scope": one["scope"], "task": one["task"]} for one in kept))
+        self.tx.many("restore_snapshot", (one for one in kept if one["body"] is not None))
+        self._reach(row.values[name] for row in rows for name in ("started_at", "ended_at"))
+
+    def _write_step(self, rows: Sequence[Row]) -> None:
+        self._find_tasks(rows)
+        kept = ({**row.values, "scope": self._key(row), "task": self._task(row)} for row in rows)
+        self.tx.many("restore_step", kept)
+
+    def _write_event(self, rows: Sequence[Row]) -> None:
+        kept = (
+            {"scope": self._key(row), "task": row.key[1], "event": row.key[2], "payload": row.values["payload"]}
+            for row in rows
+        )
+        self.tx.many("restore_event", ({**one, "at": self.now} for one in kept))
+
+    # What belongs to the store
+
+    def _write_grave(self, rows: Sequence[Row]) -> None:
+        keys = {id_: self.tx.add_erased_scope(id_) for id_ in dict.fromkeys(row.key[0] for row in rows)}
+        self._write_tombstones((keys[row.key[0]], row.key[1]) for row in rows)
+
+    def _write_erased(self, rows: Sequence[Row]) -> None:
+        self.tx.many("restore_receipt", (row.values for row in rows))
+        # A user who comes back begins to write after it.
+        self._reach(row.values["at"] + 1 for row in rows)
+
+    def _write_hold(self, rows: Sequence[Row]) -> None:
+        self.tx.many("restore_hold", (row.values for row in rows))
+
+    def _write_audit(self, rows: Sequence[Row]) -> None:
+        found = list(map(transfer.row_to_audit, rows))
+        for head in (one for one in found if isinstance(one, AuditHead)):
+            self.tx.run("create_audit_head")
+            self.tx.run("store_audit_head", value=write_head(head))
+        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, AuditHead))
+        self.tx.many("restore_audit_entry", ({**one, "details": encode_details(one["details"])} for one in entries))
+
+    # Keys and numbers
+
+    def _key(self, row: Row) -> ScopeKey:
+        return self.keys[row.scope]
+
+    def _reach(self, times: Iterable[int | None]) -> None:
+        self.newest = max(self.newest, *(at or 0 for at in times))
+
+    def _find_items(self, names: Iterable[Name]) -> None:
+        ids = [id_ for scope, id_ in names if (scope, id_) not in self.items]
+        if ids:
+            self.items |= {(scope, id_): n for scope, id_, n in self.tx.rows("find_items_anywhere", ids=ids)}
+
+    def _item(self, scope: ScopeKey, id_: str) -> int:
+        if (scope, id_) not in self.items:
+            raise Conflict(f"the item {id_!r}, which others rest on, is not there: the source has changed. Copy anew.")
+        return self.items[scope, id_]
+
+    def _find_tasks(self, rows: Sequence[Row]) -> None:
+        scopes, tasks = {self._key(row) for row in rows}, {row.key[1] for row in rows}
+        found = self.tx.rows("find_tasks", scopes=list(scopes), tasks=list(tasks))
+        self.tasks = {(scope, task): n for scope, task, n in found}
+
+    def _task(self, row: Row) -> int:
+        name = self._key(row), row.key[1]
+        if name not in self.tasks:
+            raise Conflict(f"the task {row.key[1]!r} of a step is not there: the source has changed. Copy anew.")
+        return self.tasks[name]

@@ -1,0 +1,96 @@
+"""Count the uses of items in memory until a write to their scope takes them along."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from engrain.core.clock import from_micros
+from engrain.core.identity import Scope
+from engrain.core.model.items import Item
+from engrain.stores.relational.dialect import Dialect, Transaction
+
+Uses = dict[str, tuple[int, int]]  # by item: how often, and when last
+_MOST_WAITING = 1_000
+
+
+class UsageCounts:
+    """Counts are no promise: those that wait are lost with the process."""
+
+    def __init__(self, dialect: Dialect, read_only: bool) -> None:
+        self._dialect, self._read_only = dialect, read_only
+        self._guard = threading.Lock()
+        self._waiting: dict[Scope, Uses] = {}
+        self._leaving: list[tuple[Scope, Uses]] = []
+
+    def count(self, scope: Scope, ids: Iterable[str]) -> None:
+        ((at,),) = self._dialect.ask(scope, "find_now")
+        if self._read_only:
+            return
+        with self._guard:
+            waiting = self._waiting.setdefault(scope, {})
+            _merge(waiting, dict.fromkeys(ids, (1, at)))
+        if len(waiting) > _MOST_WAITING:
+            self._write_scope(scope)
+
+    def add_to(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
+        """The items, with the uses that are not written yet."""
+        if not self._waiting and not self._leaving:
+            return list(items)
+        uses: Uses = {}
+        with self._guard:
+            for owner, leaving in [*self._leaving, (scope, self._waiting.get(scope, {}))]:
+                if owner == scope:
+                    _merge(uses, leaving)
+        return [_use(item, *uses[item.id]) if item.id in uses else item for item in items]
+
+    @contextmanager
+    def taking(self, scope: Scope) -> Iterator[Uses]:
+        """The uses that a transaction of the scope takes along. If it fails, they wait again."""
+        with self._guard:
+            uses = self._waiting.pop(scope, {})
+            self._leaving.append((scope, uses))
+        try:
+            yield uses
+        except BaseException:
+            with self._guard:
+                _merge(self._waiting.setdefault(scope, {}), uses)
+            raise
+        finally:
+            with self._guard:
+                self._leaving = [one for one in self._leaving if one[1] is not uses]
+
+    def write_all(self) -> None:
+        for scope in list(self._waiting):
+            self._write_scope(scope)
+
+    def _write_scope(self, scope: Scope) -> None:
+        def do(tx: Transaction) -> None:
+            tx.rows("lock_known_scope")  # a use brings no erased scope back
+            write_uses(tx, uses)
+
+        with self.taking(scope) as uses:
+            self._dialect.write(scope, do)
+
+
+def write_uses(tx: Transaction, uses: Uses) -> None:
+    # The items of one search were used equally often, and last at one moment.
+    alike: dict[tuple[int, int], list[str]] = {}
+    for id_, use in uses.items():
+        alike.setdefault(use, []).append(id_)
+    for (count, at), ids in alike.items():
+        tx.run("add_uses", count=count, at=at, ids=ids)
+
+
+def _merge(into: Uses, more: Uses) -> None:
+    for one, (count, at) in more.items():
+        known, last = into.get(one, (0, 0))
+        into[one] = known + count, max(last, at)
+
+
+def _use(item: Item, count: int, at: int) -> Item:
+    last = from_micros(at)
+    latest = last if item.last_accessed is None or item.last_accessed < last else item.last_accessed
+    return replace(item, access_count=item.access_count + count, last_accessed=latest)

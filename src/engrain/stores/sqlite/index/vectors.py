@@ -1,0 +1,275 @@
+"""Find the nearest vectors exactly: scan int8 codes, bound the error, score the candidates by the full vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engrain.core.errors import StoreCorrupt
+from engrain.stores.sqlite.index.items import (
+    SQL,
+    Array,
+    Column,
+    EntryTable,
+    Flags,
+    Ints,
+    ItemTable,
+    Mask,
+    Reader,
+    expand_ranges,
+    read_pages,
+)
+from engrain.stores.sqlite.index.rows import code_type, quantise, vector_key
+
+
+def _import_numkong() -> Any:
+    try:
+        return import_module("numkong")
+    except ImportError:
+        return None
+
+
+numkong = _import_numkong()
+
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+
+_BLOCK_ROWS = 8192
+# A scope of at most so many windows keeps the vectors that it read, as doubles: 6 MB with 384 dimensions.
+_MAX_CACHED_WINDOWS = 2048
+
+
+class VectorIndex(EntryTable):
+    """The windows of a scope's items by one model."""
+
+    def __init__(self, model: int, dimension: int) -> None:
+        super().__init__()
+        self._base = vector_key(model, 0)
+        self.dimension = dimension
+        self._type = code_type(dimension)
+        self._scales = Column(np.float32)
+        self._errors = Column(np.float32)
+        self._codes = Column(np.int8, dimension)
+        # Without numkong: the codes times their scale, made block by block when first scanned.
+        self._scaled: Column | None = None
+        self._allowed_for: Mask | None = None
+        self._allowed: Flags | None = None
+        # In a small scope: the vectors, and which of them were read.
+        self._vectors = Column(np.float64, dimension)
+        self._cached = Column(np.bool_)
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self._scales, self._errors, self._codes, self._owners, self._firsts, self._counts, self._vectors)
+        return sum(part.nbytes for part in parts) + (self._scaled.nbytes if self._scaled else 0)
+
+    # Reading changes
+
+    def _load(self, db: Reader, items: ItemTable) -> None:
+        # Spare room, so that the first write afterwards does not copy the matrix.
+        self._codes.reserve(len(items) + len(items) // 8)
+        statement = SQL["load_codes_in_range" if items.is_dense else "load_codes"]
+        for numbers, blobs in read_pages(db, statement, {**items.bounds, "base": self._base}):
+            rows = items.find_rows(np.array(numbers, dtype=np.int64))
+            ours = rows >= 0
+            self._append(rows[ours], blobs if ours.all() else list(compress(blobs, ours.tolist())))
+
+    def _append(self, rows: Ints, blobs: Sequence[bytes]) -> None:
+        if not blobs:
+            return
+        windows = np.frombuffer(b"".join(blobs), dtype=self._type)
+        self._append_owners(rows, np.fromiter(map(len, blobs), np.int64, len(blobs)) // self._type.itemsize)
+        self._scales.extend(windows["scale"])
+        self._errors.extend(windows["error"])
+        self._codes.extend(windows["codes"])
+
+    def _update(self, db: Reader, items: ItemTable) -> None:
+        values = {"base": self._base, "scope": items.scope, "since": self._last_change}
+        changed = db.rows(SQL["load_changed_codes"], values)
+        rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
+        added: list[tuple[int, bytes]] = []
+        for row, (_, windows) in zip(rows.tolist(), changed, strict=True):
+            count = len(windows or b"") // self._type.itemsize
+            if count != self._counts.values[row]:
+                self._remove_entries(row)
+                if count:
+                    added.append((row, windows))
+            elif count:
+                self._overwrite(int(self._firsts.values[row]), np.frombuffer(windows, dtype=self._type))
+        self._append(np.array([row for row, _ in added], dtype=np.int64), [blob for _, blob in added])
+
+    def _overwrite(self, first: int, windows: npt.NDArray[np.void]) -> None:
+        last = first + len(windows)
+        self._scales.values[first:last] = windows["scale"]
+        self._errors.values[first:last] = windows["error"]
+        self._codes.values[first:last] = windows["codes"]
+        self._cached.values[first:last] = False
+        if self._scaled is not None and first < len(self._scaled):
+            some = windows[: len(self._scaled) - first]
+            self._scaled.values[first:last] = some["codes"] * some["scale"][:, None]
+
+    def _clear_cache(self) -> None:
+        self._allowed_for = None
+
+    # Answers
+
+    def find_nearest(
+        self, db: Reader, items: ItemTable, query: Floats, mask: Mask, limit: int
+    ) -> tuple[Ints, Floats, float | None]:
+        """Item rows, unordered, with their cosines, and the mean of all cosines.
+
+        The rows hold the best `limit` and those that tie with the last of them."""
+        windows, background = self._find_candidates(query, self._allow(mask), limit)
+        owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
+        if self._several:
+            owners, cosines = _keep_best_of_each(owners, cosines)
+        return owners, cosines, background
+
+    def score_rows(self, db: Reader, items: ItemTable, query: Floats, rows: Ints) -> Floats:
+        """The cosine of each item row, nan where there is no vector."""
+        answer = np.full(len(rows), np.nan)
+        known = np.flatnonzero(rows >= 0)
+        known = known[self._counts.values[rows[known]] > 0]
+        if not len(known):
+            return answer
+        firsts, counts = self._firsts.values[rows[known]], self._counts.values[rows[known]]
+        cosines = self._score(db, items, query, expand_ranges(firsts, counts))
+        answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
+        return answer
+
+    def _allow(self, mask: Mask) -> Flags | None:
+        if self._allowed_for is not mask:
+            self._allowed, self._allowed_for = self._mask_entries(mask), mask
+        return self._allowed
+
+    def _find_candidates(self, query: Floats, allowed: Flags | None, limit: int) -> tuple[Ints, float | None]:
+        """The windows that may be among the best, and the mean of all cosines."""
+        if limit <= 0 or not len(self._owners):
+            return np.empty(0, dtype=np.int64), None
+        among = None
+        if allowed is not None:
+            among = np.flatnonzero(allowed)
+            # Scanning a copy of a few windows is cheaper than scanning all; of many it is not.
+            if len(among) * 8 > len(allowed):
+                among = None
+        cosines, errors = self._approximate(query, among)
+        background = _mean(cosines, allowed if among is None else None)
+        if allowed is not None and among is None:
+            cosines[~allowed] = -np.inf
+        windows = self._keep_possible(cosines, errors, limit, among)
+        # The second pass takes the query unrounded, so that the bound holds only the rounding of the windows.
+        errors = self._errors.values[windows] + self._slack
+        return self._keep_possible(self._multiply(query, windows), errors, limit, windows), background
+
+    @property
+    def _slack(self) -> np.float32:
+        """More than the error of float32 arithmetic."""
+        return np.float32((self.dimension + 32) * 1.2e-7)
+
+    def _approximate(self, query: Floats, among: Ints | None) -> tuple[Singles, Singles]:
+        """The cosine of each window (or of those given), and the most that it may be off."""
+        errors = self._errors.values if among is None else self._errors.values[among]
+        if numkong is None:
+            return self._multiply(query, among), errors + self._slack
+        coded = quantise(query.astype(np.float32)[None, :])
+        codes = self._codes.values if among is None else self._codes.values[among]
+        scales = self._scales.values if among is None else self._scales.values[among]
+        cosines = np.empty(len(codes), dtype=np.float32)
+        if len(codes):
+            numkong.dot(coded["codes"], codes, out=cosines)
+        cosines *= scales * coded["scale"]
+        # |q·v − q'·v'| ≤ |q||v − v'| + |q − q'||v'|, where |q| = 1 and |v'| ≤ |v| + |v − v'|, at most 1 and a little.
+        rest = np.float32(coded["error"][0] * 1.002)
+        return cosines, errors * (1 + rest) + (rest + self._slack)
+
+    def _multiply(self, query: Floats, among: Ints | None) -> Singles:
+        """The unrounded query by the rounded windows."""
+        single = query.astype(np.float32)
+        if among is not None:
+            rounded = self._codes.values[among].astype(np.float32)
+            return (rounded @ single) * self._scales.values[among]
+        if self._scaled is None:
+            self._scaled = Column(np.float32, self.dimension)
+            self._scaled.reserve(len(self._owners))
+        while len(self._scaled) < len(self._owners):
+            block = slice(len(self._scaled), len(self._scaled) + _BLOCK_ROWS)
+            self._scaled.extend(self._codes.values[block] * self._scales.values[block, None])
+        return np.asarray(self._scaled.values @ single)
+
+    def _keep_possible(self, cosines: Singles, errors: Singles, limit: int, among: Ints | None) -> Ints:
+        """The windows whose highest possible cosine reaches the lowest possible one of the limit-th item."""
+        floor = self._find_floor(cosines - errors, limit, among)
+        highest = cosines + errors
+        found = np.flatnonzero((highest >= floor) & (highest > -np.inf))
+        return found if among is None else among[found]
+
+    def _find_floor(self, lowest: Singles, limit: int, among: Ints | None) -> np.float32:
+        """A cosine that at least `limit` different items certainly reach."""
+        wanted = limit
+        while wanted < len(lowest):
+            floor = np.float32(np.partition(lowest, len(lowest) - wanted)[len(lowest) - wanted])
+            if not self._several:
+                return floor
+            reached = np.flatnonzero(lowest >= floor)
+            owners = self._owners.values[reached if among is None else among[reached]]
+            if len(np.unique(owners)) >= limit:
+                return floor
+            wanted *= 2
+        return np.float32(-np.inf)
+
+    def _score(self, db: Reader, items: ItemTable, query: Floats, windows: Ints) -> Floats:
+        """The true cosines of these windows."""
+        if len(self._owners) > _MAX_CACHED_WINDOWS:
+            self._vectors, self._cached = Column(np.float64, self.dimension), Column(np.bool_)
+            return multiply_rows(self._read_vectors(db, items, windows), query)
+        self._vectors.grow(len(self._owners), 0)
+        self._cached.grow(len(self._owners), False)
+        missing = windows[~self._cached.values[windows]]
+        if len(missing):
+            self._vectors.values[missing] = self._read_vectors(db, items, missing)
+            self._cached.values[missing] = True
+        return multiply_rows(self._vectors.values[windows], query)
+
+    def _read_vectors(self, db: Reader, items: ItemTable, windows: Ints) -> Array:
+        owners = self._owners.values[windows]
+        rows = np.unique(owners)
+        counts = self._counts.values[rows]
+        keys = str((items.numbers.values[rows] + self._base).tolist())  # a list of integers as JSON
+        found = db.rows(SQL["load_index_vectors"], {"keys": keys})
+        vectors = np.frombuffer(b"".join([blob for (blob,) in found]), dtype="<f4").reshape(-1, self.dimension)
+        if len(found) != len(rows) or len(vectors) != counts.sum():
+            raise StoreCorrupt("vectors and their codes differ. Run: engrain doctor --rebuild.")
+        if len(vectors) == len(windows) and np.array_equal(rows, owners):
+            return vectors
+        starts = np.cumsum(counts) - counts
+        within = windows - self._firsts.values[owners]
+        chosen: Array = vectors[starts[np.searchsorted(rows, owners)] + within]
+        return chosen
+
+
+def multiply_rows(vectors: Array, query: Floats) -> Floats:
+    """The dot product of each row, by the same steps wherever it stands, so that equal vectors tie.
+
+    BLAS does not promise that."""
+    products: Floats = np.einsum("ij,j->i", np.asarray(vectors, dtype=np.float64), query)
+    return products.clip(-1.0, 1.0)
+
+
+def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
+    """Rounded, so that the order of the windows does not show in it."""
+    count = len(cosines) if allowed is None else int(np.count_nonzero(allowed))
+    total = cosines.sum(dtype=np.float64, where=True if allowed is None else allowed)
+    return round(float(total) / count, 4) if count else None
+
+
+def _keep_best_of_each(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:
+    """Each owner once, with its best cosine."""
+    order = np.lexsort((cosines, owners))
+    owners, cosines = owners[order], cosines[order]
+    last = np.append(owners[1:] != owners[:-1], True) if len(owners) else np.empty(0, dtype=np.bool_)
+    return owners[last], cosines[last]

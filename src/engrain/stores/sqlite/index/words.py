@@ -1,0 +1,216 @@
+"""Rank the passages of a scope by the words of a question, with the scope's own statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
+from engrain.stores.sqlite.index.items import (
+    SQL,
+    Column,
+    EntryTable,
+    Flags,
+    Ints,
+    ItemTable,
+    Mask,
+    Reader,
+    expand_ranges,
+    read_pages,
+)
+from engrain.stores.sqlite.index.postings import Pairs, Postings, parse_pairs
+
+Floats = npt.NDArray[np.float64]
+
+# Two sums of the same numbers in another order differ in the last places; scores that agree this far are equal.
+_DECIMALS = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The numbers that BM25 needs of the visible passages."""
+
+    mask: Mask
+    counting: Flags | None  # None: every passage counts
+    passages: int
+    average: float
+    damping: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """The score of every passage, and the passages that have each term."""
+
+    terms: tuple[int, ...]
+    statistics: Statistics
+    found: list[tuple[Ints, Ints]]
+    frequency: tuple[int, ...]
+    scores: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BestPassages:
+    """Items with their best passage: item rows, number and length of the passage, its counts per term."""
+
+    rows: Ints
+    numbers: Ints
+    lengths: Ints
+    counts: Ints
+
+
+class WordIndex(EntryTable):
+    """The passages of a scope."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._postings = Postings()
+        self._lengths = Column(np.float64)
+        self._statistics: Statistics | None = None
+        self._scores: Scores | None = None
+
+    @property
+    def nbytes(self) -> int:
+        columns = self._owners.nbytes + self._lengths.nbytes + self._firsts.nbytes + self._counts.nbytes
+        # The statistics and the last scores hold one number per passage each.
+        return self._postings.nbytes + columns + 16 * len(self._owners)
+
+    # Reading changes
+
+    def _load(self, db: Reader, items: ItemTable) -> None:
+        statement = SQL["load_index_words_in_range" if items.is_dense else "load_index_words"]
+        for numbers, blobs in read_pages(db, statement, items.bounds):
+            rows = items.find_rows(np.array(numbers, dtype=np.int64))
+            ours = rows >= 0
+            own = blobs if ours.all() else list(compress(blobs, ours.tolist()))
+            pairs = parse_pairs(own, items.passages.values[rows[ours]])
+            if own and not len(self._postings):
+                # Later items are likely to be as long as the first ones.
+                self._postings.reserve(len(pairs.terms) * len(items) // len(own) * 9 // 8)
+            self._append(rows[ours], pairs)
+        self._postings.sort_tail()
+
+    def _append(self, rows: Ints, pairs: Pairs) -> None:
+        first = len(self._owners)
+        self._append_owners(rows, pairs.passages)
+        lengths = np.bincount(pairs.passage, weights=pairs.counts, minlength=int(pairs.passages.sum()))
+        self._lengths.extend(lengths)
+        self._postings.add(pairs.terms, pairs.passage + first, pairs.counts)
+
+    def _update(self, db: Reader, items: ItemTable) -> None:
+        changed = db.rows(SQL["load_changed_index_words"], {"scope": items.scope, "since": self._last_change})
+        rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
+        added: list[tuple[int, bytes]] = []
+        for row, (_, blob) in zip(rows.tolist(), changed, strict=True):
+            if self._counts.values[row] and blob is not None and self._is_unchanged(row, blob, items):
+                continue
+            self._remove_entries(row)
+            if blob is not None:
+                added.append((row, blob))
+        if added:
+            new_rows = np.array([row for row, _ in added], dtype=np.int64)
+            self._append(new_rows, parse_pairs([blob for _, blob in added], items.passages.values[new_rows]))
+            self._postings.sort_tail()
+
+    def _is_unchanged(self, row: int, blob: bytes, items: ItemTable) -> bool:
+        """Every pair is stored, and the number of words is the same: nothing else can be there."""
+        pairs = parse_pairs([blob], items.passages.values[row : row + 1])
+        first, count = int(self._firsts.values[row]), int(self._counts.values[row])
+        if pairs.passages[0] != count or pairs.counts.sum() != self._lengths.values[first : first + count].sum():
+            return False
+        return bool(self._postings.contain(pairs.terms, pairs.passage + first, pairs.counts).all())
+
+    def _clear_cache(self) -> None:
+        self._statistics = self._scores = None
+
+    # Answers
+
+    def score(self, terms: tuple[int, ...], visible: Mask) -> Scores:
+        """Cached for the next call: recall asks for the best passages and then for the counts of others."""
+        last = self._scores
+        if last is None or last.terms != terms or last.statistics.mask is not visible:
+            self._scores = last = self._compute_scores(terms, self._compute_statistics(visible))
+        return last
+
+    def _compute_scores(self, terms: tuple[int, ...], statistics: Statistics) -> Scores:
+        found = self._postings.find(terms)
+        counting = statistics.counting
+        frequency = tuple(
+            len(passages) if counting is None else int(np.count_nonzero(counting[passages])) for passages, _ in found
+        )
+        weights = compute_idf(frequency, statistics.passages) * (BM25_K1 + 1)
+        shares = [
+            counts * weight / (counts + statistics.damping[passages])
+            for (passages, counts), weight in zip(found, weights.tolist(), strict=True)
+        ]
+        passages = np.concatenate([passages for passages, _ in found]) if found else np.empty(0, dtype=np.int64)
+        every = np.concatenate(shares) if shares else np.empty(0)
+        scores: Any = np.bincount(passages, weights=every, minlength=len(self._owners))
+        return Scores(terms, statistics, found, frequency, scores)
+
+    def _compute_statistics(self, visible: Mask) -> Statistics:
+        if self._statistics is None or self._statistics.mask is not visible:
+            counting = self._mask_entries(visible)
+            lengths = self._lengths.values if counting is None else self._lengths.values[counting]
+            average = float(lengths.sum()) / len(lengths) if len(lengths) else 0.0
+            damping = self._lengths.values * (BM25_K1 * BM25_B / max(average, 1.0))
+            damping += BM25_K1 * (1 - BM25_B)
+            self._statistics = Statistics(visible, counting, len(lengths), average, damping)
+        return self._statistics
+
+    def find_best(self, scored: Scores, chosen: Mask, newness: Ints | None, limit: int) -> BestPassages:
+        """The best of the chosen items; ties go to the newer one."""
+        same = chosen is scored.statistics.mask
+        allowed = scored.statistics.counting if same else self._mask_entries(chosen)
+        scores = scored.scores if allowed is None else np.where(allowed, scored.scores, 0.0)
+        floor = self._find_floor(scores, limit)
+        passages = np.flatnonzero((scores >= floor - 10.0**-_DECIMALS) & (scores > 0))
+        owners = self._owners.values[passages]
+        passages, owners = self._keep_best_of_each(passages, owners, scored.scores)
+        newest = owners if newness is None else newness[owners]
+        order = np.lexsort((-newest, -scored.scores[passages].round(_DECIMALS)))[: max(limit, 0)]
+        return self._describe(passages[order], owners[order], scored)
+
+    def describe_rows(self, scored: Scores, rows: Ints) -> BestPassages:
+        """The best passages of these item rows (-1 is none), in their order, without items that have no term."""
+        asked = np.flatnonzero(rows >= 0)
+        asked = asked[self._counts.values[rows[asked]] > 0]
+        counts = self._counts.values[rows[asked]]
+        passages = expand_ranges(self._firsts.values[rows[asked]], counts)
+        passages, slots = self._keep_best_of_each(passages, np.repeat(asked, counts), scored.scores)
+        matching = scored.scores[passages] > 0
+        passages, slots = passages[matching], slots[matching]
+        return self._describe(passages, rows[slots], scored)
+
+    def _find_floor(self, scores: Floats, limit: int) -> float:
+        """A score that at least `limit` different items reach, or 0."""
+        wanted = max(limit, 1)
+        while wanted < len(scores):
+            floor = float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])
+            if not self._several or floor <= 0:
+                return floor
+            if len(np.unique(self._owners.values[scores >= floor])) >= limit:
+                return floor
+            wanted *= 2
+        return 0.0
+
+    def _keep_best_of_each(self, passages: Ints, groups: Ints, scores: Floats) -> tuple[Ints, Ints]:
+        """One passage for each group, whose numbers rise: the best one, and the first of equal ones."""
+        if not self._several:
+            return passages, groups
+        order = np.lexsort((passages, -scores[passages].round(_DECIMALS), groups))
+        passages, groups = passages[order], groups[order]
+        first = np.append(True, groups[1:] != groups[:-1]) if len(groups) else np.empty(0, dtype=np.bool_)
+        return passages[first], groups[first]
+
+    def _describe(self, passages: Ints, rows: Ints, scored: Scores) -> BestPassages:
+        counts = np.zeros((len(passages), len(scored.terms)), dtype=np.int64)
+        for column, (having, times) in enumerate(scored.found):
+            if len(having):
+                places = np.minimum(np.searchsorted(having, passages), len(having) - 1)
+                counts[:, column] = np.where(having[places] == passages, times[places], 0)
+        lengths = self._lengths.values[passages].astype(np.int64)
+        return BestPassages(rows, passages - self._firsts.values[rows], lengths, counts)

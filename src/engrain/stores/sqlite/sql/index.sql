@@ -1,0 +1,106 @@
+-- find_scope_changes --
+-- The number of a scope and the newest changes in it: of items that are there, and of deleted ones.
+select scope, (select max(changed) from item where item.scope = scope.scope),
+  (select max(change) from deleted_item where deleted_item.scope = scope.scope)
+from scope where id = :id;
+
+-- load_index_items --
+-- Page by page: the rows are still in the processor's cache when columns are made of them. The end is null for an open
+-- item, and before all time for a retracted one.
+select n, id, valid_from,
+  case
+    when retracted_at is not null then -9223372036854775808
+    when valid_to is null then expires_at
+    when expires_at is null then valid_to
+    else min(valid_to, expires_at)
+  end,
+  passages
+from item where scope = :scope and n > :after order by n limit :page;
+
+-- load_changed_index_items --
+select n, id, valid_from,
+  case
+    when retracted_at is not null then -9223372036854775808
+    when valid_to is null then expires_at
+    when expires_at is null then valid_to
+    else min(valid_to, expires_at)
+  end,
+  passages
+from item where scope = :scope and changed > :since order by n;
+
+-- load_deleted_numbers --
+select n from deleted_item where scope = :scope and change > :since;
+
+-- load_index_fields --
+select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
+from item where scope = :scope and n > :after order by n limit :page;
+
+-- load_changed_index_fields --
+select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
+from item where scope = :scope and changed > :since order by n;
+
+-- load_source_names_in_range --
+-- Named sources, the last one first: an item's first one then comes last.
+select item, name from source where scope = :scope and item between :first and :last and name <> ''
+order by item, number desc;
+
+-- load_source_names --
+-- The same for changed items, and for a scope whose items are few among others.
+select s.item, s.name from item i join source s on s.scope = i.scope and s.item = i.n
+where i.scope = :scope and i.changed > :since and s.name <> '' order by s.item, s.number desc;
+
+-- load_index_words_in_range --
+select item, pairs from words where item > :after and item <= :last order by item limit :page;
+
+-- load_index_words --
+select w.item, w.pairs from item i join words w on w.item = i.n
+where i.scope = :scope and i.n > :after order by i.n limit :page;
+
+-- load_changed_index_words --
+-- Null for an item whose words are gone.
+select i.n, w.pairs from item i left join words w on w.item = i.n
+where i.scope = :scope and i.changed > :since order by i.n;
+
+-- load_codes_in_range --
+select key - :base, windows from code where key > :base + :after and key <= :base + :last order by key limit :page;
+
+-- load_codes --
+select i.n, c.windows from item i join code c on c.key = :base + i.n
+where i.scope = :scope and i.n > :after order by i.n limit :page;
+
+-- load_changed_codes --
+select i.n, c.windows from item i left join code c on c.key = :base + i.n
+where i.scope = :scope and i.changed > :since order by i.n;
+
+-- load_index_vectors --
+select windows from vector where key {in:keys} order by key;
+
+-- load_index_vector --
+select windows from vector where key = :key;
+
+-- find_vector_model --
+select n, dimension from model where key = :model;
+
+-- list_vector_models --
+select n, dimension from model;
+
+-- add_vector_model --
+insert into model (key, dimension) values (:model, :dimension) returning n, dimension;
+
+-- write_index_words --
+insert or replace into words (item, pairs) values (:item, :pairs);
+
+-- write_code --
+insert or replace into code (key, windows) values (:key, :windows);
+
+-- write_index_vector --
+insert or replace into vector (key, windows) values (:key, :windows);
+
+-- delete_index_words --
+delete from words where item = :item;
+
+-- delete_code --
+delete from code where key = :key;
+
+-- delete_index_vector --
+delete from vector where key = :key;

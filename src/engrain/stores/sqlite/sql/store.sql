@@ -1,0 +1,9 @@
+-- find_meta --
+select value from meta where name = :name;
+
+-- set_meta --
+insert into meta (name, value) values (:name, :value) on conflict (name) do update set value = excluded.value;
+
+-- delete_meta --
+-- Only if nobody has set it anew.
+delete from meta where name = :name and value = :value;
