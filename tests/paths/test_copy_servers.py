@@ -30,7 +30,7 @@ from engrain.core.errors import ConfigError
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import TaskQuery
-from engrain.factory import open_movable
+from engrain.factory import open_whole_store
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.sqlite import SqliteStore
 from engrain.transfer.copy import copy
@@ -188,7 +188,7 @@ def test_a_memory_with_redis_is_copied_there_and_back(
     assert run("copy", first, described).stdout.startswith("Copied: ")
     with closing(SqliteStore(first, clock=clock)) as store:
         wanted = dumped(store)
-    with closing(PostgresStore(url)) as items, closing(open_movable(described)) as whole:
+    with closing(PostgresStore(url)) as items, closing(open_whole_store(described)) as whole:
         assert {row.kind for row in dumped(items)}.isdisjoint({"episode", "task", "step", "event"})
         assert dumped(whole) == wanted
     run("copy", described, last)
@@ -208,7 +208,7 @@ def test_episodes_that_are_over_are_left_out(described: str, tmp_path: Path) -> 
         for id, expires, raw in (("over", ago, None), ("stays", later, RawOutput("The whole of it.", ago))):
             store.episodes.add(ANA, Episode(id, "monday", "turn", "", 0.5, ago, expires), raw)
     assert json.loads(run("copy", first, described, "--json").stdout)["rows"]["episode"] == 1
-    with closing(open_movable(described)) as whole:
+    with closing(open_whole_store(described)) as whole:
         (row,) = whole.dump("episode", None, 9)
     assert (row.key[1], row.values["raw"]) == ("stays", None)
 

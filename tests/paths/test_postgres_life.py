@@ -25,7 +25,7 @@ from schemas import empty_store
 from engrain import Memory, replay_erasures
 from engrain.core.clock import to_micros
 from engrain.core.model.plans import Forget, Plan
-from engrain.factory import open_movable
+from engrain.factory import open_whole_store
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.link import Timed
 from engrain.transfer.copy import copy
@@ -118,15 +118,15 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
     present, restored = str(tmp_path / "present.db"), url if kind == "postgres" else str(tmp_path / "restored.db")
     with opened(present) as memory:
         gone, stays = (memory.remember("Ana lives in Lima.", occurred_at=f"{year}-01-01") for year in (2020, 2021))
-        with closing(open_movable(restored)) as back, closing(open_movable(present)) as there:
+        with closing(open_whole_store(restored)) as back, closing(open_whole_store(present)) as there:
             copy(there, back, lambda _: None)
         memory.forget(gone)
-    with closing(open_movable(restored)) as back:
+    with closing(open_whole_store(restored)) as back:
         before = dumped(back)
     for at in ("_restore_current_items", "_copy_records", "log"):
         done = subprocess.run([sys.executable, "-c", KILLED, at, restored, present], check=False)
         assert done.returncode == -signal.SIGKILL
-        with closing(open_movable(restored)) as back:
+        with closing(open_whole_store(restored)) as back:
             assert dumped(back) == before, f"killed at {at}"
     assert replay_erasures(restored, present).rows["item"] == 1
     with opened(restored) as memory:

@@ -114,9 +114,9 @@ class CommandContext:
 
     def _find_file(self) -> Path | None:
         """The store's file; None if it is a server or in memory."""
-        from engrain.config import settings
+        from engrain.config import load_settings
 
-        scheme, separator, rest = settings(self.store).store.partition("://")
+        scheme, separator, rest = load_settings(self.store).store.partition("://")
         path = rest if separator else scheme
         is_file = (not separator or scheme in ("sqlite", "file")) and path != ":memory:"
         return Path(path).expanduser().absolute() if is_file else None
@@ -139,12 +139,12 @@ def is_typed(ctx: click.Context | None, option: str) -> bool:
 
 
 def _preload_embedder(store: str | None, text: str) -> None:
-    from engrain.config import settings
+    from engrain.config import load_settings
 
     def load() -> None:
         # The verb meets and reports the same error again.
         with suppress(EngrainError):
-            if settings(store).embedder == "local":
+            if load_settings(store).embedder == "local":
                 from engrain.providers.local import local_embedder
 
                 local_embedder().embed([text], "query")

@@ -161,7 +161,7 @@ def copy_store(cli: CommandContext, source: str, target: str) -> None:
     if _is_same(source, target):
         raise InvalidInput("FROM and TO are the same store.")
     CommandContext(source).check_store_exists()
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.transfer.copy import copy_recorded
 
     def record(what: str, details: Mapping[str, Any]) -> AuditEntry | None:
@@ -169,12 +169,12 @@ def copy_store(cli: CommandContext, source: str, target: str) -> None:
             return _append(start, what, details)
         except ReadOnlyStore:
             # It was opened read-only, so that no missing store is created; now it is known to exist.
-            with closing(open_movable(source)) as writable:
+            with closing(open_whole_store(source)) as writable:
                 return _append(writable, what, details)
 
     with (
-        closing(open_movable(source, made=False)) as start,
-        closing(open_movable(target)) as end,
+        closing(open_whole_store(source, create=False)) as start,
+        closing(open_whole_store(target)) as end,
         show_progress("Copying", None, cli.json) as progress,
     ):
         copied = copy_recorded(start, end, target, record, progress)

@@ -83,9 +83,9 @@ def _is_empty(memory: Memory, everyone: bool) -> bool:
 
 def _has_one_server(cli: CommandContext) -> bool:
     """True if no vector or session server is set: a memory opened read-only does not connect to them."""
-    from engrain.config import settings
+    from engrain.config import load_settings
 
-    chosen = settings(cli.store)
+    chosen = load_settings(cli.store)
     return not (chosen.vectors or chosen.sessions)
 
 
