@@ -39,6 +39,7 @@ select create_distributed_table('episode', 'scope', colocate_with => 'scope');
 select create_distributed_table('raw_text', 'scope', colocate_with => 'scope');
 select create_distributed_table('trial', 'scope', colocate_with => 'scope');
 select create_distributed_table('task', 'scope', colocate_with => 'scope');
+select create_distributed_table('large_result', 'scope', colocate_with => 'scope');
 select create_distributed_table('step', 'scope', colocate_with => 'scope');
 select create_distributed_table('snapshot', 'scope', colocate_with => 'scope');
 select create_distributed_table('event', 'scope', colocate_with => 'scope');

@@ -20,7 +20,7 @@ from engrain_conformance import (
     WordIndexSuite,
 )
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, fact, message
+from engrain_conformance.drafts import ANA, append_messages, fact, message
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.erasing import USER, happen
 from engrain_conformance.machine import compare_with_reference
@@ -103,7 +103,7 @@ class TestErasing(Reference, ErasingSuite):
         self, store: ReferenceStore, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         id = store.apply(Plan(ANA, (Add(fact("Bake.", kind="procedure")),), request_id="r-1")).outcomes[0].id
-        store.append(ANA, "monday", [message("It rained.")], None)
+        append_messages(store, ANA, "monday", [message("It rained.")], None)
         store.advance(ANA, "monday", "extract", 1)
         store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
         happen(store, ANA, "e")
@@ -118,7 +118,7 @@ class TestErasing(Reference, ErasingSuite):
     def test_what_was_passed_over_of_a_session_is_noticed(
         self, store: ReferenceStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        store.append(ANA, "monday", [message("It rained.")], None)
+        append_messages(store, ANA, "monday", [message("It rained.")], None)
         happen(store, ANA, "e")
         monkeypatch.setattr(erasing, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))

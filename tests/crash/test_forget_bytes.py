@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.drafts import append_messages
 from engrain_conformance.embedder import HashEmbedder
 from writing import SCOPE, assert_sound, kill, start
 
@@ -63,7 +64,7 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY} Bye."
     said = (
-        store.append(SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
+        append_messages(store, SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
         .outcomes[0]
         .id
         or ""

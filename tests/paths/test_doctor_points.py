@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import append_messages
 from engrain_conformance.embedder import HashEmbedder
 from held_read import held_read
 from redis_server import start_redis
@@ -133,7 +134,7 @@ def test_01_a_kind_of_memory_whose_server_is_away_fails(
 
 def test_02_a_session_whose_summary_fell_behind_warns(memory: Memory) -> None:
     log = memory.store.services.log
-    log.append(memory.scope, "long", [_message(n) for n in range(60)], None)
+    append_messages(log, memory.scope, "long", [_message(n) for n in range(60)], None)
     assert_stands(memory, "windows", "warn", "long (60)", "start_session")
     log.summarize(memory.scope, "long", Summary("They spoke of parcels.", 40, 1))
     assert_stands(memory, "windows", "pass", "of the newest 1")

@@ -90,15 +90,16 @@ def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
 
 
 def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Open, clock: SetClock) -> None:
-    from engrain.stores.sqlite.steady import machine_steady
+    from engrain.stores.relational.lease_clock import add_time
+    from engrain.stores.sqlite.steady_clock import find_steady_clock
 
     memory = open_memory()
     journal = memory.store.services.journal
     assert journal is not None
-    steady, later = machine_steady(), 0
-    if steady is None:
+    steady_clock, later = find_steady_clock(), timedelta()
+    if steady_clock is None:
         pytest.skip("this machine does not tell one boot from another")
-    journal._steady = lambda: (steady()[0], steady()[1] + later)  # type: ignore[attr-defined]
+    journal._dialect.steady_clock = lambda: add_time(steady_clock(), later)  # type: ignore[attr-defined]
     for jump in (-3_600, 2 * 86_400, -2 * 86_400):
         task = f"order {jump}"
         with memory.task(task, lease=300, max_age=3_600) as run:
@@ -109,7 +110,7 @@ def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Op
             assert memory.tasks.recover(lambda run: pytest.fail("it is running")) == []
             assert [one.status for one in memory.tasks.list(status="expired")] == []
             kill(run)
-        later += 301_000_000
+        later += timedelta(seconds=301)
         with memory.task(task) as run:
             assert run.epoch == 2
     assert memory.tasks.prune(3_600) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.connection import connect, file_uri
+from engrain.stores.sqlite.connection import Engine, connect, file_uri
 
 SCOPE = Scope(tenant="t", agent="a", user="ana")
 SECOND = "create table extra (n integer primary key) strict;\nalter table item add column mood text;\n"
@@ -107,3 +108,25 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Pa
 def test_an_older_store_cannot_be_opened_read_only_until_it_is_upgraded(old: Path, newer: None) -> None:
     with pytest.raises(StoreError, match="older schema"):
         SqliteStore(old, read_only=True)
+
+
+@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
+@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
+def test_a_store_is_the_same_where_no_finished_file_can_be_put_in_place(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(1, "no hard links here")
+
+    def open_new(name: str) -> tuple[str, list[object], bytes]:
+        with closing(SqliteStore(tmp_path / name, engine=engine)) as store:
+            pragmas = ("application_id", "user_version", "journal_mode", "page_size", "auto_vacuum", "encoding")
+            found = [store.snapshot(lambda db: db.rows(f"pragma {pragma}")) for pragma in pragmas]  # noqa: B023
+            return store.snapshot(migrate.picture), found, store.dialect.key
+
+    first, second = open_new("first.db"), open_new("second.db")
+    monkeypatch.setattr(migrate.os, "link", refuse)
+    third = open_new("third.db")
+    assert first[:2] == second[:2] == third[:2]
+    assert len({first[2], second[2], third[2]}) == 3, "every store has a key of its own"
+    assert not [one for one in tmp_path.iterdir() if "-new-" in one.name]

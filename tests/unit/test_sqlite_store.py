@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from engrain_conformance.drafts import append_messages
 from examples import up_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -472,7 +473,7 @@ def test_an_answer_to_a_request_holds_nothing_of_the_text(store: SqliteStore) ->
 def test_what_is_expected_of_a_session_is_checked(store: SqliteStore) -> None:
     add(store, "hi", kind="message", place=SessionPosition("s"))
     with pytest.raises(Conflict, match="1 messages, not 0"):
-        store.append(SCOPE, "s", [Draft("x", kind="message")], expect=0)
+        append_messages(store, SCOPE, "s", [Draft("x", kind="message")], expect=0)
 
 
 def test_importing_the_store_loads_no_numpy() -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput, OutcomeUnknown, StoreCorrupt, TooLarge
 from engrain.core.validation import MAX_JSON_DEPTH
-from engrain.stores.sqlite.steady import machine_steady, mark, passed
+from engrain.stores.relational.lease_clock import Moment, add_time, has_passed, is_lease_over
+from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
 from engrain.tasks.lease import create_worker_name, is_worker_dead
 from engrain.tasks.policies import Retry
@@ -112,22 +113,22 @@ def test_a_worker_elsewhere_may_be_alive() -> None:
         assert is_worker_dead(f"{host}/{space}/{pid}/1/{chance}")  # the same number, another process
 
 
+@pytest.mark.parametrize(("now", "then"), [("boot-a:1000000", "boot-a:3000000"), (1_000_000, 3_000_000)])
+def test_a_moment_of_the_lease_clock_passes_in_time(now: Moment, then: Moment) -> None:
+    assert add_time(now, timedelta(seconds=2)) == then
+    assert has_passed(then, now) is False
+    assert has_passed(then, then) is True
+    assert has_passed(then, then, timedelta(seconds=1)) is False
+    assert (is_lease_over(9, then, 9, now), is_lease_over(9, then, 8, then)) == (False, True)
+    assert add_time(None, timedelta()) is has_passed(None, now) is has_passed(then, None) is None
+    assert (is_lease_over(9, None, 8, now), is_lease_over(9, then, 9, None)) == (False, True)
+
+
 def test_the_steady_clock_speaks_of_its_own_boot_only() -> None:
-    now = ["boot-a", 1_000_000]
-
-    def steady() -> tuple[str, int]:
-        return now[0], now[1]  # type: ignore[return-value]
-
-    later = mark(steady, timedelta(seconds=2))
-    assert passed(steady, later) is False
-    now[1] += 2_000_000
-    assert passed(steady, later) is True
-    assert passed(steady, later, timedelta(seconds=1)) is False
-    now[0] = "boot-b"
-    assert passed(steady, later) is None
-    assert mark(None) is passed(None, later) is passed(steady, None) is None
-    if machine := machine_steady():
-        assert passed(machine, mark(machine)) is True
+    assert has_passed("boot-a:1", "boot-b:2") is None
+    assert is_lease_over(9, "boot-a:5", 1, "boot-b:2")
+    if clock := find_steady_clock():
+        assert has_passed(clock(), clock()) is True
 
 
 def flow(failing: bool) -> Flow[list[Any]]:

@@ -7,26 +7,17 @@ from datetime import datetime
 from typing import Protocol
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item
-from engrain.core.model.plans import Applied
+from engrain.core.model.items import Item
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import Summary, UnprocessedSession
 from engrain.core.model.sessions import Episode, RawOutput
 
 
 class SessionLog(Protocol):
-    """Append-only messages. They are items of kind "message", so get_many, search and forget see them.
+    """Messages in order. They are items of kind "message", so get_many, search and forget see them.
 
-    A session's numbers are the places of its items: a text that is added with a place is appended as well.
+    A plan appends them: an item that is added with a session position takes the session's next number.
     """
-
-    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
-        """Append drafts with consecutive numbers, all or none.
-
-        With `expect`, Conflict if the session has another length.
-
-        InvalidInput for a draft of another kind, or whose place names another session or a number.
-        """
 
     def length(self, scope: Scope, session: str) -> int:
         """Return the next number: one more than the highest ever given, even if forgotten; 0 for an unknown session."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engrain.core.identity import Scope
@@ -67,6 +69,12 @@ def add(store: ItemStore, *drafts: Draft, scope: Scope = ANA) -> list[str]:
 
 def add_one(store: ItemStore, draft: Draft, scope: Scope = ANA) -> Outcome:
     return store.apply(Plan(scope, (Add(draft),))).outcomes[0]
+
+
+def append_messages(store: Any, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None = None) -> Any:
+    """Append messages to a session of the store of the items. Conflict if it has not the expected length."""
+    steps = tuple(Add(replace(draft, place=draft.place or SessionPosition(session))) for draft in drafts)
+    return store.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
 
 
 def correct(store: ItemStore, id: str, draft: Draft, scope: Scope = ANA) -> Outcome:

@@ -20,7 +20,7 @@ from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.tasks import Claim
 from engrain.ports import AuditLog, Episode, Erasing, ItemStore, RawOutput, Trial
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
+from engrain_conformance.drafts import ANA, BEN, add, append_messages, correct, derived, fact, forget, message
 from engrain_conformance.suite import Suite
 
 USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
@@ -44,7 +44,7 @@ def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
 def _said(store: Any, said: Message) -> str:
     note = message_to_note(said, "monday")
     draft = message(note.text, role=said.role, source=note.source, metadata=note.metadata)
-    (outcome,) = store.append(ANA, "monday", [draft], None).outcomes
+    (outcome,) = append_messages(store, ANA, "monday", [draft], None).outcomes
     return str(outcome.id)
 
 
@@ -77,7 +77,7 @@ class ErasingSuite(Suite):
     def test_every_kind_of_row_goes(self, store: Any, erasing: Erasing) -> None:
         plan = Plan(ANA, (Add(fact("Bake, then wait.", kind="procedure")),), request_id="r-1")
         id = store.apply(plan).outcomes[0].id
-        store.append(ANA, "monday", [message("It rained.")], None)
+        append_messages(store, ANA, "monday", [message("It rained.")], None)
         store.advance(ANA, "monday", "extract", 1)
         store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
         store.episodes.add(ANA, Episode("e", "monday", "turn", "It rained.", 0.5, START, START + timedelta(days=1)))
@@ -158,7 +158,7 @@ class ErasingSuite(Suite):
         self, store: Any, erasing: Erasing, clock: SetClock
     ) -> None:
         for subject in (USER, Subject(ANA, "session", "monday")):
-            store.append(ANA, "monday", [message("It rained.", "monday")], None)
+            append_messages(store, ANA, "monday", [message("It rained.", "monday")], None)
             begun = erasing.begin("e1", subject)
             clock.advance(-60)
             for stage in (erasing.take, erasing.unname):
@@ -179,14 +179,14 @@ class ErasingSuite(Suite):
     ) -> None:
         monday = Subject(ANA, "session", "monday")
         for subject, before in ((USER, 0), (USER, 1), (monday, 0), (monday, 1)):
-            store.append(ANA, "monday", [message("It rained.", "monday")], None)
+            append_messages(store, ANA, "monday", [message("It rained.", "monday")], None)
             if before:
                 store.summarize(ANA, "monday", Summary("Rain.", 1, _next(store, "monday")))
             late = _next(store, "monday")
             clock.advance(1)
             erase(erasing, subject)
             for said in ((), [message("It snowed.", "monday")]):
-                store.append(ANA, "monday", said, None)
+                append_messages(store, ANA, "monday", said, None)
                 with pytest.raises(Conflict):
                     store.summarize(ANA, "monday", Summary("It rained.", 1, late))
                 with pytest.raises(Conflict):
@@ -204,8 +204,10 @@ class ErasingSuite(Suite):
     # A part
 
     def test_a_session_goes_with_what_was_derived_from_it(self, store: Any, erasing: Erasing) -> None:
-        (kept,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
-        (gone,) = (one.id for one in store.append(ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes)
+        (kept,) = (one.id for one in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes)
+        (gone,) = (
+            one.id for one in append_messages(store, ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes
+        )
         add(
             store,
             derived("It rained, then it snowed.", Citation(kept), Citation(gone)),
@@ -220,7 +222,7 @@ class ErasingSuite(Suite):
         assert erasing.barred(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
 
     def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
-        (said,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
+        (said,) = (one.id for one in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes)
         store.apply(Plan(ANA, (Add(derived("Rain.", Citation(said))),), request_id="asked"))
         store.summarize(ANA, "monday", Summary("Rain.", 1, 1))
         store.advance(ANA, "monday", "extract", 1)
@@ -294,7 +296,8 @@ class ErasingSuite(Suite):
 
     def test_an_item_goes_as_if_forgotten(self, store: Any, erasing: Erasing) -> None:
         (said,) = (
-            one.id for one in store.append(ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
+            one.id
+            for one in append_messages(store, ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
         )
         (id,) = add(store, derived("Her code is 4417.", Citation(said, 0, 16)))
         assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)

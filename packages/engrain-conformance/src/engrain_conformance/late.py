@@ -18,7 +18,7 @@ from engrain.core.model.queries import ListQuery
 from engrain.core.model.rows import erased_to_row
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.ports import Erasing
-from engrain_conformance.drafts import ANA, BEN, add, fact, forget, message
+from engrain_conformance.drafts import ANA, BEN, add, append_messages, fact, forget, message
 from engrain_conformance.episodes import episode
 from engrain_conformance.suite import Suite
 
@@ -149,11 +149,11 @@ class LateSuite(Suite):
         self, store: Any, erasing: Erasing
     ) -> None:
         monday = Subject(ANA, "session", "monday")
-        store.append(ANA, "monday", [message("It rained.")], None)
+        append_messages(store, ANA, "monday", [message("It rained.")], None)
         erasing.begin("e1", monday)
         for stage in _STAGES:
             stage(erasing)
-        store.append(ANA, "monday", [message("It snowed.")], None)
+        append_messages(store, ANA, "monday", [message("It snowed.")], None)
         store.advance(ANA, "monday", "extract", 1)
         forget(store, store.last(ANA, "monday", 1)[0].id)
         assert not any(_still_there(erasing, monday).values())

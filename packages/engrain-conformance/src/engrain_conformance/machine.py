@@ -21,7 +21,7 @@ from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, fact
+from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, append_messages, fact
 from engrain_conformance.happenings import HAPPENINGS, MARKS, OWN, PICKS, TRIALS, happening
 from engrain_conformance.moving import check_moved
 from engrain_conformance.reference import ReferenceStore
@@ -157,7 +157,7 @@ class StoreMachine(RuleBasedStateMachine):
         drafts = [
             fact(TEXTS[n], kind="message", place=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
         ]
-        self._both(scope, lambda store, _: store.append(scope, session, drafts, expect))
+        self._both(scope, lambda store, _: append_messages(store, scope, session, drafts, expect))
 
     @rule(scope=SCOPES, spec=HAPPENINGS)
     def happen(self, scope: Scope, spec: Any) -> None:

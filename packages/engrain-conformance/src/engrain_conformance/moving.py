@@ -21,7 +21,19 @@ from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
 from engrain.ports import Summary
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message, plain, vector_query
+from engrain_conformance.drafts import (
+    ANA,
+    BEN,
+    add,
+    append_messages,
+    correct,
+    derived,
+    fact,
+    forget,
+    message,
+    plain,
+    vector_query,
+)
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.reference import ReferenceStore
 from engrain_conformance.suite import Suite
@@ -63,8 +75,8 @@ def fill(store: Any, clock: SetClock) -> None:
     """A little of everything that a store can hold, in every kind of row."""
     other = HashEmbedder("other")
     for scope in SCOPES:
-        said = store.append(
-            scope, "monday", [message("Ana lives in Lima. She likes tea."), message("And coffee.")], None
+        said = append_messages(
+            store, scope, "monday", [message("Ana lives in Lima. She likes tea."), message("And coffee.")], None
         )
         first = said.outcomes[0].id
         steps = (
@@ -85,8 +97,8 @@ def fill(store: Any, clock: SetClock) -> None:
         store.apply(Plan(scope, (Change(ids[2], pinned=True, importance=0.1),)))
         (hash,) = (one.hash for one in store.unembedded(other.model.key, 999) if one.id == ids[0])
         store.apply(Plan(scope, (Embed(ids[0], hash, other.vectors("Lima")),)))
-        store.append(scope, "tuesday", [message("Hello.", "tuesday")], None)
-        store.append(scope, "monday", [message("Later.")], None)
+        append_messages(store, scope, "tuesday", [message("Hello.", "tuesday")], None)
+        append_messages(store, scope, "monday", [message("Later.")], None)
         store.touch(scope, [ids[0], ids[0], ids[2]])
         store.summarize(scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
         store.advance(scope, "monday", "extract", 2)
@@ -237,7 +249,7 @@ class MovingSuite(Suite):
         clock.advance(60)
         for scope in SCOPES:
             add(source, fact("Cusco", slot="city"), scope=scope)
-            source.append(scope, "monday", [message("Much later.")], None)
+            append_messages(source, scope, "monday", [message("Much later.")], None)
             source.touch(scope, [one.id for one in source.slots(scope, "", None)])
         lease = source.journal.claim(Claim(ANA, "order", "three"))
         source.journal.finish(lease, StepEnd("open", result="1"))
@@ -264,9 +276,9 @@ class MovingSuite(Suite):
             store.apply(Plan(ANA, (Add(fact("Something else.")),), request_id="once"))
         repeated = store.apply(Plan(ANA, (Add(fact("Ana likes tea.")),))).outcomes[0]
         assert repeated.status == "repeated"
-        added = store.append(ANA, "monday", [message("The next.")], None).outcomes[0]
+        added = append_messages(store, ANA, "monday", [message("The next.")], None).outcomes[0]
         assert (added.place, store.sessions(ANA, 9)[0]) == (3, "monday")
-        assert store.append(ANA, "tuesday", [message("The next.", "tuesday")], 1).outcomes[0].place == 1
+        assert append_messages(store, ANA, "tuesday", [message("The next.", "tuesday")], 1).outcomes[0].place == 1
         assert store.sessions(ANA, 9) == ["tuesday", "monday"]
         assert store.outbox("index", 10_000)[-1].item
         assert {one.item for one in store.outbox("index", 10_000, BEN)} == {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.errors import Conflict
 from engrain.core.model.items import Citation, Draft, SessionPosition
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.ports import ItemStore, SessionLog, Summary, UnprocessedSession
@@ -18,6 +18,7 @@ from engrain_conformance.drafts import (
     HOSTILE,
     add,
     add_one,
+    append_messages,
     correct,
     derived,
     fact,
@@ -39,38 +40,40 @@ def said(text: str, **values: Any) -> Draft:
 
 class SessionLogSuite(Suite):
     def test_messages_are_numbered_one_after_the_other(self, log: SessionLog) -> None:
-        first = log.append(ANA, "s", [said("a"), said("b")], None)
-        second = log.append(ANA, "s", [said("c")], None)
+        first = append_messages(log, ANA, "s", [said("a"), said("b")], None)
+        second = append_messages(log, ANA, "s", [said("c")], None)
         assert [one.place for one in (*first.outcomes, *second.outcomes)] == [0, 1, 2]
         assert {one.status for one in (*first.outcomes, *second.outcomes)} == {"added"}
         assert first.seq < second.seq
         assert (log.length(ANA, "s"), log.length(ANA, "unknown")) == (3, 0)
-        assert log.append(ANA, "s", [], None).outcomes == ()
+        assert append_messages(log, ANA, "s", [], None).outcomes == ()
 
     def test_the_same_words_twice_are_two_messages(self, log: SessionLog) -> None:
-        log.append(ANA, "s", [said("Yes."), said("Yes.")], None)
-        log.append(ANA, "s", [said("Yes.")], None)
+        append_messages(log, ANA, "s", [said("Yes."), said("Yes.")], None)
+        append_messages(log, ANA, "s", [said("Yes.")], None)
         assert texts(log.read(ANA, "s", 0, 10)) == ["Yes."] * 3
 
     def test_speaker_and_role_are_kept(self, store: ItemStore, log: SessionLog) -> None:
-        (outcome,) = log.append(ANA, "s", [said("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None).outcomes
+        (outcome,) = append_messages(
+            log, ANA, "s", [said("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None
+        ).outcomes
         (item,) = log.read(ANA, "s", 0, 10)
         assert (item.id, item.kind, item.session, item.place) == (outcome.id, "message", "s", 0)
         assert (item.speaker, item.role) == ("Zoe", "user")
         assert get(store, outcome.id) == item
 
     def test_the_expected_length_is_compared(self, log: SessionLog) -> None:
-        log.append(ANA, "s", [said("a"), said("b")], 0)
+        append_messages(log, ANA, "s", [said("a"), said("b")], 0)
         for wrong in (0, 1, 3):
             with pytest.raises(Conflict):
-                log.append(ANA, "s", [said("c")], wrong)
-        log.append(ANA, "s", [said("c")], 2)
+                append_messages(log, ANA, "s", [said("c")], wrong)
+        append_messages(log, ANA, "s", [said("c")], 2)
         assert texts(log.read(ANA, "s", 0, 10)) == ["a", "b", "c"]
 
     def test_of_two_who_expect_the_same_one_wins(self, log: SessionLog) -> None:
         def write(n: int) -> bool:
             try:
-                log.append(ANA, "s", [said(f"{n}a"), said(f"{n}b")], 0)
+                append_messages(log, ANA, "s", [said(f"{n}a"), said(f"{n}b")], 0)
             except Conflict:
                 return False
             return True
@@ -81,24 +84,16 @@ class SessionLogSuite(Suite):
 
     def test_concurrent_writers_share_no_number(self, log: SessionLog) -> None:
         with ThreadPoolExecutor(8) as pool:
-            done = list(pool.map(lambda n: log.append(ANA, "s", [said(f"{n}a"), said(f"{n}b")], None), range(16)))
+            done = list(
+                pool.map(lambda n: append_messages(log, ANA, "s", [said(f"{n}a"), said(f"{n}b")], None), range(16))
+            )
         places = [[outcome.place or 0 for outcome in one.outcomes] for one in done]
         assert sorted(place for pair in places for place in pair) == list(range(32))
         assert all(second == first + 1 for first, second in places)
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [fact("A fact."), said("x", place=SessionPosition("other")), said("x", place=SessionPosition("s", 0))],
-        ids=["kind", "session", "number"],
-    )
-    def test_all_or_none_is_appended(self, log: SessionLog, wrong: Draft) -> None:
-        with pytest.raises(InvalidInput):
-            log.append(ANA, "s", [said("a"), wrong], None)
-        assert (log.length(ANA, "s"), log.read(ANA, "s", 0, 10)) == (0, [])
-
     def test_messages_are_read_in_order(self, log: SessionLog, clock: SetClock) -> None:
         for n in range(12):
-            log.append(ANA, "s", [said(str(n))], None)
+            append_messages(log, ANA, "s", [said(str(n))], None)
             clock.advance(-5)
         assert texts(log.read(ANA, "s", 0, 100)) == [str(n) for n in range(12)]
         assert texts(log.read(ANA, "s", 3, 4)) == ["3", "4", "5", "6"]
@@ -117,40 +112,40 @@ class SessionLogSuite(Suite):
         )
         assert log.length(ANA, "s") == 11
         assert [(item.text, item.place) for item in log.read(ANA, "s", 0, 10)] == [("first", 0), ("tenth", 10)]
-        assert log.append(ANA, "s", [said("next")], 11).outcomes[0].place == 11
+        assert append_messages(log, ANA, "s", [said("next")], 11).outcomes[0].place == 11
 
     def test_a_forgotten_message_leaves_its_number(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = log.append(ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
         forget(store, outcomes[2].id or "")
         forget(store, outcomes[0].id or "")
         assert log.length(ANA, "s") == 3
         assert texts(log.read(ANA, "s", 0, 10)) == texts(log.last(ANA, "s", 2)) == ["b"]
-        assert log.append(ANA, "s", [said("d")], 3).outcomes[0].place == 3
+        assert append_messages(log, ANA, "s", [said("d")], 3).outcomes[0].place == 3
 
     def test_a_corrected_message_is_read_as_corrected(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = log.append(ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
         correct(store, outcomes[1].id or "", said("B"))
         assert texts(log.read(ANA, "s", 0, 10)) == ["a", "B", "c"]
         assert texts(log.last(ANA, "s", 2)) == ["B", "c"]
         assert log.length(ANA, "s") == 3
 
     def test_a_forgotten_text_is_not_replayed(self, store: ItemStore, log: SessionLog) -> None:
-        (outcome,) = log.append(ANA, "s", [said("Secret.")], None).outcomes
+        (outcome,) = append_messages(log, ANA, "s", [said("Secret.")], None).outcomes
         forget(store, outcome.id or "")
         replay = [said("a", derived=True), said("Secret.", derived=True), said("b", derived=True)]
-        outcomes = log.append(ANA, "t", replay, None).outcomes
+        outcomes = append_messages(log, ANA, "t", replay, None).outcomes
         assert [(one.status, one.place) for one in outcomes] == [("added", 0), ("kept_out", None), ("added", 1)]
 
     def test_messages_are_items_like_any_other(self, store: ItemStore, log: SessionLog, words: Any) -> None:
-        (outcome,) = log.append(ANA, "s", [said("Some tea, please.")], None).outcomes
+        (outcome,) = append_messages(log, ANA, "s", [said("Some tea, please.")], None).outcomes
         assert texts(page(store)) == ["Some tea, please."]
         assert [hit.id for hit in words.best(word_query("tea")).hits] == [outcome.id]
         assert outcome.id in {one.id for one in store.changes(ANA, 0, 10).changes}
 
     def test_sessions_come_last_written_first(self, store: ItemStore, log: SessionLog) -> None:
         for session in ("a", "b", "c", "a"):
-            log.append(ANA, session, [said("x")], None)
-        log.append(BEN, "d", [said("x")], None)
+            append_messages(log, ANA, session, [said("x")], None)
+        append_messages(log, BEN, "d", [said("x")], None)
         assert log.sessions(ANA, 10) == ["a", "c", "b"]
         assert log.sessions(ANA, 2) == ["a", "c"]
         add(store, message("y", "b"))
@@ -167,7 +162,7 @@ class SessionLogSuite(Suite):
     # Summaries
 
     def test_a_summary_is_stored_version_by_version(self, log: SessionLog) -> None:
-        log.append(ANA, "s", [said("a"), said("b"), said("c")], None)
+        append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None)
         assert log.summary(ANA, "s") is None
         for wrong in (0, 2):
             with pytest.raises(Conflict):
@@ -186,7 +181,7 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "other") is log.summary(BEN, "s") is None
 
     def test_forgetting_what_a_summary_covers_takes_its_text(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = log.append(ANA, "s", [said("a secret"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(log, ANA, "s", [said("a secret"), said("b"), said("c")], None).outcomes
         log.summarize(ANA, "s", Summary("A secret and b.", 2, 1, "model"))
         forget(store, outcomes[2].id or "")
         assert log.summary(ANA, "s") == Summary("A secret and b.", 2, 2, "model")
@@ -199,7 +194,7 @@ class SessionLogSuite(Suite):
 
     def test_a_summary_of_what_was_forgotten_meanwhile_is_refused(self, store: ItemStore, log: SessionLog) -> None:
         """Also where the forgotten words are behind the cut-off of the stored one, or where none was stored yet."""
-        outcomes = log.append(ANA, "s", [said("a"), said("b secret"), said("c"), said("d")], None).outcomes
+        outcomes = append_messages(log, ANA, "s", [said("a"), said("b secret"), said("c"), said("d")], None).outcomes
         forget(store, outcomes[3].id or "")
         for late in (1, 3):
             with pytest.raises(Conflict):
@@ -213,7 +208,7 @@ class SessionLogSuite(Suite):
 
     def test_a_version_never_comes_back(self, store: ItemStore, log: SessionLog) -> None:
         """A slow writer who has read version 1 must not be taken for one who has read what stands there now."""
-        outcomes = log.append(ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
         seen = 0
         for one in outcomes:
             log.summarize(ANA, "s", Summary("In sum.", 3, seen + 1))
@@ -225,14 +220,14 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "t") is log.summary(BEN, "s") is None
 
     def test_to_hide_a_fact_alone_changes_no_summary(self, store: ItemStore, log: SessionLog) -> None:
-        (first,) = log.append(ANA, "s", [said("a secret")], None).outcomes
+        (first,) = append_messages(log, ANA, "s", [said("a secret")], None).outcomes
         log.summarize(ANA, "s", Summary("A secret.", 1, 1))
         made = add_one(store, derived("Made.", Citation(first.id or "", 2, 8)))
         store.apply(Plan(ANA, (Forget(made.id or "", keep_source=True),)))
         assert log.summary(ANA, "s") == Summary("A secret.", 1, 1)
 
     def test_a_window_that_was_cleared_stays_so(self, store: ItemStore, log: SessionLog) -> None:
-        first, second = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes
+        first, second = append_messages(log, ANA, "s", [said("a secret"), said("b")], None).outcomes
         log.summarize(ANA, "s", Summary("", 2, 1, "digest"))
         forget(store, add_one(store, derived("Made.", Citation(first.id or "", 2, 8))).id or "")
         forget(store, second.id or "")
@@ -242,7 +237,7 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "s") == Summary("", 0, 5)
 
     def test_a_plan_may_ask_that_nothing_was_forgotten_in_a_session(self, store: ItemStore, log: SessionLog) -> None:
-        first = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes[0]
+        first = append_messages(log, ANA, "s", [said("a secret"), said("b")], None).outcomes[0]
 
         def sum_up(version: int) -> None:
             draft = derived(f"In sum, {version}.", Citation(first.id or ""), kind="summary")
@@ -262,7 +257,7 @@ class SessionLogSuite(Suite):
         assert [item.text for item in page(store) if item.kind == "summary"] == ["In sum, 1."]
 
     def test_of_two_who_summarize_one_wins(self, log: SessionLog) -> None:
-        log.append(ANA, "s", [said("a")], None)
+        append_messages(log, ANA, "s", [said("a")], None)
 
         def write(n: int) -> bool:
             try:
@@ -278,7 +273,7 @@ class SessionLogSuite(Suite):
 
     def test_progress_is_kept_for_each_work_and_never_goes_back(self, log: SessionLog) -> None:
         assert log.progress(ANA, "s", "extract") == 0
-        log.append(ANA, "s", [said("a"), said("b")], None)
+        append_messages(log, ANA, "s", [said("a"), said("b")], None)
         assert log.progress(ANA, "s", "extract") == 0
         for upto, seen in ((1, 1), (3, 3), (2, 3), (0, 3), (3, 3), (7, 7)):
             log.advance(ANA, "s", "extract", upto)
@@ -293,7 +288,7 @@ class SessionLogSuite(Suite):
     ) -> None:
         assert log.behind(ANA, "extract", 9) == []
         for scope, session in ((ANA, "a"), (BEN, "a"), (ANA, "b"), (ANA, "a")):
-            log.append(scope, session, [said("x"), said("y")], None)
+            append_messages(log, scope, session, [said("x"), said("y")], None)
         log.summarize(ANA, "no messages", Summary("", 0, 1))
         log.advance(ANA, "unknown", "extract", 5)
         a, b, bens = (
@@ -319,7 +314,7 @@ class SessionLogSuite(Suite):
         assert log.progress(ANA, "s", "extract") == 31
 
     def test_a_work_may_have_any_name(self, log: SessionLog) -> None:
-        log.append(ANA, "s", [said("x")] * (len(HOSTILE) + 1), None)
+        append_messages(log, ANA, "s", [said("x")] * (len(HOSTILE) + 1), None)
         for n, name in enumerate(HOSTILE):
             log.advance(ANA, "s", name, n + 1)
         for n, name in enumerate(HOSTILE):
@@ -331,7 +326,7 @@ class SessionLogSuite(Suite):
     def test_sessions_of_one_name_are_kept_apart(self, log: SessionLog) -> None:
         scopes = hostile_scopes()
         for n, scope in enumerate(scopes):
-            log.append(scope, "s", [said(f"of {n}")], 0)
+            append_messages(log, scope, "s", [said(f"of {n}")], 0)
             log.summarize(scope, "s", Summary(f"sum {n}", 1, 1))
             log.advance(scope, "s", "w", n % 2)
         for n, scope in enumerate(scopes):
@@ -343,7 +338,7 @@ class SessionLogSuite(Suite):
 
     def test_a_session_may_have_any_name(self, log: SessionLog) -> None:
         for n, name in enumerate(HOSTILE):
-            log.append(ANA, name, [said(f"of {n}")], 0)
+            append_messages(log, ANA, name, [said(f"of {n}")], 0)
             log.advance(ANA, name, "w", n)
         for n, name in enumerate(HOSTILE):
             assert texts(log.read(ANA, name, 0, 9)) == [f"of {n}"]

@@ -22,7 +22,8 @@ _BATCH = 500
 # Where the bytes of a text, a name or a vector are.
 _SWEPT = (
     "item", "source", "citation", "entity", "word", "embedding", "session", "summary", "episode", "raw_text", "trial",
-    "scope", "progress", "request", "task", "step", "snapshot", "event", "erasure",
+    "scope", "progress", "request", "task", "step", "large_result", "snapshot", "event",
+    "erasure",
 )  # fmt: skip
 _FIRST = "0" * 32
 _SWEEP = "vacuum (index_cleanup on, truncate off) "

@@ -64,6 +64,10 @@ class PostgresTransaction:
         assert self.scope is not None
         self._dialect.lock_scope(self._db, self.scope)
 
+    def add_scope(self) -> None:
+        assert self.scope is not None
+        self._dialect.add_scope(self._db, self.scope)
+
     def lock_user(self, subject_hash: str) -> None:
         hold_stays(self._db, subject_hash)
 
@@ -93,6 +97,9 @@ class PostgresTransaction:
         if self.scope is not None:
             return self.ask("store_last_change")
         return self.ask("store_last_changes", keys=changed)
+
+    def store_time(self, now: int) -> None:
+        """The function tick has stored it already."""
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")

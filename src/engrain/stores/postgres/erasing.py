@@ -43,7 +43,7 @@ _SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget
 # Every table with rows of a scope; those that others point to come last.
 _TABLES = (
     "word", "embedding", "embedded", "source", "citation", "entity", "raw_text", "episode", "trial", "item", "session",
-    "summary", "progress", "request", "step", "snapshot", "task", "event",
+    "summary", "progress", "request", "step", "large_result", "snapshot", "task", "event",
 )  # fmt: skip
 _UNCOUNTED = ("word", "embedded", "citation", "entity")
 ERASING, HIDDEN = 1, 2

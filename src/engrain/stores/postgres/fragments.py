@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them.
@@ -14,17 +14,25 @@ SOURCES = """(select json_agg(json_build_array(source.kind, source.name,
 ITEM = f"{ITEM_COLUMNS},\n  {SOURCES}"
 _NOW = """greatest(coalesce(cast(:clock as bigint),
   (extract(epoch from statement_timestamp()) * 1000000)::bigint), last_value)"""
+_SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 SYNTAX = Syntax(
     "engrain.stores.postgres",
     {
         "item": ITEM,
         "sources": SOURCES,
         "episode": EPISODE_COLUMNS,
+        "task": TASK_COLUMNS,
+        "step": STEP_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         # One moment for all of the statement.
         "at": f"(select coalesce(cast(:at as bigint), {_NOW}) from clock)",
         "now": f"(select {_NOW} from clock)",
+        # The time to record.
+        "tick": "tick(cast(:clock as bigint))",
+        "wall_clock": f"coalesce(cast(:clock as bigint), {_SERVER_CLOCK})",
+        "lease_clock": f"case when cast(:clock as bigint) is null then {_SERVER_CLOCK} end",
+        "may_be_stale": "coalesce(lease_clock <= {lease_clock}, lease_until <= {now}, false)",
         "change": "nextval('change')",
         "in": "= any(:$)",
         "not_in": "<> all(:$)",
@@ -40,13 +48,12 @@ SYNTAX = Syntax(
         "index_values": ", :words, cast(:filters as jsonb)",
         "index_update": ", words = excluded.words, filters = excluded.filters",
         "item_id": "(scope, id)",
-        "no_clocks": "lease_clock = null",
-        "no_large_result": "",
         "ordered_join": "join",
         "same": "is not distinct from",
         "greatest": "greatest",
         "least": "least",
         "for_update": "for update",
+        "skip_locked": "for update skip locked",
         "+": "",
         "indexed_by": "",
     },

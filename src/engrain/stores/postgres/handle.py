@@ -13,7 +13,6 @@ from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.erasing import PostgresErasing, aside
-from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
@@ -24,6 +23,7 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 
 Answer = TypeVar("Answer")
@@ -60,7 +60,7 @@ class Handle:
         self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
-        self.journal = PostgresJournal(self)
+        self.journal = Tasks(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = PostgresErasing(self)
 

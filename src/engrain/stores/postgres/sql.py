@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 
 from engrain.stores.postgres.fragments import ITEM
-from engrain.stores.relational.rows import EPISODE_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, TASK_COLUMNS
 from engrain.stores.sql import statements
 
 VISIBLE = (
     "item.retracted_at is null and item.valid_from <= %(at)s and (item.valid_to is null or %(at)s < item.valid_to) "
     "and (item.expires_at is null or %(at)s < item.expires_at)"
 )
-TASK = (
-    'task.n, scope.tenant, scope.agent, scope."user", task.task, goal, version, status, epoch, worker, lease_until, '
-    "started_at, ended_at, outcome, deadline, snapshot.body, lease_clock"
-)
-_PARTS = {"item": ITEM, "visible": VISIBLE, "task": TASK, "episode": EPISODE_COLUMNS}
+_PARTS = {"item": ITEM, "visible": VISIBLE, "task": TASK_COLUMNS, "episode": EPISODE_COLUMNS}
 
 
 @cache

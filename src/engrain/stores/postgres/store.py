@@ -87,8 +87,8 @@ class PostgresStore(
             return first
         if forgets:
             self.erasing.check_held(db, plan.scope)
-        page = self.journal.page(db, plan.record.lease) if plan.record else None
-        if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+        steps = self.journal.open_steps(self.dialect.over(db, plan.scope), plan.record.lease) if plan.record else None
+        if steps and plan.record and (done := steps.begin_memory(plan.record)) is not None:
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
         if plan.expect:
             _check_in_time(since)
@@ -100,8 +100,8 @@ class PostgresStore(
         flush(work)
         for happening in plan.episodes:
             add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
-        if page and plan.record:
-            page.finish_memory(plan.record, [one.id for one in outcomes])
+        if steps and plan.record:
+            steps.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
         write_uses(self.dialect.over(db, plan.scope), uses)
         ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None

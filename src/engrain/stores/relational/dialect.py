@@ -83,6 +83,9 @@ class Transaction(Protocol):
 
         BeingErased or OnHold if it takes no writes."""
 
+    def add_scope(self) -> None:
+        """Make the scope if it is new, without locking it. BeingErased or OnHold if its user takes no writes."""
+
     def lock_user(self, subject_hash: str) -> None:
         """Keep holds on this user as they are until the commit. Before the scope is locked."""
 
@@ -112,6 +115,9 @@ class Transaction(Protocol):
         """Record the scope's last change: one row with its number. Call after the last statement with {change}.
 
         Upkeep names the scopes that changed."""
+
+    def store_time(self, now: int) -> None:
+        """Let no later time of the store be before this one, which a {tick} of this transaction gave."""
 
     def now(self) -> int:
         """The store's time in microseconds: the clock, or the newest time recorded if that is later."""

@@ -15,7 +15,6 @@ from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
-from engrain.core.model.tasks import StepRecord, TaskRecord
 from engrain.ports import Summary
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
@@ -26,9 +25,10 @@ from engrain.stores.relational.rows import (
     read_hold,
     read_item,
     read_receipt,
-    read_time,
 )
 from engrain.stores.relational.scopes import hash_scope
+from engrain.stores.relational.steps import read_step
+from engrain.stores.relational.tasks import read_task
 from engrain.stores.relational.usage import UsageCounts
 
 _FIRST_SCOPE = "0" * 32
@@ -117,23 +117,15 @@ def _dump_steps(tx: Transaction, values: Values) -> Iterator[Row]:
     last = values["a"], values["b"], values["c"]
     wanted = values["limit"]
     # One more, since the first may have no step left.
-    for n, key, tenant, agent, user, task in tx.rows("dump_tasks_with_steps", **{**values, "limit": wanted + 1}):
+    for key, tenant, agent, user, task in tx.rows("dump_tasks_with_steps", **{**values, "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
-        for number, row in enumerate(tx.rows("dump_steps", scope=key, task=n), 1):
-            step = transfer.step_to_row(scope, task, number, _read_step(*row))
+        for number, row in enumerate(tx.rows("load_steps", scope=key, task=task), 1):
+            step = transfer.step_to_row(scope, task, number, read_step(row))
             if step.key > last:
                 yield step
                 wanted -= 1
             if not wanted:
                 return
-
-
-def _read_step(
-    name: str, occurrence: int, kind: Any, status: Any, attempt: int, epoch: int, given: str, key: str, version: str,
-    began: int, ended: int | None, result: str | None, error: str | None,
-) -> StepRecord:  # fmt: skip
-    times = from_micros(began), read_time(ended)
-    return StepRecord(name, occurrence, kind, status, attempt, epoch, given, key, version, *times, result, error)
 
 
 def _dump_audit(tx: Transaction, after: Key | None, limit: int) -> Iterator[Row]:
@@ -178,13 +170,6 @@ def _make_trial(scope: Scope, procedure: str, task: str, success: bool, at: int,
     return transfer.trial_to_row(scope, Trial(procedure, task, bool(success), from_micros(at), note))
 
 
-def _make_task(scope: Scope, *columns: Any) -> Row:
-    task, goal, version, status, epoch, worker, until, started, ended, outcome, deadline, snapshot = columns
-    times = read_time(until), from_micros(started), read_time(ended)
-    named = (task, goal, version, status, epoch, worker, *times, outcome, read_time(deadline), snapshot)
-    return transfer.task_to_row(TaskRecord(scope, *named))
-
-
 _DUMPS: Mapping[RowKind, Callable[[Transaction, Values], Iterator[Row]]] = {
     "cites": _dump_citations,
     "tombstone": _make_dump("dump_tombstones", lambda scope, digest: transfer.tombstone_to_row(scope, digest.hex())),
@@ -194,7 +179,7 @@ _DUMPS: Mapping[RowKind, Callable[[Transaction, Values], Iterator[Row]]] = {
     "progress": _make_dump("dump_progress", transfer.progress_to_row),
     "episode": _make_dump("dump_episodes", _make_episode),
     "trial": _make_dump("dump_trials", _make_trial),
-    "task": _make_dump("dump_tasks", _make_task),
+    "task": _make_own_dump("dump_tasks", lambda row: transfer.task_to_row(read_task(row))),
     "step": _dump_steps,
     "event": _make_dump("dump_events", transfer.event_to_row),
     "grave": _make_own_dump(

@@ -286,7 +286,7 @@ class RestoreRun:
         self._find_tasks(rows)
         kept = [{"scope": self._key(row), "task": self._task(row), "body": row.values["snapshot"]} for row in rows]
         self.tx.many("delete_snapshot", ({"scope": one["scope"], "task": one["task"]} for one in kept))
-        self.tx.many("restore_snapshot", (one for one in kept if one["body"] is not None))
+        self.tx.many("store_snapshot", (one for one in kept if one["body"] is not None))
         self._reach(row.values[name] for row in rows for name in ("started_at", "ended_at"))
 
     def _write_step(self, rows: Sequence[Row]) -> None:

@@ -26,6 +26,13 @@ ITEM_WIDTH = 26
 EPISODE_COLUMNS = """episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at,
   episode.expires_at, episode.count, episode.data,
   (select item.id from item where item.scope = episode.scope and item.n = episode.item), episode.key"""
+# The columns that tasks.read_task takes, in its order, from task, scope and snapshot.
+TASK_COLUMNS = """scope.tenant, scope.agent, scope."user", task.task, task.goal, task.version, task.status, task.epoch,
+  task.worker, task.lease_until, task.started_at, task.ended_at, task.outcome, task.deadline, snapshot.body"""
+TASK_WIDTH = 15
+# The columns that steps.read_step takes, in its order, from step and large_result.
+STEP_COLUMNS = """step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key,
+  step.version, step.started_at, step.ended_at, coalesce(step.result, large_result.body), step.error"""
 # Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import first_summary_version, hash_session_subjects
-from engrain.core.model.items import Draft, Item, SessionPosition
-from engrain.core.model.plans import Add, Applied, Plan
+from engrain.core.model.items import Item
 from engrain.ports import Summary, UnprocessedSession
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_items
@@ -18,21 +15,15 @@ from engrain.stores.relational.usage import UsageCounts
 
 
 class Sessions:
-    """A part of the store: it appends through `apply`."""
+    """The session log of a store. Messages are added through `apply`."""
 
     if TYPE_CHECKING:
 
         @property
         def dialect(self) -> Dialect: ...
 
-        def apply(self, plan: Plan) -> Applied: ...
-
         @property
         def usage(self) -> UsageCounts: ...
-
-    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
-        steps = tuple(Add(_place_message(draft, session)) for draft in drafts)
-        return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
 
     def length(self, scope: Scope, session: str) -> int:
         rows = self.dialect.ask(scope, "find_session_length", session=session)
@@ -98,12 +89,3 @@ def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: st
         found = first_summary_version(erased)
     if version != found:
         raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
-
-
-def _place_message(draft: Draft, session: str) -> Draft:
-    place = draft.place or SessionPosition(session)
-    if draft.kind != "message":
-        raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
-    if place.session != session or place.number is not None:
-        raise InvalidInput(f"a message appended to {session!r} takes the next place there: name no other.")
-    return replace(draft, place=place)

@@ -35,7 +35,7 @@ from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest, version
-from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection
+from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection, sync_folder
 from engrain.version import __version__
 
 _SQL = load_sql()
@@ -199,16 +199,6 @@ def write_file(path: Path, content: bytes) -> None:
     except BaseException:
         _remove(part)
         raise
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _check_target(target: Path) -> Path:

@@ -1,23 +1,59 @@
-"""Find copies of a store's file that somebody made in the same folder."""
+"""Read the bytes of a store's files, and find copies of its file in the same folder."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.stores.sqlite.connection import connect, file_uri
+from engrain.stores.sqlite.connection import Connection, connect, file_uri
 from engrain.stores.sqlite.dialect import load_sql
+from engrain.stores.sqlite.lock import FileLock, read_at
 from engrain.stores.sqlite.migrate import APPLICATION_ID
 from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.pool import Pool
 
 _SQL = load_sql()
+MAX_DECRYPTED_BYTES = 1_000_000_000  # an encrypted store is decrypted in memory and nowhere else
 _CHUNK_BYTES = 1 << 20
 _SECTOR_BYTES = 512  # the smallest page: the size of a database is a multiple of it
 _OPEN_FILES = ("/proc/self/fd", "/dev/fd")
+
+
+def read_bytes(file: StoreFile, lock: FileLock | None, pool: Pool, size: int, overlap: int) -> Iterator[bytes]:
+    """Every byte of the store's files, in chunks that overlap. An encrypted store is decrypted.
+
+    An encrypted store that is too large for the memory yields nothing."""
+    step = size - overlap
+    if file.key is not None:
+        pages = pool.run_bare(_decrypt)
+        yield from _read_chunks(lambda start: pages[start : start + size], step)
+        return
+    if file.path and lock:
+        number = lock.database(file.path)
+        # Not through a file of our own: closing it would drop the locks of every connection of this process.
+        yield from _read_chunks(lambda start: read_at(number, size, start), step)
+    # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
+    for path in file.files():
+        if path != file.path and not path.name.endswith(("-shm", "-lock")):
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as sibling:
+                yield from _read_chunks(lambda start: read_at(sibling.fileno(), size, start), step)
+
+
+def _read_chunks(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
+    start = 0
+    while chunk := read(start):
+        yield chunk
+        start += step
+
+
+def _decrypt(db: Connection) -> bytes:
+    ((count,),), ((page_bytes,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
+    return db.pages() if count * page_bytes <= MAX_DECRYPTED_BYTES else b""
 
 
 def find_copies(file: StoreFile, key: bytes) -> list[Path]:

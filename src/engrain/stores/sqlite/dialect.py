@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engrain.core.clock import Clock, to_micros
+from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
@@ -23,6 +23,7 @@ from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import HeldSnapshot, Pool
+from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.stores.sqlite.writer import WriteQueue
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class SqliteTransaction:
         if self._scope_key() is None:
             self._key = self._dialect.add_scope(self._db, self.scope)
 
+    def add_scope(self) -> None:
+        self.lock_scope()
+
     def lock_user(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
@@ -109,6 +113,9 @@ class SqliteTransaction:
         self._db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
+    def store_time(self, now: int) -> None:
+        self._db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
+
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
@@ -134,6 +141,8 @@ class SqliteTransaction:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self._dialect.clock_micros()
+        if "steady_clock" in statement.parameters:
+            bound["steady_clock"] = self._dialect.steady_clock and self._dialect.steady_clock()
         if "change" in statement.parameters:
             assert self._change is not None, "begin_write comes first"
             self._change += 1
@@ -162,6 +171,8 @@ class SqliteDialect:
         self._local = threading.local()  # the moment that this thread reads at
         self.closed = False
         self.add_scope, self.mark_purge = add_scope, mark_purge
+        # Judges leases. A clock that was handed in does so itself.
+        self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 # As rows.read_sources reads them. Subqueries in the order of an index need no sort.
@@ -21,10 +21,17 @@ SYNTAX = Syntax(
         "item": ITEM,
         "sources": SOURCES,
         "episode": EPISODE_COLUMNS,
+        "task": TASK_COLUMNS,
+        "step": STEP_COLUMNS,
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         "at": "coalesce(:at, {now})",
         "now": "(select max(:clock, counter.now) from counter)",
+        "tick": "{now}",
+        "wall_clock": ":clock",
+        "lease_clock": ":steady_clock",
+        # A moment of the steady clock is compared in Python.
+        "may_be_stale": "lease_until is not null",
         "change": ":change",
         "in": f"in {_VALUES}",
         "not_in": f"not in {_VALUES}",
@@ -40,13 +47,12 @@ SYNTAX = Syntax(
         "index_values": "",
         "index_update": "",
         "item_id": "(id)",
-        "no_clocks": "lease_clock = null, ended_clock = null, deadline_clock = null",
-        "no_large_result": ", large_result = null",
         "ordered_join": "cross join",
         "same": "is",
         "greatest": "max",
         "least": "min",
         "for_update": "",
+        "skip_locked": "",
         # No index for this column: by the scope's own index all of its rows would be read for a few.
         "+": "+",
         # Left to itself SQLite takes the primary key of an episode, and reads all of the scope.

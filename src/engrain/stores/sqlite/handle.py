@@ -16,14 +16,15 @@ from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.copies import read_bytes
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
-from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
 from engrain.stores.sqlite.opening import (
     FileIdentity,
     Journal,
@@ -45,7 +46,6 @@ Answer = TypeVar("Answer")
 
 _SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
-READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
@@ -78,7 +78,7 @@ class Handle:
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still
         self.usage = UsageCounts(self.dialect, self._site.read_only)
-        self.journal = SqliteJournal(self)
+        self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
@@ -123,6 +123,8 @@ class Handle:
 
     def _open_writer(self) -> Connection:
         # Only the first may make the file: an empty one in place of one that was removed would hide the loss.
+        if self._identity is None and not self._site.read_only:
+            create_file(self._site)
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
         self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
@@ -183,29 +185,7 @@ class Handle:
         return add_scope(db, self._key, scope)
 
     def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
-        """Every byte of the file and of what lies beside it; of an encrypted store every page as it is behind the key,
-        and none if that is too much for the memory."""
-        if self._site.key is not None:
-            whole = self._pages()
-            yield from _slices(lambda start: whole[start : start + size], size - overlap)
-            return
-        if self._site.path and self._lock:
-            file = self._lock.database(self._site.path)
-            # Not by a file of our own: closing it would drop the locks of every connection of this process.
-            yield from _slices(lambda start: os.pread(file, size, start), size - overlap)
-        # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
-        for path in self._site.files():
-            if path != self._site.path and not path.name.endswith(("-shm", "-lock")):
-                with contextlib.suppress(FileNotFoundError), path.open("rb") as beside:
-                    number = beside.fileno()
-                    yield from _slices(lambda start: os.pread(number, size, start), size - overlap)  # noqa: B023
-
-    def _pages(self) -> bytes:
-        def load(db: Connection) -> bytes:
-            ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
-            return db.pages() if count * each <= READ_AT_ONCE else b""
-
-        return self._pool.run_bare(load)
+        return read_bytes(self._site, self._lock, self._pool, size, overlap)
 
     @property
     def _index(self) -> IndexCache:
@@ -259,13 +239,6 @@ class Handle:
         else:
             self._writer.thaw()
             self._pool.thaw()
-
-
-def _slices(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
-    start = 0
-    while piece := read(start):
-        yield piece
-        start += step
 
 
 _frozen: list[Handle] = []

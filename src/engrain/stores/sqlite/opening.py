@@ -39,7 +39,7 @@ _NETWORK_TYPES = {
 }  # fmt: skip
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
 # The ends of the names of our own copies.
-_OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?")
+_OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?|-new-\d+-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,17 @@ def _create_private_file(path: Path) -> None:
     """Create a file that other users of the machine cannot read; SQLite gives its log the same rights."""
     with contextlib.suppress(OSError):  # it exists, or SQLite says why it cannot be made
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o660))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    if os.name != "posix":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _check_key_fits(db: Connection, file: StoreFile, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from engrain.stores.relational.rows import EPISODE_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, TASK_COLUMNS
 from engrain.stores.sql import statements
 from engrain.stores.sqlite.fragments import ITEM, SOURCES
 
@@ -18,5 +18,5 @@ VISIBLE = (
 @cache
 def load(name: str) -> Mapping[str, str]:
     """{item} and {episode} stand for the columns of one, {visible} for the test that an item holds at :at."""
-    parts = {"item": ITEM, "sources": SOURCES, "episode": EPISODE_COLUMNS, "visible": VISIBLE}
+    parts = {"item": ITEM, "sources": SOURCES, "episode": EPISODE_COLUMNS, "task": TASK_COLUMNS, "visible": VISIBLE}
     return statements("engrain.stores.sqlite", name, parts)

@@ -72,8 +72,8 @@ class SqliteStore(Search, Health, Backups, ItemReads, Sessions, Dump, Restore):
         first = _answered(work, plan.request_id, plan.steps)
         if first:
             return first
-        page = self.journal.page(db, plan.record.lease) if plan.record else None
-        if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+        steps = self.journal.open_steps(self.dialect.over(db, plan.scope), plan.record.lease) if plan.record else None
+        if steps and plan.record and (done := steps.begin_memory(plan.record)) is not None:
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
         if plan.expect:
             _check_expected(work, *plan.expect)
@@ -85,8 +85,8 @@ class SqliteStore(Search, Health, Backups, ItemReads, Sessions, Dump, Restore):
         _index(work)
         for happening in plan.episodes:
             add_planned_episode(self.dialect.over(db, plan.scope), happening, work.given)
-        if page and plan.record:
-            page.finish_memory(plan.record, [one.id for one in applied.outcomes])
+        if steps and plan.record:
+            steps.finish_memory(plan.record, [one.id for one in applied.outcomes])
         self._record(db, applied)
         write_uses(self.dialect.over(db, plan.scope), uses)
         if work.seq != before:

@@ -1,4 +1,4 @@
-"""One thread writes for all callers of an open store, and one sync serves all who wait."""
+"""Run the writes of all callers in one thread, and let one sync serve all that wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 Work = Callable[[Connection], Any]
 
 LOCK_SECONDS = 30.0
-# A transaction is committed when it is this old or has this many members, although more wait.
+# A transaction is committed at this age or with this many members, even if more writes wait.
 GROUP_SECONDS = 0.02
 GROUP_MEMBERS = 256
 _log = logging.getLogger("engrain")
@@ -42,7 +42,7 @@ class Write:
         self.error: BaseException | None = None
 
     def take(self) -> Work | None:
-        """The work, for the first who asks."""
+        """The work, for the first caller; None afterwards."""
         try:
             return self._work.pop()
         except IndexError:
@@ -53,7 +53,7 @@ class Write:
         self.done.release()
 
     def fail_with_group(self, cause: BaseException) -> None:
-        error = _copy(cause)
+        error = _copy_error(cause)
         error.__cause__ = cause
         if isinstance(error, OutcomeUnknown):
             error.request_id = self.request_id
@@ -61,24 +61,24 @@ class Write:
 
 
 class Hooks(Protocol):
-    """Called in the thread that writes."""
+    """Calls around a commit, made in the thread that writes."""
 
     def confirm_commit(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
 
     def after_commit(self, db: Connection) -> None:
-        """All members know that they are durable."""
+        """The callers have their answers."""
 
 
 class WriteQueue:
-    """The connection that writes, the thread that uses it, and the callers who wait.
+    """The connection that writes, the thread that uses it, and the callers that wait.
 
-    The thread starts with the first write. It runs what waits as one transaction with a savepoint for each member, so
-    that a member's error undoes that member alone. A signal handler runs in the main thread and never in this one, so
-    nothing here has to survive an interrupt.
+    The thread starts with the first write. It runs the waiting writes as one transaction with a savepoint for each, so
+    that an error undoes one write alone. A signal handler runs in the main thread and never in this one, so nothing
+    here has to survive an interrupt.
 
-    A fork and a close let the thread finish what waits and end it. After a fork, parent and child each start a thread
-    of their own with their next write. The thread does not keep a store alive that nobody uses any more.
+    A fork and a close let the thread finish the waiting writes and end it. After a fork, parent and child each start
+    a thread with their next write. The thread does not keep an unused store alive.
     """
 
     def __init__(self, connect: Callable[[], Connection], lock: FileLock | None, hooks: Hooks) -> None:
@@ -93,9 +93,9 @@ class WriteQueue:
         """As if never used: in a forked child, whose threads are gone."""
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._guard = threading.RLock()  # to start and stop the thread
-        # Of the thread: held while it runs, and ends it when it comes up in the queue.
+        # The thread holds this lock while it runs, and ends when it takes the lock from the queue.
         self._running: threading.Lock | None = None
-        # Held while the connection is in use: a store in memory has no other, and reads with it.
+        # Held while the connection is in use: a store in memory reads with the same connection.
         self.access = threading.RLock()
         self._member: tuple[int, Connection] | None = None
 
@@ -120,7 +120,7 @@ class WriteQueue:
         except BaseException as interrupt:
             if write.take() is not None or write.alone:
                 raise
-            raise _unknown(write.request_id, interrupt) from interrupt
+            raise _make_unknown(write.request_id, interrupt) from interrupt
         error, write.error = write.error, None
         if error is None:
             return write.answer
@@ -130,12 +130,12 @@ class WriteQueue:
             del error  # its traceback refers to this frame
 
     def current_transaction(self) -> Connection | None:
-        """The connection of the transaction that this thread is in the middle of."""
+        """The connection, if this thread is inside a transaction."""
         member = self._member
         return member[1] if member and member[0] == threading.get_ident() else None
 
     def connection(self) -> Connection:
-        """Open it if necessary; for a caller who holds `access`, or is alone."""
+        """Open it if necessary. The caller holds `access`, or is the only one."""
         if self._db is None:
             if self._closed:
                 raise StoreClosed(CLOSED)
@@ -143,7 +143,7 @@ class WriteQueue:
         return self._db
 
     def reopen(self) -> Connection:
-        """Put a new connection in the place of this one; for work that runs alone."""
+        """Replace the connection; for work that runs alone."""
         if self._lock:  # a store in memory ends with its connection
             self.drop_connection()
         return self.connection()
@@ -151,7 +151,7 @@ class WriteQueue:
     def drop_connection(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            with suppress(EngrainError):  # all is committed; closing does nothing besides but a checkpoint
+            with suppress(EngrainError):  # all is committed; closing only makes a checkpoint
                 db.close()
 
     # The thread's life
@@ -160,7 +160,7 @@ class WriteQueue:
         self._queue.put(write)
         if self._running is None:
             self._start()
-        # Asked last: who closes says so first, and looks then for what came in.
+        # Checked last: closing sets the flag first, and then fails the writes that came in.
         if self._closed and write.take() is not None:
             write.fail(StoreClosed(CLOSED))
 
@@ -169,7 +169,7 @@ class WriteQueue:
             queue, running = self._queue, threading.Lock()
             running.acquire()
             alive = weakref.ref(self, lambda _: queue.put(running))
-            # Asked here, because a signal handler may have written until now. No call comes between these steps, so no
+            # Checked here, because a signal handler may have written. No call comes between these steps, so no
             # signal does. Turned down: threading.Thread, whose `start` can lose a lock to an interrupt.
             if self._running is None and not self._closed:
                 self._running = running
@@ -187,7 +187,7 @@ class WriteQueue:
                 self._running = None
 
     def freeze(self, drop: bool) -> None:
-        """Before a fork: what waits is written, the thread ends, and with `drop` the connection is closed."""
+        """Before a fork: finish the waiting writes, end the thread, and with `drop` close the connection."""
         self._guard.acquire()
         self._end_thread()
         self.access.acquire()
@@ -204,7 +204,7 @@ class WriteQueue:
             self._start()
 
     def close(self) -> None:
-        """Write what waits, end the thread and close the connection. Who comes later gets StoreClosed."""
+        """Finish the waiting writes, end the thread and close the connection. Later writes get StoreClosed."""
         self._closed = True
         with self._guard:
             self._end_thread()
@@ -219,7 +219,7 @@ class WriteQueue:
     # In the thread
 
     def serve(self, following: object) -> object:
-        """Run a write and what waits behind it, up to a mark that ends a thread; that is the answer then."""
+        """Run a write and those behind it, up to a lock that ends a thread, which is returned."""
         with self.access:
             while isinstance(following, Write):
                 if following.alone:
@@ -230,7 +230,7 @@ class WriteQueue:
         return following
 
     def _next(self) -> object:
-        return None if self._queue.empty() else self._queue.get()  # only this thread takes from it
+        return None if self._queue.empty() else self._queue.get()  # only this thread takes entries
 
     def _run_alone(self, write: Write) -> None:
         work = write.take()
@@ -239,7 +239,7 @@ class WriteQueue:
         try:
             write.answer = work(self.connection())
         except BaseException as error:  # noqa: BLE001  (its caller gets it)
-            write.error = _without_frame(error)
+            write.error = _drop_frame(error)
         with _log_errors():
             self.clear()
         write.done.release()
@@ -250,13 +250,13 @@ class WriteQueue:
             if self._db is not None and self._db.in_transaction:
                 self._db.run("rollback")
         except EngrainError:
-            self.drop_connection()  # it is of no use, and the next write opens another
+            self.drop_connection()  # it is unusable; the next write opens another
         finally:
             if self._lock:
                 self._lock.release()
 
     def _run_group(self, first: Write) -> object:
-        """Run it with those that wait as one transaction; the answer is what came up next and is no part of it."""
+        """Run it with the waiting writes as one transaction, and return the next entry that is no part of it."""
         try:
             db = self._begin()
         except BaseException as error:  # noqa: BLE001  (its callers get it)
@@ -296,7 +296,7 @@ class WriteQueue:
         return db
 
     def _refuse(self, first: Write, error: BaseException) -> object:
-        """Nobody who waits is kept waiting for the same failure again."""
+        """Fail all waiting writes: they would wait for the same failure again."""
         following: object = first
         while isinstance(following, Write) and not following.alone:
             if following.take() is not None:
@@ -315,9 +315,9 @@ class WriteQueue:
             db.run("release member")
         except BaseException as error:  # noqa: BLE001  (its caller gets it)
             undone = _undo_member(db)
-            write.fail(_without_frame(error))
+            write.fail(_drop_frame(error))
             if not undone:
-                raise _copy(error) from None
+                raise _copy_error(error) from None
         else:
             members.append(write)
         finally:
@@ -332,7 +332,7 @@ class WriteQueue:
 
 
 def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: threading.Lock) -> None:
-    """Only the queue is held while there is nothing to do, so that a store nobody uses can go."""
+    """The idle thread refers to the queue only, so that an unused store can be collected."""
     try:
         found: object = None
         while found is not running:
@@ -348,7 +348,7 @@ def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: 
 
 @contextmanager
 def _log_errors() -> Iterator[None]:
-    """For what no caller waits for. The thread goes on: others wait for it."""
+    """Log an error that no caller waits for. The thread goes on, because others wait for it."""
     try:
         yield
     except Exception:  # noqa: BLE001
@@ -356,7 +356,7 @@ def _log_errors() -> Iterator[None]:
 
 
 def _undo_member(db: Connection) -> bool:
-    """False if all of the transaction is gone: SQLite rolls it back on a full disk, for one."""
+    """False if the whole transaction is gone: SQLite rolls it back on a full disk, for example."""
     try:
         if db.in_transaction:
             db.run("rollback to member")
@@ -367,19 +367,19 @@ def _undo_member(db: Connection) -> bool:
     return False
 
 
-def _copy(error: BaseException) -> StoreError:
-    """An error for each member: a traceback belongs to one thread."""
+def _copy_error(error: BaseException) -> StoreError:
+    """An error for each write: a traceback belongs to one thread."""
     if isinstance(error, StoreError):
         return type(error)(str(error))
     return StoreError("the transaction failed, perhaps by another's write. Nothing was kept; repeat it.")
 
 
-def _without_frame(error: BaseException) -> BaseException:
-    """Its traceback begins in the caller's work, and refers to nothing of the thread's."""
+def _drop_frame(error: BaseException) -> BaseException:
+    """Let the traceback begin in the caller's work, without a reference to the thread."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 
-def _unknown(request_id: str | None, interrupt: BaseException) -> OutcomeUnknown:
+def _make_unknown(request_id: str | None, interrupt: BaseException) -> OutcomeUnknown:
     repeat = "Look for it before you repeat it."
     if request_id is not None:
         repeat = f"Repeat it with the same request_id ({request_id})."

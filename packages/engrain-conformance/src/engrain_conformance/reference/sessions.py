@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item, SessionPosition
-from engrain.core.model.plans import Add, Applied, Plan
+from engrain.core.model.items import Item
 from engrain.ports import Summary, UnprocessedSession
 from engrain_conformance.reference.state import Holder, State
 from engrain_conformance.reference.work import stored_summary
-from engrain_conformance.reference.writing import Transaction
 
 
 class Sessions(Holder):
-    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
-        steps = tuple(Add(_placed(draft, session)) for draft in drafts)
-        plan = Plan(scope, steps, expect=None if expect is None else (session, expect))
-        with self.writing() as state:
-            return Transaction(state, scope, self.now(), self._ids, self._key).run(plan)
-
     def length(self, scope: Scope, session: str) -> int:
         with self.reading() as state:
             return state.numbers.get((scope, session), 0)
@@ -67,15 +56,6 @@ class Sessions(Holder):
             newest = sorted(own, key=lambda one: -state.written[one])
             seen = (UnprocessedSession(*one, state.marks.get((*one, work), 0), state.numbers[one]) for one in newest)
             return [one for one in seen if one.upto < one.length][:limit]
-
-
-def _placed(draft: Draft, session: str) -> Draft:
-    place = draft.place or SessionPosition(session)
-    if draft.kind != "message":
-        raise InvalidInput(f'a session log takes drafts of kind "message", not {draft.kind!r}.')
-    if place.session != session or place.number is not None:
-        raise InvalidInput(f"a message of session {session!r} takes that session's next number.")
-    return replace(draft, place=place)
 
 
 def _messages(state: State, scope: Scope, session: str) -> list[Item]:

@@ -260,7 +260,9 @@ create table task (
   lease_until bigint,
   lease_clock bigint,
   ended_at bigint,
+  ended_clock bigint,
   deadline bigint,
+  deadline_clock bigint,
   status text collate "C" not null,
   task text collate "C" not null,
   worker text collate "C",
@@ -275,10 +277,21 @@ create index task_open on task (lease_until) where lease_until is not null;
 create index task_due on task (deadline) where ended_at is null and deadline is not null;
 create index task_ended on task (ended_at) where ended_at is not null;
 
+-- Large results, once each however many steps returned them.
+create table large_result (
+  n bigint generated always as identity,
+  scope uuid not null,
+  hash bytea not null,
+  body text collate "C" not null,
+  primary key (scope, n),
+  unique (scope, hash)
+);
+
 create table step (
   n bigint generated always as identity,
   scope uuid not null,
   task bigint not null,
+  large_result bigint,
   started_at bigint not null,
   ended_at bigint,
   occurrence integer not null,
@@ -294,8 +307,11 @@ create table step (
   result text collate "C",
   primary key (scope, n),
   unique (scope, task, name, occurrence),
-  foreign key (scope, task) references task (scope, n) on delete cascade deferrable
+  foreign key (scope, task) references task (scope, n) on delete cascade deferrable,
+  foreign key (scope, large_result) references large_result (scope, n) deferrable
 );
+
+create index step_large_result on step (scope, large_result) where large_result is not null;
 
 -- Apart from its task, whose row is written with every sign of life.
 create table snapshot (

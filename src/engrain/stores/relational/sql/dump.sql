@@ -59,24 +59,18 @@ where ({scope_order:trial}, item.id, task) > ({scope_value:a}, :b, :c) and {with
 order by {scope_order:trial}, item.id, task limit :limit;
 
 -- dump_tasks --
-select scope.tenant, scope.agent, scope."user", task.task, goal, version, status, epoch, worker, lease_until,
-  started_at, ended_at, outcome, deadline, snapshot.body
-from task join scope on scope.scope = task.scope
+select {task} from task join scope on scope.scope = task.scope
 left join snapshot on snapshot.scope = task.scope and snapshot.task = task.n
 where ({scope_order:task}, task.task) > ({scope_value:a}, :b) and {within:task}
 order by {scope_order:task}, task.task limit :limit;
 
 -- dump_tasks_with_steps --
 -- From this task on.
-select task.n, {scope_key:task}, scope.tenant, scope.agent, scope."user", task.task from task
+select {scope_key:task}, scope.tenant, scope.agent, scope."user", task.task from task
 join scope on scope.scope = task.scope
 where ({scope_order:task}, task.task) >= ({scope_value:a}, :b) and {within:task}
   and exists (select 1 from step where step.scope = task.scope and step.task = task.n)
 order by {scope_order:task}, task.task limit :limit;
-
--- dump_steps --
-select name, occurrence, kind, status, attempt, epoch, input, key, version, started_at, ended_at, result, error
-from step where scope = :scope and task = :task order by n;
 
 -- dump_events --
 select scope.tenant, scope.agent, scope."user", task, event, payload from event

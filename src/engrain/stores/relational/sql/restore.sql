@@ -83,13 +83,11 @@ insert into task (
 ) on conflict (scope, task) do update set
   goal = excluded.goal, version = excluded.version, status = excluded.status, epoch = excluded.epoch,
   worker = excluded.worker, lease_until = excluded.lease_until, started_at = excluded.started_at,
-  ended_at = excluded.ended_at, outcome = excluded.outcome, deadline = excluded.deadline, {no_clocks};
+  ended_at = excluded.ended_at, outcome = excluded.outcome, deadline = excluded.deadline,
+  lease_clock = null, ended_clock = null, deadline_clock = null;
 
 -- delete_snapshot --
 delete from snapshot where scope = :scope and task = :task;
-
--- restore_snapshot --
-insert into snapshot (scope, task, body) values (:scope, :task, :body);
 
 -- restore_step --
 -- A step that is there keeps its place among the others.
@@ -101,7 +99,7 @@ insert into step (
 ) on conflict (scope, task, name, occurrence) do update set
   kind = excluded.kind, status = excluded.status, attempt = excluded.attempt, epoch = excluded.epoch,
   input = excluded.input, key = excluded.key, version = excluded.version, started_at = excluded.started_at,
-  ended_at = excluded.ended_at, result = excluded.result, error = excluded.error{no_large_result};
+  ended_at = excluded.ended_at, result = excluded.result, error = excluded.error, large_result = null;
 
 -- restore_event --
 insert into event (scope, task, event, at, payload) values (:scope, :task, :event, :at, :payload)

@@ -1,0 +1,315 @@
+"""Durable tasks: claims, leases, steps, snapshots and events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import (
+    ENDED_STATUSES,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    StepStart,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+    TaskStatus,
+)
+from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
+from engrain.stores.relational.holds import check_hold, load_held_scopes
+from engrain.stores.relational.lease_clock import Moment, add_time, has_passed, is_lease_over
+from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_time
+from engrain.stores.relational.steps import StepJournal, read_step
+
+Answer = TypeVar("Answer")
+_NO_LIMIT = 1 << 62
+_LEASE_UNTIL = 9  # of a row of TASK_COLUMNS
+
+
+class LockedTask(NamedTuple):
+    """What a write must know of its task, and the times of its lock: see lock_task."""
+
+    scope: ScopeKey
+    n: int
+    epoch: int
+    worker: str | None
+    status: TaskStatus
+    ended_at: int | None
+    lease_until: int | None
+    lease_clock: Moment
+    now: int
+    wall_clock: int
+    clock: Moment
+
+    def is_over(self) -> bool:
+        return self.lease_until is None or is_lease_over(self.lease_until, self.lease_clock, self.now, self.clock)
+
+
+class Tasks:
+    """The task journal of a store.
+
+    Leases are judged by a clock that nobody sets: the machine's steady clock, or the server's own. With a clock that
+    was handed in, that one judges them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._newest = 0  # the newest time that this object has recorded: none goes before it
+
+    # Tasks
+
+    def claim(self, claim: Claim) -> Lease:
+        return self._dialect.write(claim.scope, lambda tx: self._claim(tx, claim))
+
+    def _claim(self, tx: Transaction, claim: Claim) -> Lease:
+        tx.add_scope()
+        task = self._lock(tx, claim.task) or self._add(tx, claim)
+        if task.status in ENDED_STATUSES:
+            ended = from_micros(task.ended_at or task.now)
+            return Lease(claim.scope, claim.task, claim.worker, task.epoch, ended, task.status)
+        if task.worker not in (None, claim.dead or None) and not task.is_over():
+            until = read_time(task.lease_until)
+            raise TaskClaimed(f"the task {claim.task!r} is run by {task.worker}, until {until} at least.")
+        if task.epoch:
+            # A worker whose clock is behind must not put its steps before those that are there.
+            last = tx.rows("find_last_step_time", task=task.n)
+            self._newest = max(self._newest, last[0][0] if last else 0)
+        lasts = timedelta(seconds=claim.seconds)
+        until = from_micros(task.now) + lasts
+        # As far ahead as the claimant's clock says: that clock may be behind the store's time.
+        due = None if claim.deadline is None else claim.deadline - from_micros(task.wall_clock)
+        tx.run(
+            "claim_task",
+            n=task.n,
+            worker=claim.worker,
+            lease_until=to_micros(until),
+            lease_clock=add_time(task.clock, lasts),
+            deadline_clock=None if due is None else add_time(task.clock, due),
+        )
+        tx.store_time(task.now)
+        return Lease(claim.scope, claim.task, claim.worker, task.epoch + 1, until)
+
+    def extend(self, lease: Lease, seconds: float) -> Lease:
+        def do(tx: Transaction) -> Lease:
+            task = self._lock_leased(tx, lease)
+            lasts = timedelta(seconds=seconds)
+            until = from_micros(task.now) + lasts
+            clock = add_time(task.clock, lasts)
+            tx.run("extend_lease", n=task.n, lease_until=to_micros(until), lease_clock=clock)
+            return Lease(lease.scope, lease.task, lease.worker, lease.epoch, until)
+
+        return self._dialect.write(lease.scope, do)
+
+    def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
+        def do(tx: Transaction) -> TaskRecord | Deferred[TaskRecord]:
+            task = self._lock_leased(tx, lease)
+            _end_task(tx, end, n=task.n, now=task.now, clock=task.clock)
+            return Deferred(tx.ask("load_task", task=lease.task), _read_first)
+
+        return self._dialect.write(lease.scope, do)
+
+    def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
+        def do(tx: Transaction) -> TaskRecord | Deferred[TaskRecord]:
+            found = self._lock_known(tx, task)
+            if found.status in ENDED_STATUSES:
+                raise Conflict(f"the task {task!r} has ended already: {found.status}.")
+            _end_task(tx, end, n=found.n, now=found.now, clock=found.clock, epochs=1)
+            return Deferred(tx.ask("load_task", task=task), _read_first)
+
+        return self._dialect.write(scope, do)
+
+    def task(self, scope: Scope, task: str) -> TaskRecord | None:
+        rows = self._dialect.ask(scope, "load_task", task=task)
+        return read_task(rows[0]) if rows else None
+
+    def tasks(self, query: TaskQuery) -> list[TaskRecord]:
+        rows = self._dialect.ask(
+            query.scope,
+            "list_tasks",
+            all=query.scope is None,
+            any_status=not query.status,
+            statuses=query.status,
+            stale=query.stale,
+            limit=_NO_LIMIT if query.stale else query.limit,
+        )
+        found = [read_task(row[:TASK_WIDTH]) for row in rows if not query.stale or _is_stale(row)]
+        return found[: query.limit]
+
+    def expire(self, now: datetime) -> list[TaskRecord]:
+        def do(tx: Transaction) -> list[TaskRecord]:
+            asked: list[Pending] = []
+            for scope, n, task, due, at, clock in tx.rows("lock_overdue_tasks", at=to_micros(now), newest=self._newest):
+                # By the wall clock, and by the other one as far as that can tell.
+                if has_passed(due, clock) is not False:
+                    _end_task(tx, TaskEnd("expired"), n=n, now=at, clock=clock, scope=scope, outcome=None)
+                    asked.append(tx.ask("load_task", scope=scope, task=task))
+            return [_read_first(one.fetchall()) for one in asked]
+
+        return self._dialect.write(None, do)
+
+    def prune(self, before: datetime) -> int:
+        def do(tx: Transaction) -> int:
+            held = load_held_scopes(tx, self._dialect.key)
+            old: dict[ScopeKey, dict[int, str]] = {}
+            for scope, n, task, ended, now, clock in tx.rows("load_ended_tasks", before=to_micros(before), held=held):
+                # The wall clock may have been set forward: tasks that the other clock calls younger stay.
+                if has_passed(ended, clock, from_micros(now) - before) is not False:
+                    old.setdefault(scope, {})[n] = task
+            return _delete_tasks(tx, old)
+
+        return self._dialect.write(None, do)
+
+    def remove(self, scope: Scope, task: str) -> None:
+        def do(tx: Transaction) -> None:
+            tx.lock_user(tx.owner)
+            found = self._lock_known(tx, task)
+            if found.status not in ENDED_STATUSES:
+                raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")
+            check_hold(tx)
+            _delete_tasks(tx, {found.scope: {found.n: task}})
+            tx.mark_purge()
+
+        self._dialect.write(scope, do)
+
+    # Steps
+
+    def begin(self, lease: Lease, start: StepStart) -> StepRecord:
+        return self._write_steps(lease, lambda steps: steps.begin(start))
+
+    def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
+        return self._write_steps(lease, lambda steps: steps.finish(end))
+
+    def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
+        return self._write_steps(lease, lambda steps: steps.record(start, end))
+
+    def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
+        def do(tx: Transaction) -> StepRecord:
+            found = self._lock_known(tx, task)
+            steps = StepJournal(tx, self._dialect.key, found.n, found.epoch, found.now)
+            if steps.find_status(end.name, end.occurrence) == "intent" and not found.is_over():
+                until = read_time(found.lease_until)
+                raise TaskClaimed(f"{end.name!r} is under way, run by {found.worker}, until {until} at least.")
+            return steps.settle(end)
+
+        return self._dialect.write(scope, do)
+
+    def steps(self, scope: Scope, task: str) -> list[StepRecord]:
+        return [read_step(row) for row in self._dialect.ask(scope, "load_steps", task=task)]
+
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        return [read_step(row) for row in self._dialect.ask(scope, "load_unsettled_steps", task=task)]
+
+    # Snapshots and events
+
+    def keep(self, lease: Lease, snapshot: str) -> None:
+        self._write_steps(lease, lambda steps: steps.store_snapshot(snapshot))
+
+    def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
+        def do(tx: Transaction) -> bool | Deferred[bool]:
+            tx.add_scope()
+            return Deferred(tx.ask("add_event", task=task, event=event, payload=payload), bool)
+
+        return self._dialect.write(scope, do)
+
+    def event(self, scope: Scope, task: str, event: str) -> str | None:
+        rows = self._dialect.ask(scope, "load_event", task=task, event=event)
+        return rows[0][0] if rows else None
+
+    # Inside a transaction
+
+    def open_steps(self, tx: Transaction, lease: Lease) -> StepJournal:
+        """The steps of the lease's task, to write to. LeaseLost if the lease may no longer write."""
+        task = self._lock_leased(tx, lease)
+        return StepJournal(tx, self._dialect.key, task.n, lease.epoch, task.now)
+
+    def _write_steps(self, lease: Lease, do: Callable[[StepJournal], Answer]) -> Answer:
+        return self._dialect.write(lease.scope, lambda tx: do(self.open_steps(tx, lease)))
+
+    def _lock(self, tx: Transaction, task: str) -> LockedTask | None:
+        rows = tx.rows("lock_task", task=task, newest=self._newest)
+        if not rows:
+            return None
+        found = LockedTask(*rows[0])
+        self._newest = max(self._newest, found.now)
+        return found
+
+    def _lock_known(self, tx: Transaction, task: str) -> LockedTask:
+        found = self._lock(tx, task)
+        if found is None:
+            raise NotFound(f"there is no task {task!r} in this memory.")
+        return found
+
+    def _lock_leased(self, tx: Transaction, lease: Lease) -> LockedTask:
+        found = self._lock(tx, lease.task)
+        if found is None:
+            raise LeaseLost(f"the task {lease.task!r} is no longer there.")
+        # The worker as well: a task that was pruned and began anew counts its claims from 1 again.
+        if found.epoch != lease.epoch or found.worker != lease.worker:
+            why = f"it is {found.status}" if found.worker is None else "another worker took it over"
+            raise LeaseLost(f"{lease.worker} may no longer write to task {lease.task!r}: {why}.")
+        return found
+
+    def _add(self, tx: Transaction, claim: Claim) -> LockedTask:
+        """Add a task and lock it. If another has added it at the same time, wait for that one here."""
+        tx.run(
+            "add_task",
+            task=claim.task,
+            goal=claim.goal,
+            version=claim.version,
+            deadline=write_time(claim.deadline),
+            newest=self._newest,
+        )
+        return self._lock_known(tx, claim.task)
+
+
+def read_task(row: Row) -> TaskRecord:
+    tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, kept = row
+    return TaskRecord(
+        scope=Scope(tenant, agent, user),
+        task=task,
+        goal=goal,
+        version=version,
+        status=status,
+        epoch=epoch,
+        worker=worker,
+        until=read_time(until),
+        started_at=from_micros(started),
+        ended_at=read_time(ended),
+        outcome=outcome,
+        deadline=read_time(due),
+        snapshot=kept,
+    )
+
+
+def _read_first(rows: list[Row]) -> TaskRecord:
+    return read_task(rows[0])
+
+
+def _is_stale(row: Row) -> bool:
+    until, (lease_clock, now, clock) = row[_LEASE_UNTIL], row[TASK_WIDTH:]
+    return until is not None and is_lease_over(until, lease_clock, now, clock)
+
+
+def _end_task(tx: Transaction, end: TaskEnd, *, n: int, now: int, clock: Moment, epochs: int = 0, **other: Any) -> None:
+    over = end.status in ENDED_STATUSES
+    values = {"status": end.status, "outcome": end.outcome, "epochs": epochs, **other}
+    tx.run("end_task", n=n, ended_at=now if over else None, ended_clock=clock if over else None, **values)
+    tx.store_time(now)
+
+
+def _delete_tasks(tx: Transaction, tasks: Mapping[ScopeKey, Mapping[int, str]]) -> int:
+    """Delete tasks with their steps and events: numbers and names by scope. The answer counts those that were there."""
+    locked = {scope: tx.ask("lock_large_results", scope=scope, tasks=list(some)) for scope, some in tasks.items()}
+    deleted = []
+    for scope, some in tasks.items():
+        results = [n for (n,) in locked[scope].fetchall()]
+        deleted.append(tx.ask("delete_tasks", scope=scope, numbers=list(some)))
+        tx.run("delete_events", scope=scope, tasks=list(some.values()))
+        if results:
+            tx.run("delete_unused_results", scope=scope, numbers=results)
+    return sum(len(one.fetchall()) for one in deleted)
