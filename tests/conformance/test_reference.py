@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 from engrain_conformance import (
+    DumpRestoreSuite,
     EmbedderSuite,
     EpisodesSuite,
-    ErasingSuite,
+    ErasureSuite,
     HoldSuite,
     ItemStoreSuite,
-    LateSuite,
+    LateWriteSuite,
     MemoryStepSuite,
-    MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
     TaskJournalSuite,
-    TogetherSuite,
+    TransactionSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, append_messages, fact, message
 from engrain_conformance.embedder import HashEmbedder
-from engrain_conformance.erasing import USER, happen
+from engrain_conformance.erasure import USER, add_episode
 from engrain_conformance.machine import compare_with_reference
 from engrain_conformance.reference import ReferenceStore, erasing
 
@@ -63,7 +63,7 @@ class TestOutcomes(Reference, OutcomesSuite):
     pass
 
 
-class TestTogether(Reference, TogetherSuite):
+class TestTogether(Reference, TransactionSuite):
     pass
 
 
@@ -75,7 +75,7 @@ class TestMemorySteps(Reference, MemoryStepSuite):
     pass
 
 
-class TestMoving(Reference, MovingSuite):
+class TestMoving(Reference, DumpRestoreSuite):
     pass
 
 
@@ -93,11 +93,11 @@ class TestHolds(Reference, HoldSuite):
     pass
 
 
-class TestLate(Reference, LateSuite):
+class TestLate(Reference, LateWriteSuite):
     pass
 
 
-class TestErasing(Reference, ErasingSuite):
+class TestErasing(Reference, ErasureSuite):
     @pytest.mark.parametrize("kind", ["requests", "numbers", "marks", "episodes", "trials", "tasks", "events"])
     def test_what_was_passed_over_is_noticed(
         self, store: ReferenceStore, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -106,7 +106,7 @@ class TestErasing(Reference, ErasingSuite):
         append_messages(store, ANA, "monday", [message("It rained.")], None)
         store.advance(ANA, "monday", "extract", 1)
         store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
-        happen(store, ANA, "e")
+        add_episode(store, ANA, "e")
         store.journal.claim(Claim(ANA, "task", "worker", 30))
         store.journal.signal(ANA, "task", "came", "{}")
         monkeypatch.setattr(erasing, "KEYED", tuple(one for one in erasing.KEYED if one != kind))
@@ -119,7 +119,7 @@ class TestErasing(Reference, ErasingSuite):
         self, store: ReferenceStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         append_messages(store, ANA, "monday", [message("It rained.")], None)
-        happen(store, ANA, "e")
+        add_episode(store, ANA, "e")
         monkeypatch.setattr(erasing, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))
         store.erasing.take("e1")

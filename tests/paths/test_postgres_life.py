@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, add, fact
+from engrain_conformance.dump_restore import dump_all
 from engrain_conformance.embedder import HashEmbedder
-from engrain_conformance.moving import dumped
 from export_kit import exported
 from schemas import empty_store
 
@@ -122,12 +122,12 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
             copy(there, back, lambda _: None)
         memory.forget(gone)
     with closing(open_whole_store(restored)) as back:
-        before = dumped(back)
+        before = dump_all(back)
     for at in ("_restore_current_items", "_copy_records", "log"):
         done = subprocess.run([sys.executable, "-c", KILLED, at, restored, present], check=False)
         assert done.returncode == -signal.SIGKILL
         with closing(open_whole_store(restored)) as back:
-            assert dumped(back) == before, f"killed at {at}"
+            assert dump_all(back) == before, f"killed at {at}"
     assert replay_erasures(restored, present).rows["item"] == 1
     with opened(restored) as memory:
         assert [item.id for item in memory.list()] == [stays]
