@@ -24,7 +24,7 @@ from engrain_conformance.drafts import ANA, append_messages, fact, message
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.erasure import USER, add_episode
 from engrain_conformance.machine import compare_with_reference
-from engrain_conformance.reference import ReferenceStore, erasing
+from engrain_conformance.reference import ReferenceStore, erasure
 
 from engrain.core.model.audit import AuditHead
 from engrain.core.model.erasure import Subject
@@ -98,7 +98,7 @@ class TestLate(Reference, LateWriteSuite):
 
 
 class TestErasing(Reference, ErasureSuite):
-    @pytest.mark.parametrize("kind", ["requests", "numbers", "marks", "episodes", "trials", "tasks", "events"])
+    @pytest.mark.parametrize("kind", ["requests", "lengths", "progress", "episodes", "trials", "tasks", "events"])
     def test_what_was_passed_over_is_noticed(
         self, store: ReferenceStore, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -109,7 +109,7 @@ class TestErasing(Reference, ErasureSuite):
         add_episode(store, ANA, "e")
         store.journal.claim(Claim(ANA, "task", "worker", 30))
         store.journal.signal(ANA, "task", "came", "{}")
-        monkeypatch.setattr(erasing, "KEYED", tuple(one for one in erasing.KEYED if one != kind))
+        monkeypatch.setattr(erasure, "SCOPED_FIELDS", tuple(one for one in erasure.SCOPED_FIELDS if one != kind))
         store.erasing.begin("e1", USER)
         store.erasing.take("e1")
         left = store.erasing.left(store.erasing.unname("e1"))
@@ -120,14 +120,14 @@ class TestErasing(Reference, ErasureSuite):
     ) -> None:
         append_messages(store, ANA, "monday", [message("It rained.")], None)
         add_episode(store, ANA, "e")
-        monkeypatch.setattr(erasing, "drop_session", lambda *_: None)
+        monkeypatch.setattr(erasure, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))
         store.erasing.take("e1")
         left = store.erasing.left(store.erasing.unname("e1"))
-        assert (left["episode"], left["numbers"]) == (1, 1)
+        assert (left["episode"], left["lengths"]) == (1, 1)
 
     def test_a_log_that_was_removed_with_its_seal_is_missed(self, store: ReferenceStore) -> None:
         store.erasing.hold(USER, "case-7")
-        with store.audit._holder.writing() as state:
+        with store.audit.holder.writing() as state:
             state.audit, state.head = [], AuditHead()
         assert "all entries are missing" in store.audit.verify().faults[0]

@@ -601,7 +601,7 @@ def test_29_words_in_the_clear_beside_an_encrypted_store_warn(
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "files")
     assert_stands(memory, "encryption", "warn", f"{folder / 'files'} has the same texts unencrypted", "[lifecycle]")
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "backups")
-    assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} holds")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} has")
 
 
 def test_30_what_is_kept_past_its_time_warns(memory: Memory, opened: Open, clock: SetClock) -> None:
@@ -712,7 +712,7 @@ def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) 
     journal = memory.store.services.journal
     assert journal is not None
     lease = journal.claim(Claim(PLACE, CARE, "me"))
-    assert_stands(memory, "upkeep", "pass", "under way")
+    assert_stands(memory, "upkeep", "pass", "is running")
     journal.end(lease, TaskEnd("parked", "failed: DiskFull"))
     assert_stands(memory, "upkeep", "warn", "DiskFull")
 
