@@ -18,7 +18,7 @@ from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.results import AgentReply, Called
+    from engrain.agent.results import AgentReply, CallResult
     from engrain.memory import Memory
 
 MODEL_VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -114,7 +114,7 @@ class Chat:
         finally:
             on_retry.reset(before)
 
-    def show_call(self, call: Called) -> None:
+    def show_call(self, call: CallResult) -> None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
         mark = "✗" if call.failed else "→"
         self.note(f"  {call.tool}({_shorten(arguments)}) {mark} {_shorten(call.result)}")
