@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from engrain.core.errors import StoreError
+from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
 from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.retention import TIERS
