@@ -103,7 +103,7 @@ def _properties(item: Item) -> Iterator[str]:
 
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
-    from engrain.core.model.messages import RESERVED_KEY
+    from engrain.core.model.items import RESERVED_KEY
 
     for key, value in item.metadata.items():
         internal = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
