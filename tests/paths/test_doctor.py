@@ -213,9 +213,9 @@ def test_a_store_of_an_older_engrain_is_not_brought_up_to_date_by_the_doctor(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = store.read_bytes()
-    known = migrate.migrations()
+    known = migrate.load_migrations()
     monkeypatch.setattr(
-        migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+        migrate, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
     (failed,) = [one for one in told(store)["findings"] if one["state"] == "fail"]
     assert (failed["name"], "older schema" in failed["why"]) == ("schema", True)

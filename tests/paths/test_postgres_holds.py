@@ -78,12 +78,14 @@ class Stopped:
 
     @contextmanager
     def behind(self, statement: str, do: Callable[[], Any]) -> Iterator[Future[Any]]:
-        reached, go_on, rows = threading.Event(), threading.Event(), Db.rows
+        reached, go_on, ask = threading.Event(), threading.Event(), Db.ask
         mine: list[int] = []
 
-        def stopping(db: Db, sql: str, args: Any = None) -> list[tuple[Any, ...]]:
-            found = rows(db, sql, args)
+        def stopping(db: Db, sql: str, args: Any = None) -> Any:
+            found = ask(db, sql, args)
             if threading.get_ident() in mine and not reached.is_set() and re.search(statement, sql):
+                if found.fetchall():  # waits for it
+                    found.scroll(0, "absolute")
                 reached.set()
                 assert go_on.wait(PATIENCE)
             return found
@@ -92,7 +94,7 @@ class Stopped:
             mine.append(threading.get_ident())
             return do()
 
-        self._patch.setattr(Db, "rows", stopping)
+        self._patch.setattr(Db, "ask", stopping)
         first = self._pool.submit(run)
         first.add_done_callback(lambda _: reached.set())
         try:
@@ -220,7 +222,7 @@ def test_what_is_hidden_while_care_goes_on_stays(store: PostgresStore, item: str
 
 FIRST: dict[str, tuple[str, Callable[[PostgresStore], object]]] = {
     "remember": ("slot is null", lambda store: add(store, fact("Ana's word is blue."), scope=CODER)),
-    "claim a task": ("from task join", lambda store: store.journal.claim(Claim(CODER, "task", "worker", 30))),
+    "claim a task": (r"\bfrom task\b", lambda store: store.journal.claim(Claim(CODER, "task", "worker", 30))),
     "load": ("select tick", lambda store: store.restore([moving.session_to_row(CODER, "monday", 1, 1)])),
     "advance": ("select last_change from scope", lambda store: store.advance(ANA, "monday", "extract", 1)),
     "signal": ("insert into event", lambda store: store.journal.signal(ANA, "task", "paid", "now")),
@@ -366,7 +368,7 @@ def test_a_task_that_begins_while_what_came_in_late_is_taken_is_not_lost(
 ) -> None:
     late(store, schema)
     begin = Claim(CODER, "new", "worker", 30)
-    with stopped.behind("from task join", lambda: store.journal.claim(begin)) as first:
+    with stopped.behind(r"\bfrom task\b", lambda: store.journal.claim(begin)) as first:
         taken, waits = stopped.meanwhile(lambda: store.erasing.take("e1"))
     assert (first.result().task, waits) == ("new", True)
     assert not any(store.erasing.left(taken.result()).values())
