@@ -94,7 +94,7 @@ def _traits(item: Item) -> Iterator[str]:
 
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
-    from engrain.core.model.messages import RESERVED_KEY
+    from engrain.core.model.items import RESERVED_KEY
 
     for key, value in item.metadata.items():
         ours = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from engrain.core.errors import StoreError
-from engrain.core.model.procedures import PROCEDURE_SLOT_PREFIX as PROCEDURE
+from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
 from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION
 from engrain.core.model.tasks import TaskQuery
 from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
@@ -91,7 +90,7 @@ def _was_abandoned(context: CheckContext, session: str) -> bool:
     last = context.services.log.last(context.scope, session, 1)
     if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = context.services.items.slot(context.scope, SESSION + session, None)
+    held = context.services.items.slot(context.scope, SESSION_SLOT_PREFIX + session, None)
     return held is None or held.metadata.get("upto") != context.services.log.length(context.scope, session)
 
 
@@ -124,8 +123,8 @@ def check_procedures(context: CheckContext) -> Verdict:
     if context.services.outcomes is None:
         return report_pass("this store counts no trials of procedures")
     known = {
-        item.id: (item.slot or "").removeprefix(PROCEDURE)
-        for item in context.services.items.slots(context.scope, PROCEDURE, None)
+        item.id: (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
+        for item in context.services.items.slots(context.scope, PROCEDURE_SLOT_PREFIX, None)
     }
     if not known:
         return report_pass("there is no procedure yet")

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold
-from engrain.core.model.items import Item, Source
+from engrain.core.model.items import RESERVED_KEY, Item, Source
 from engrain.core.tokens import shorten_line
 
 
@@ -83,7 +83,7 @@ class MemoryInfo:
 
 
 def _list_reasons(item: Item) -> str:
-    own = item.metadata.get("engrain")
+    own = item.metadata.get(RESERVED_KEY)
     why = own.get("why", ()) if isinstance(own, Mapping) else ()
     return ", ".join(f"{name} {part:+.2f}" for name, part in why)
 
