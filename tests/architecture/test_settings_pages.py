@@ -10,7 +10,7 @@ import click
 
 import engrain
 from engrain.cli.main import root
-from engrain.config import _TABLES, from_toml
+from engrain.config import _TABLES, read_toml
 from engrain.core.model.retention import Policies
 from engrain.health import CHECKS
 
@@ -28,8 +28,8 @@ def test_the_settings_page_names_every_setting_and_can_be_read(tmp_path: Path) -
     block = settings_block()
     file = tmp_path / "engrain.toml"
     file.write_text(block)
-    assert from_toml(file).model == "ollama:llama3.2"
-    assert from_toml(file).lifecycle == Policies(), "the page shows the defaults"
+    assert read_toml(file).model == "ollama:llama3.2"
+    assert read_toml(file).lifecycle == Policies(), "the page shows the defaults"
     tables = dict(re.findall(r"^\[(\w+)\](.*?)(?=^\[|\Z)", block, re.DOTALL | re.MULTILINE))
     assert set(tables) == {*_TABLES, "lifecycle"}
     missing = {f"{table}.{key}" for table, keys in _TABLES.items() for key in keys if key not in tables[table]}
