@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engrain.config import Settings, settings
+from engrain.config import Settings, load_settings
 from engrain.core import errors
 from engrain.core.errors import InvalidInput
 from engrain.core.formats import manifests
@@ -47,7 +47,7 @@ def restore_backup(
     from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store, write_copy
     from engrain.stores.sqlite.opening import open_connection
 
-    chosen, target = settings(to), _find_file(to)
+    chosen, target = load_settings(to), _find_file(to)
     source = Path(backup).expanduser().absolute()
     _check_target(target, source, force)
     named = read_receipts(receipts)
@@ -90,18 +90,18 @@ def replay_erasures(
     holds and audit log are copied. `receipts` are `Receipt` values, or paths of receipt files and folders. It is one
     transaction: if it is interrupted, nothing has changed.
     """
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.privacy.receipts import list_digests, read_receipts
     from engrain.privacy.tombstones import replay, replay_receipts
 
-    target, named = settings(restored).store, read_receipts(receipts)
+    target, named = load_settings(restored).store, read_receipts(receipts)
     if against is None and not named:
         raise InvalidInput("name the current store, or receipts of erasures: one of them must say what was erased.")
-    if against is not None and settings(against).store == target:
+    if against is not None and load_settings(against).store == target:
         raise InvalidInput("RESTORED and the current store are the same.")
     with ExitStack() as opened:
         present = None if against is None else opened.enter_context(open_present(against))
-        store = cast("Forgetting", opened.enter_context(closing(open_movable(target))))
+        store = cast("Forgetting", opened.enter_context(closing(open_whole_store(target))))
 
         def remove() -> Mapping[str, int]:
             end = _find_last_entry(present.store) if present else 0
@@ -216,7 +216,7 @@ def _report_disk_errors(target: Path) -> Iterator[None]:
 
 def _find_file(to: PathOrUrl) -> Path:
     """Return the file of the store that a path, a URL or a TOML file names."""
-    chosen = settings(to)
+    chosen = load_settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
         raise errors.ConfigError(f"a {scheme} store is {manifests.SERVER_BACKUP_ADVICE}")
@@ -242,15 +242,15 @@ class PresentStore(NamedTuple):
 @contextmanager
 def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[PresentStore]:
     """Open the store of the items. It may have `key` instead of its own key."""
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.opening import find_engine
     from engrain.stores.urls import shown
 
-    chosen = settings(where)
+    chosen = load_settings(where)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        with closing(open_movable(chosen.store)) as store:
+        with closing(open_whole_store(chosen.store)) as store:
             yield PresentStore(cast("Forgetting", store), shown(chosen.store))
         return
     path = Path(rest if found else chosen.store).expanduser()

@@ -90,9 +90,27 @@ class SqliteTransaction:
         keys = {scope: find(self.db, scope) for scope in scopes}
         return {scope: add(self.db, scope) if key is None else key for scope, key in keys.items()}
 
+    def within(self, scope: Scope, key: ScopeKey | None = None) -> SqliteTransaction:
+        inside = SqliteTransaction(self.dialect, self.db, scope)
+        inside._key = None if key is None else int(key)
+        return inside
+
+    def lock_known_scope(self) -> bool:
+        return self._scope_key() is not None
+
+    def lock_new_scopes(self, subject_hash: str) -> None:
+        """The transaction has the whole file already."""
+
+    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
+        """The transaction has the whole file already."""
+
+    def delete_scope_index(self) -> None:
+        self.run("delete_scope_codes")
+        self.run("delete_scope_vectors")
+
     def add_erased_scope(self, id: str) -> int:
         self.run("add_erased_scope", id=id)
-        ((number,),) = self.rows("find_scope", id=id)
+        ((number, _),) = self.rows("find_scope", id=id)
         return int(number)
 
     def lock_holds(self) -> None:

@@ -20,12 +20,12 @@ from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
-from engrain.stores.sqlite.copies import read_bytes
+from engrain.stores.sqlite.copies import find_copies, read_bytes
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
-from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
     Journal,
@@ -44,6 +44,7 @@ Answer = TypeVar("Answer")
 
 _SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
+CHUNK_BYTES, CHUNK_OVERLAP = 1 << 24, 64
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
@@ -82,7 +83,7 @@ class Handle:
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.audit = Audit(self.dialect)
-        self.erasing = SqliteErasing(self)
+        self.erasing = SqliteErasures(self.dialect, self.audit, self._find_copies, self._read_bytes)
         try:
             self._begin()
         except BaseException:
@@ -128,7 +129,7 @@ class Handle:
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
         self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
-            version(db, self._site)  # before anything is changed: the file may be somebody else's
+            read_version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
         except BaseException:
             db.close()
@@ -182,10 +183,13 @@ class Handle:
         return self._add_scope(db, scope) if known is None else known
 
     def _add_scope(self, db: Connection, scope: Scope) -> int:
-        return add_scope(db, self._key, scope)
+        return add_scope(self.dialect.over(db, scope))
 
-    def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
-        return read_bytes(self._site, self._lock, self._pool, size, overlap)
+    def _find_copies(self) -> list[str]:
+        return [str(path) for path in find_copies(self._site, self.dialect.key)]
+
+    def _read_bytes(self) -> Iterator[bytes]:
+        return read_bytes(self._site, self._lock, self._pool, CHUNK_BYTES, CHUNK_OVERLAP)
 
     # Closing and forking
 
