@@ -138,7 +138,7 @@ class Health(Handle):
 
     def _check_sync(self) -> Finding:
         if self._site.path is None:
-            why = "the store is in memory, so that nothing outlives this process"
+            why = "the store is in memory, so nothing survives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
         # Each connection has a level of its own: the level of the writer counts.
         run = self.snapshot if self._site.read_only else self._writer.run_alone
