@@ -15,7 +15,7 @@ from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_i
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
-from engrain.core.model.results import count_noun
+from engrain.core.validation import count_noun
 from engrain.maintenance.backups import hash_folder
 from engrain.ports import Erasable, Services
 from engrain.privacy.audit import MAX_ENTRIES

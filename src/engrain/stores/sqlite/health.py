@@ -146,7 +146,7 @@ class Health:
 
     def _check_sync(self) -> Finding:
         if self._file.path is None:
-            why = "the store is in memory, so that nothing outlives this process"
+            why = "the store is in memory, so nothing survives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
         # Each connection has a level of its own: the level of the writer counts.
         run = self.dialect.snapshot if self._file.read_only else self._writer.run_alone
