@@ -129,7 +129,7 @@ def test_what_was_not_looked_through_is_not_said_to_be_clean(store: Path, monkey
         (store.parent / "ana.json").write_text(str(done.receipt))
     command = ["--store", str(store), "erase", "verify", str(store.parent / "ana.json"), "--text", f"It is {CANARY}."]
     result = CliRunner().invoke(root, command, env={"ENGRAIN_KEY": KEY})
-    assert "No bytes were looked through" in result.output, result.output
+    assert "No bytes were searched" in result.output, result.output
     assert "traces" not in result.output
 
 
