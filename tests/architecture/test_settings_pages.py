@@ -56,3 +56,14 @@ def test_every_error_is_on_the_page_of_errors() -> None:
     public = {name: getattr(engrain, name) for name in engrain.__all__}
     errors = [name for name, one in public.items() if isinstance(one, type) and issubclass(one, BaseException)]
     assert [name for name in errors if f"`{name}`" not in page] == []
+
+
+def test_every_figure_to_watch_is_in_the_status(tmp_path: Path) -> None:
+    pages = "".join((DOCS / "how-to" / f"{name}.md").read_text() for name in ("monitor", "maintain"))
+    named = re.findall(r'(?:`|status\(\)\.)(background|store)(?:\.|\[")(\w+)', pages)
+    with engrain.Store(tmp_path / "agent.db", background=False) as store:
+        status = store.status()
+    known = {("background", one) for one in status.background} | {("store", one) for one in status.store}
+    named = [(part, one) for part, one in named if part != "store" or not hasattr(engrain.Store, one)]  # its verbs
+    assert len(named) > 4
+    assert [one for one in named if one not in known] == []
