@@ -318,7 +318,7 @@ def test_a_key_is_a_text(tmp_path: Path, key: object) -> None:
 def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
     toml = tmp_path / "engrain.toml"
     toml.write_text('[stores]\ndefault = "a.db"\nkey = "secret"\n')
-    with pytest.raises(ConfigError, match="never from a file"):
+    with pytest.raises(ConfigError, match="can only be set by a program"):
         load_settings(toml)
 
 
