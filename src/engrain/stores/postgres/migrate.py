@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cache
-from importlib.resources import files
 
 import psycopg
 from psycopg import sql
@@ -13,18 +11,15 @@ from psycopg import sql
 from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.postgres.faults import translated
 from engrain.stores.postgres.link import Link, Timed
+from engrain.stores.relational.migrate import load_migrations
 
 _LEAST_VERSION = 14
 _LEAST_VECTOR = (0, 8)
 _MARK = "engrain"
 
 
-@cache
 def migrations() -> tuple[tuple[int, str], ...]:
-    """(number, script), in order. Read once."""
-    folder = files("engrain.stores.postgres") / "migrations"
-    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
-    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+    return load_migrations("engrain.stores.postgres")
 
 
 def latest() -> int:

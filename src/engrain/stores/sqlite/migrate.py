@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import closing, nullcontext, suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
+from engrain.stores.relational.migrate import load_migrations
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder
@@ -22,12 +21,8 @@ LOCK_SECONDS = 60.0
 _TEMPLATE_KEY = b"0123456789abcdef" * 4
 
 
-@cache
 def migrations() -> tuple[tuple[int, str], ...]:
-    """(number, script), in order. Read once."""
-    folder = files("engrain.stores.sqlite") / "migrations"
-    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
-    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+    return load_migrations("engrain.stores.sqlite")
 
 
 def latest() -> int:
