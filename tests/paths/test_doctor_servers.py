@@ -66,7 +66,7 @@ def test_a_server_that_may_lose_commits_fails_and_one_that_waits_for_its_disk_pa
         with opened(server.url()) as memory:
             found = points(memory)["power cut"]
             assert (found.state, "synchronous_commit off" in found.why) == ("fail", True)
-            assert "alter role" in found.mend
+            assert "alter role" in found.fix
     finally:
         server.stop()
 
@@ -81,7 +81,7 @@ def test_what_a_commit_survives_is_judged_by_three_settings() -> None:
 def test_a_server_without_fsync_fails(url: str) -> None:
     with opened(url) as memory:
         found = points(memory)["power cut"]
-    assert (found.state, "fsync off" in found.why, "fsync = on" in found.mend) == ("fail", True, True)
+    assert (found.state, "fsync off" in found.why, "fsync = on" in found.fix) == ("fail", True, True)
 
 
 def test_a_database_that_takes_no_writes_fails(url: str) -> None:
@@ -106,7 +106,7 @@ def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPa
         assert points(memory)["integrity"].state == "pass"
         monkeypatch.setattr(care, "_SQL", {**care._SQL, "checksums": "select 'off'"})
         found = points(memory)["integrity"]
-    assert (found.state, "pg_checksums" in found.mend) == ("warn", True)
+    assert (found.state, "pg_checksums" in found.fix) == ("warn", True)
 
 
 @pytest.mark.slow

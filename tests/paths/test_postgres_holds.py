@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, add, fact, forget
-from engrain_conformance.erasing import USER, happen, texts
+from engrain_conformance.erasure import USER, add_episode, list_texts
 from schemas import empty_schema
 from servers import postgres
 
@@ -63,7 +63,7 @@ def clock() -> SetClock:
 def item(store: PostgresStore) -> str:
     """Something of every kind that may go."""
     (id,) = add(store, fact("Ana lives in Lima."))
-    happen(store, ANA, "old", raw=True)
+    add_episode(store, ANA, "old", raw=True)
     done = store.journal.claim(Claim(ANA, "task", "worker", 30))
     store.journal.end(done, TaskEnd("done", "fine"))
     return id
@@ -243,7 +243,7 @@ def test_an_erasure_takes_a_first_write_that_is_under_way(
     assert first.result() is None or first.result()
     assert ANA in begun.result().scopes
     assert not any(store.erasing.left(store.erasing.unname("e1")).values())
-    assert (texts(store, CODER), store.journal.task(CODER, "task")) == (set(), None)
+    assert (list_texts(store, CODER), store.journal.task(CODER, "task")) == (set(), None)
 
 
 def test_an_erasure_takes_the_very_first_write_of_a_user(store: PostgresStore, stopped: Stopped) -> None:
@@ -251,7 +251,7 @@ def test_an_erasure_takes_the_very_first_write_of_a_user(store: PostgresStore, s
     with stopped.behind(statement, lambda: write(store)):
         begun, waits = stopped.meanwhile(lambda: store.erasing.begin("e1", USER))
     assert (begun.result().scopes, waits) == ((CODER,), True)
-    assert texts(store, CODER) == set()
+    assert list_texts(store, CODER) == set()
 
 
 @first_writes()
@@ -272,7 +272,7 @@ def test_what_comes_in_while_somebody_is_erased_of_whom_there_is_nothing_is_new(
     erasure = store.erasing.unname("e1")
     assert not any(store.erasing.left(erasure).values())
     store.erasing.take("e1")
-    assert texts(store) == {"Ana is here."}
+    assert list_texts(store) == {"Ana is here."}
 
 
 def test_of_two_erasures_of_a_user_the_later_takes_nothing_that_came_since_the_first(store: PostgresStore) -> None:
@@ -283,7 +283,7 @@ def test_of_two_erasures_of_a_user_the_later_takes_nothing_that_came_since_the_f
     add(store, fact("Ana is back."))
     second = store.erasing.unname("e2")
     assert not any(count for one in (first, second) for count in store.erasing.left(one).values())
-    assert texts(store) == {"Ana is back."}
+    assert list_texts(store) == {"Ana is back."}
 
 
 def test_of_two_who_go_on_with_an_erasure_one_takes_the_names(store: PostgresStore, stopped: Stopped) -> None:
@@ -317,7 +317,7 @@ def test_what_came_in_late_is_taken_with_its_names_and_kept_out(store: PostgresS
     assert (taken.counts["item"], taken.counts["scope"]) == (2, 2)
     assert not any(store.erasing.left(taken).values())
     assert not any(store.erasing.left(erasure).values())
-    assert (store.scopes(), texts(store, CODER)) == ([], set())
+    assert (store.scopes(), list_texts(store, CODER)) == ([], set())
     assert store.erasing.barred(CODER, ["Ana's word is blue."]) == [True]
     assert store.erasing.take("e1") == taken
 
@@ -327,7 +327,7 @@ def test_what_came_in_late_goes_and_what_was_said_since_stays(store: PostgresSto
     add(store, fact("Ana is back."), scope=CODER)
     taken = store.erasing.take("e1")
     assert not any(store.erasing.left(taken).values())
-    assert texts(store, CODER) == {"Ana is back."}
+    assert list_texts(store, CODER) == {"Ana is back."}
     assert store.episodes.recent(CODER, None, 9, START) == []
     assert store.journal.task(CODER, "task") is None
     assert store.erasing.barred(CODER, ["Ana's word is blue.", "Ana is back."]) == [True, False]
@@ -351,7 +351,7 @@ def test_what_came_in_late_stays_under_a_hold(store: PostgresStore, schema: str)
     erasure = late(store, schema)
     store.erasing.hold(USER, "case-7")
     assert store.erasing.take("e1") == erasure
-    assert texts(store, CODER) == {"Ana's word is blue."}
+    assert list_texts(store, CODER) == {"Ana's word is blue."}
     store.erasing.release(USER)
     assert not any(store.erasing.left(store.erasing.take("e1")).values())
 

@@ -114,7 +114,7 @@ def test_what_may_be_back_is_said_plainly(lost: Path) -> None:
 @pytest.fixture
 def healthy(tmp_path: Path) -> Path:
     """A folder with a store, a backup from before, and what the store knows since: bo's item is forgotten, ana erased,
-    and there is a receipt of that."""
+    and you get a receipt of that."""
     store = tmp_path / "h.db"
     with opened(store, background=False) as ana, opened(store, user="bo", background=False) as bo:
         fill(ana)

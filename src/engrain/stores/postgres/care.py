@@ -13,7 +13,7 @@ from engrain.ports import Finding, StoreStatus
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.index_rows import word_count, write_words
 from engrain.stores.postgres.link import Db, Timed
-from engrain.stores.postgres.migrate import latest
+from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.postgres.near import NearIndexes
 from engrain.stores.postgres.sql import load
 
@@ -41,7 +41,7 @@ class Care(Handle):
         return StoreStatus(
             backend="postgres",
             location=self._link.address.shown,
-            schema=latest(),
+            schema=latest_version(),
             items=items,
             open_items=standing,
             scopes=scopes,
@@ -156,7 +156,7 @@ class Care(Handle):
 
 def _schema(db: Db) -> Iterator[Finding]:
     ((found,),) = db.rows(_SQL["schema"])
-    yield Finding("schema", "pass" if int(found) == latest() else "fail", f"version {found}")
+    yield Finding("schema", "pass" if int(found) == latest_version() else "fail", f"version {found}")
 
 
 def _integrity(db: Db) -> Iterator[Finding]:

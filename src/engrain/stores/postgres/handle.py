@@ -15,7 +15,7 @@ from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.youth import Youth
+from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
@@ -43,7 +43,6 @@ class Handle:
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
-        self._youth = Youth(self._link)
         self.dialect = PostgresDialect(
             key,
             self._reading,
@@ -53,11 +52,10 @@ class Handle:
             self._add_scope,
             self._clock_micros,
             self._know_models,
-            self._youth.wrote,
+            TableStatistics(self._link).count_writes,
             self._link.address.shown,
         )
         self.usage = UsageCounts(self.dialect, read_only)
-        self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.journal = Tasks(self.dialect)

@@ -34,7 +34,7 @@ from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
-from engrain.stores.sqlite.migrate import APPLICATION_ID, latest, version
+from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
 from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection, sync_folder
 from engrain.version import __version__
 
@@ -102,7 +102,7 @@ class Backups(Handle):
             raise StoreCorrupt(f"the copy has change {change}, where the store was between {least} and {most}.")
         size, sha = hash_file(copy.path)
         now, encrypted = self._clock(), copy.key is not None
-        return BackupManifest(now, latest(), rows["item"], size, sha, encrypted, __version__, rows, self.code)
+        return BackupManifest(now, latest_version(), rows["item"], size, sha, encrypted, __version__, rows, self.code)
 
     def _last_change(self) -> int:
         ((change,),) = self.snapshot(lambda db: db.rows(_SQL["find_last_change"]))
@@ -137,7 +137,7 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
         whole = hash_file(path) == (manifest.bytes, manifest.sha256)
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
-    if manifest.schema > latest():
+    if manifest.schema > latest_version():
         raise NewerStore(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
     if not whole:
         raise StoreCorrupt(
@@ -164,7 +164,7 @@ def _open_backup(file: StoreFile) -> Connection:
 
 def count_rows(db: Connection, file: StoreFile) -> dict[str, int]:
     """The rows of each table, in a file whose every page and reference is sound."""
-    version(db, file)
+    read_version(db, file)
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(1)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")

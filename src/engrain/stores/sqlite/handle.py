@@ -25,7 +25,7 @@ from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
     Journal,
@@ -129,7 +129,7 @@ class Handle:
         db = self._open_reader() if self._identity else open_connection(self._site, create=True)
         self._identity = self._identity or (identify_file(self._name, self._site.remote) if self._site.path else None)
         try:
-            version(db, self._site)  # before anything is changed: the file may be somebody else's
+            read_version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
         except BaseException:
             db.close()

@@ -19,7 +19,7 @@ from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.migrate import latest
+from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION
 
 _SQL = load_sql()
@@ -37,7 +37,7 @@ class Health(Handle):
         return StoreStatus(
             backend="sqlite",
             location=str(self._site.path or ":memory:"),
-            schema=latest(),
+            schema=latest_version(),
             items=items,
             open_items=open_items,
             scopes=scopes,
@@ -138,7 +138,7 @@ class Health(Handle):
 
     def _check_sync(self) -> Finding:
         if self._site.path is None:
-            why = "the store is in memory, so that nothing outlives this process"
+            why = "the store is in memory, so nothing survives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
         # Each connection has a level of its own: the level of the writer counts.
         run = self.snapshot if self._site.read_only else self._writer.run_alone
@@ -179,7 +179,7 @@ class Health(Handle):
 
 def _check_schema(db: Connection) -> Finding:
     ((found,),) = db.rows("pragma user_version")
-    return Finding("schema", "pass" if found == latest() else "fail", f"version {found}")
+    return Finding("schema", "pass" if found == latest_version() else "fail", f"version {found}")
 
 
 def _check_integrity(db: Connection) -> Finding:

@@ -1,4 +1,4 @@
-"""What following a store promises: changes, the outbox, uses, status, closing."""
+"""Tests of ItemStore: changes, the outbox, usage, status and closing."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from engrain_conformance.drafts import (
     derived,
     fact,
     forget,
-    get,
+    get_item,
+    list_items,
     message,
-    page,
-    plain,
     vector_query,
+    without_vectors,
     word_query,
 )
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.suite import Suite
 
 
-def follow(store: ItemStore, since: int = 0, limit: int = 1) -> tuple[dict[str, bool], int]:
+def read_changes(store: ItemStore, since: int = 0, limit: int = 1) -> tuple[dict[str, bool], int]:
     """The latest state of each item that changed, read in small pages, and where the reader then stands."""
     seen: dict[str, bool] = {}
     while True:
@@ -50,18 +50,18 @@ def follow(store: ItemStore, since: int = 0, limit: int = 1) -> tuple[dict[str, 
         assert changes.changes
 
 
-class FollowingSuite(Suite):
+class ChangeFeedSuite(Suite):
     # Changes
 
     def test_every_change_is_seen(self, store: ItemStore, clock: SetClock) -> None:
-        a, b, c, d = add(store, fact("a"), fact("b", slot="s"), message("c"), plain("d"))
+        a, b, c, d = add(store, fact("a"), fact("b", slot="s"), message("c"), without_vectors("d"))
         (e,) = add(store, derived("e", Citation(c, 0, 1)))
-        seen, seq = follow(store)
+        seen, seq = read_changes(store)
         assert seen == dict.fromkeys([a, b, c, d, e], False)
         clock.advance()
         (f,) = add(store, fact("f", slot="s"))
-        assert f in follow(store, seq)[0]
-        assert b in follow(store, seq)[0]  # closed
+        assert f in read_changes(store, seq)[0]
+        assert b in read_changes(store, seq)[0]  # closed
         steps: list[tuple[set[str], Callable[[], Any]]] = [
             ({a}, lambda: store.apply(Plan(ANA, (Change(a, pinned=True),)))),
             ({a}, lambda: add(store, fact("a", importance=0.9))),
@@ -70,13 +70,13 @@ class FollowingSuite(Suite):
             ({a}, lambda: correct(store, a, fact("A"))),
         ]
         for ids, step in steps:
-            _, seq = follow(store, seq)
+            _, seq = read_changes(store, seq)
             step()
-            assert ids <= follow(store, seq, limit=2)[0].keys()
-        seen, seq = follow(store)
+            assert ids <= read_changes(store, seq, limit=2)[0].keys()
+        seen, seq = read_changes(store)
         assert seen[e]
         assert not any(gone for id, gone in seen.items() if id != e)
-        assert follow(store, seq) == ({}, seq)
+        assert read_changes(store, seq) == ({}, seq)
 
     def test_an_answer_has_the_number_of_its_last_change(self, store: ItemStore) -> None:
         first = store.apply(Plan(ANA, (Add(fact("a")), Add(fact("b")))))
@@ -109,9 +109,9 @@ class FollowingSuite(Suite):
 
     def test_a_use_is_no_change(self, store: ItemStore) -> None:
         ids = add(store, fact("a"))
-        _, seq = follow(store)
+        _, seq = read_changes(store)
         store.touch(ANA, ids)
-        assert follow(store, seq)[0] == {}
+        assert read_changes(store, seq)[0] == {}
 
     def test_a_reader_never_misses_a_change_of_concurrent_writers(self, store: ItemStore) -> None:
         done = threading.Event()
@@ -121,7 +121,7 @@ class FollowingSuite(Suite):
             since = 0
             while True:
                 last = done.is_set()
-                found, since = follow(store, since, limit=3)
+                found, since = read_changes(store, since, limit=3)
                 seen.update(found)
                 if last:
                     return
@@ -168,17 +168,17 @@ class FollowingSuite(Suite):
 
     def test_uses_are_counted(self, store: ItemStore, clock: SetClock) -> None:
         a, b = add(store, fact("a"), fact("b"))
-        assert (get(store, a).access_count, get(store, a).last_accessed) == (0, None)
+        assert (get_item(store, a).access_count, get_item(store, a).last_accessed) == (0, None)
         clock.advance()
         store.touch(ANA, [a, b, "nothing"])
         clock.advance()
         store.touch(ANA, [a])
-        assert (get(store, a).access_count, get(store, a).last_accessed) == (2, clock())
-        assert get(store, b).access_count == 1
+        assert (get_item(store, a).access_count, get_item(store, a).last_accessed) == (2, clock())
+        assert get_item(store, b).access_count == 1
         add(store, fact("c"))
         store.touch(ANA, [a])
         store.apply(Plan(ANA, (Change(a, pinned=True),)))
-        assert (get(store, a).access_count, get(store, b).access_count) == (3, 1)
+        assert (get_item(store, a).access_count, get_item(store, b).access_count) == (3, 1)
 
     def test_a_use_that_is_not_written_yet_does_not_hinder_forgetting(self, store: ItemStore) -> None:
         (a,) = add(store, fact("a"))
@@ -192,13 +192,13 @@ class FollowingSuite(Suite):
         (a,) = add(store, fact("a"))
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda _: store.touch(ANA, [a]), range(100)))
-        assert get(store, a).access_count == 100
+        assert get_item(store, a).access_count == 100
 
     # The store as a whole
 
     def test_status_counts(self, store: ItemStore, clock: SetClock) -> None:
         assert store.status().items == store.status().scopes == 0
-        add(store, fact("a", slot="s"), plain("b"))
+        add(store, fact("a", slot="s"), without_vectors("b"))
         clock.advance()
         (c,) = add(store, fact("c", slot="s"))
         add(store, fact("d"), scope=BEN)
@@ -227,7 +227,7 @@ class FollowingSuite(Suite):
         assert [hit.id for hit in words.best(word_query("tea")).hits] == [ids[0]]
         assert [hit.id for hit in words.best(word_query("Zoe")).hits] == [ids[0]]
         assert words.best(word_query("coffee")).hits == before.hits
-        assert [item.id for item in page(store)] == ids[::-1]
+        assert [item.id for item in list_items(store)] == ids[::-1]
 
     def test_rebuilding_keeps_vectors_that_fit(self, store: ItemStore, vectors: Any, feed: Any) -> None:
         (id,) = add(store, fact("Some tea."))
@@ -271,7 +271,7 @@ class FollowingSuite(Suite):
         (id,) = add(store, fact("a"))
         store.touch(ANA, [id])
         store.close()
-        assert get(another(), id).access_count == 1
+        assert get_item(another(), id).access_count == 1
 
 
 def _embeds(store: ItemStore) -> list[Embed]:

@@ -1,4 +1,4 @@
-"""What erasure and the audit log promise: all of a subject and nothing else, kept out, and recorded."""
+"""Tests of erasure and the audit log: all data of a subject goes, nothing else, and it stays out."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
 NEAR = [Scope(ANA.tenant, ANA.agent, name) for name in ("ana2", "Ana", "ana%", "an_", "ana ", None)]
 
 
-def texts(store: ItemStore, scope: Scope = ANA) -> set[str]:
+def list_texts(store: ItemStore, scope: Scope = ANA) -> set[str]:
     return {item.text for item in store.page(ListQuery(scope, limit=100))}
 
 
-def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
+def run_erasure(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
     erasing.begin(id, subject)
     counts = dict(erasing.take(id).counts)
     named = erasing.unname(id)
@@ -53,13 +53,13 @@ def _next(store: Any, session: str) -> int:
     return stored.version + 1 if stored else 1
 
 
-def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
+def add_episode(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
     ends = START + timedelta(days=1)
     episode = Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, key="rain")
     store.episodes.add(scope, episode, RawOutput("At length.", ends) if raw else None)
 
 
-class ErasingSuite(Suite):
+class ErasureSuite(Suite):
     # A user
 
     def test_all_of_a_user_goes_and_nothing_of_anybody_else(self, store: Any, erasing: Erasing) -> None:
@@ -69,9 +69,9 @@ class ErasingSuite(Suite):
             add(store, fact("We all say the same.", slot="said"), scope=scope)
         reach = erasing.reach(USER)
         assert (reach.counts["item"], set(reach.scopes)) == (2, set(agents))
-        assert erase(erasing, USER)["item"] == 2
-        assert [texts(store, scope) for scope in agents] == [set(), set()]
-        assert all(texts(store, scope) == {"We all say the same."} for scope in others)
+        assert run_erasure(erasing, USER)["item"] == 2
+        assert [list_texts(store, scope) for scope in agents] == [set(), set()]
+        assert all(list_texts(store, scope) == {"We all say the same."} for scope in others)
         assert not erasing.reach(USER)
 
     def test_every_kind_of_row_goes(self, store: Any, erasing: Erasing) -> None:
@@ -83,8 +83,8 @@ class ErasingSuite(Suite):
         store.episodes.add(ANA, Episode("e", "monday", "turn", "It rained.", 0.5, START, START + timedelta(days=1)))
         store.journal.claim(Claim(ANA, "task", "worker", 30))
         store.journal.signal(ANA, "task", "came", "{}")
-        erase(erasing, USER)
-        assert texts(store) == set()
+        run_erasure(erasing, USER)
+        assert list_texts(store) == set()
         assert store.length(ANA, "monday") == store.progress(ANA, "monday", "extract") == 0
         assert store.episodes.recent(ANA, None, 9, START) == []
         assert store.journal.task(ANA, "task") is None
@@ -95,7 +95,7 @@ class ErasingSuite(Suite):
     def test_nobody_reads_or_writes_it_meanwhile(self, store: Any, erasing: Erasing) -> None:
         add(store, fact("Ana lives in Lima."))
         erasing.begin("e1", USER)
-        assert texts(store) == set()
+        assert list_texts(store) == set()
         for scope in (ANA, Scope(ANA.tenant, "new agent", ANA.user)):
             with pytest.raises(BeingErased):
                 add(store, fact("It does not come in."), scope=scope)
@@ -108,13 +108,13 @@ class ErasingSuite(Suite):
         erasing.finish("e1", {})
         assert erasing.running() == []
         add(store, fact("Ana is back."))
-        assert texts(store) == {"Ana is back."}
+        assert list_texts(store) == {"Ana is back."}
 
     def test_what_is_said_while_an_unknown_user_is_erased_can_be_erased_later(
         self, store: Any, erasing: Erasing
     ) -> None:
         add(store, fact("Ana lives in Lima."))
-        erase(erasing, USER)
+        run_erasure(erasing, USER)
         erasing.begin("e2", USER)
         for stage in (erasing.take, erasing.unname):
             with contextlib.suppress(BeingErased):
@@ -122,9 +122,9 @@ class ErasingSuite(Suite):
             stage("e2")
         erasing.finish("e2", {})
         add(store, fact("Ana is back."))
-        assert "Ana is back." in texts(store)
-        erase(erasing, USER, "e3")
-        assert texts(store) == set()
+        assert "Ana is back." in list_texts(store)
+        run_erasure(erasing, USER, "e3")
+        assert list_texts(store) == set()
 
     def test_each_stage_may_be_done_twice(self, store: Any, erasing: Erasing) -> None:
         add(store, fact("Ana lives in Lima."))
@@ -143,7 +143,7 @@ class ErasingSuite(Suite):
     def test_an_old_copy_stays_out(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
         add(store, fact("Ana lives in Lima."))
         assert erasing.erased(USER) is None
-        erase(erasing, USER)
+        run_erasure(erasing, USER)
         assert erasing.barred(ANA, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
         assert erasing.barred(BEN, ["Ana lives in Lima."]) == [False]
         found = erasing.erased(USER)
@@ -184,7 +184,7 @@ class ErasingSuite(Suite):
                 store.summarize(ANA, "monday", Summary("Rain.", 1, _next(store, "monday")))
             late = _next(store, "monday")
             clock.advance(1)
-            erase(erasing, subject)
+            run_erasure(erasing, subject)
             for said in ((), [message("It snowed.", "monday")]):
                 append_messages(store, ANA, "monday", said, None)
                 with pytest.raises(Conflict):
@@ -214,8 +214,8 @@ class ErasingSuite(Suite):
             derived("It snowed once.", Citation(gone)),
         )
         store.advance(ANA, "monday", "extract", 1)
-        assert erase(erasing, Subject(ANA, "session", "tuesday"))["item"] == 3
-        assert texts(store) == {"It rained."}
+        assert run_erasure(erasing, Subject(ANA, "session", "tuesday"))["item"] == 3
+        assert list_texts(store) == {"It rained."}
         assert store.progress(ANA, "monday", "extract") == 0, "what is left is worked on again"
         assert store.length(ANA, "tuesday") == 0
         # What rested on the session alone stays out; what rests on the other as well may be derived again.
@@ -232,12 +232,12 @@ class ErasingSuite(Suite):
         monday = Subject(ANA, "session", "monday")
         counted = erasing.reach(monday).counts
         assert [counted[kind] for kind in ("item", "episode", "request", "progress", "session")] == [2, 2, 1, 1, 1]
-        assert erase(erasing, monday) == counted
+        assert run_erasure(erasing, monday) == counted
         assert not erasing.reach(monday)
         (id,) = (one.id for one in store.apply(Plan(ANA, (Add(fact("Tea.")),), request_id="asked")).outcomes)
         tea = Subject(ANA, "id", id)
         counted = erasing.reach(tea).counts
-        assert erase(erasing, tea) == counted == {"item": 1, "cut": 0, "request": 1}
+        assert run_erasure(erasing, tea) == counted == {"item": 1, "cut": 0, "request": 1}
         assert store.episodes.recent(ANA, None, 9, START) == []
 
     def test_a_source_is_taken_back(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
@@ -253,8 +253,8 @@ class ErasingSuite(Suite):
         add(store, fact("Tea is hot."))
         reach = erasing.reach(Subject(ANA, "source", "page"))
         assert (len(reach.ids), reach.kept) == (4, (both,))
-        erase(erasing, Subject(ANA, "source", "page"))
-        assert texts(store) == {"Ana lives in Lima.", "The port is 80.", "Tea is hot."}
+        run_erasure(erasing, Subject(ANA, "source", "page"))
+        assert list_texts(store) == {"Ana lives in Lima.", "The port is 80.", "Tea is hot."}
         assert store.slot(ANA, "city", None).text == "Ana lives in Lima."
         assert [source.name for source in store.get_many(ANA, [both])[0].sources] == [None]
 
@@ -285,7 +285,7 @@ class ErasingSuite(Suite):
         subject = Subject(ANA, "source", page)
         reach = erasing.reach(subject)
         assert set(reach.ids) == {ids[2], *ids[5:8], learnt, looked}
-        assert erase(erasing, subject) == reach.counts
+        assert run_erasure(erasing, subject) == reach.counts
         assert not erasing.reach(subject)
         assert {item.id for item in store.page(ListQuery(ANA, limit=100))} == {*ids[:2], *ids[3:5], *ids[8:]}
 
@@ -302,8 +302,8 @@ class ErasingSuite(Suite):
         (id,) = add(store, derived("Her code is 4417.", Citation(said, 0, 16)))
         assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)
         counted = erasing.reach(Subject(ANA, "id", id)).counts
-        assert erase(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}
-        assert texts(store) == {"[forgotten] It rained."}
+        assert run_erasure(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}
+        assert list_texts(store) == {"[forgotten] It rained."}
 
     # The audit log
 

@@ -1,4 +1,4 @@
-"""The contract of a store of session state: texts by scope and session, and nothing across them."""
+"""Tests of the SessionState port: texts by scope and session, isolated from each other."""
 
 from __future__ import annotations
 

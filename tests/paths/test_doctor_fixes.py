@@ -1,4 +1,4 @@
-"""The commands that the doctor names exist, and mend what it says they mend."""
+"""The commands that the doctor names exist, and fix what it says they fix."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_every_command_that_is_named_exists() -> None:
         assert {word for word in words if word.startswith("--")} <= options, words
 
 
-def commands_in(mend: str) -> list[str]:
-    return [text for is_command, text in split_commands(mend) if is_command]
+def commands_in(fix: str) -> list[str]:
+    return [text for is_command, text in split_commands(fix) if is_command]
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("vectors", another_model, rf"(engrain maintain --reembed {PASTED})"),
     ("old vectors", another_model, rf"(engrain maintain --reembed {PASTED})"),
     ("instructions", order, rf"(engrain undo {PASTED}).*(--yes)"),
-    ("trust", page, rf"(engrain) why( {PASTED})"),
+    ("trust", page, rf"(engrain) explain( {PASTED})"),
     ("secrets", secret, rf"(engrain forget {PASTED})"),
     ("past its time", overdue, rf"(engrain maintain {PASTED})"),
     ("upkeep", overdue, rf"(engrain maintain {PASTED})"),
@@ -171,12 +171,12 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
 DECIDED = {"trust": "forget", "waiting tasks": "resume"}
 
 
-@pytest.mark.parametrize(("name", "fault", "mend"), FAULTS, ids=[one[0] for one in FAULTS])
-def test_the_command_that_is_named_mends_it(store: Path, name: str, fault: Callable[[Path], None], mend: str) -> None:
+@pytest.mark.parametrize(("name", "fault", "fix"), FAULTS, ids=[one[0] for one in FAULTS])
+def test_the_command_that_is_named_mends_it(store: Path, name: str, fault: Callable[[Path], None], fix: str) -> None:
     fault(store)
     before = told(store, name)
     assert before["state"] in ("warn", "fail"), before
-    match = re.search(mend, before["mend"])
+    match = re.search(fix, before["fix"])
     assert match, before
     verb, *rest = match.groups()
     pasted = shlex.split(" ".join((verb, DECIDED.get(name, ""), *rest)))
@@ -196,7 +196,7 @@ def test_a_damaged_backup_is_mended_by_the_lines_that_are_named(store: Path, tmp
     taken.write_bytes(taken.read_bytes()[:5_000])
     before = told(store, "backup")
     assert before["state"] == "fail"
-    aside, care = commands_in(before["mend"])
+    aside, care = commands_in(before["fix"])
     subprocess.run(aside, shell=True, check=True)
     ran = CliRunner().invoke(root, shlex.split(care)[1:])
     assert ran.exit_code == 0, ran.output
@@ -214,7 +214,7 @@ def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) ->
     damaged.write_bytes(raw)
     before = told(store, "integrity")
     assert before["state"] == "fail"
-    match = re.search(r"engrain (restore) BACKUP STORE (--force) (--yes)`", before["mend"])
+    match = re.search(r"engrain (restore) BACKUP STORE (--force) (--yes)`", before["fix"])
     assert match, before
     verb, *options = match.groups()
     ran = CliRunner().invoke(root, [verb, str(tmp_path / "copy.db"), str(damaged), *options])
@@ -232,7 +232,7 @@ def test_the_rights_are_mended_by_the_line_that_is_named() -> None:
         store.parent.chmod(0o711)
         before = told(store, "rights")
         assert before["state"] == "warn"
-        subprocess.run(shlex.split(commands_in(before["mend"])[0]), check=True)
+        subprocess.run(shlex.split(commands_in(before["fix"])[0]), check=True)
         assert told(store, "rights")["state"] == "pass"
 
 
@@ -243,7 +243,7 @@ def test_a_name_that_would_run_something_is_quoted_and_pasting_works(tmp_path: P
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     ran = CliRunner().invoke(root, ["doctor", "--store", str(store), "--json"])
     (found,) = [one for one in json.loads(ran.stdout)["findings"] if one["name"] == "instructions"]
-    line = commands_in(found["mend"])[0]
+    line = commands_in(found["fix"])[0]
     assert shlex.split(line) == [
         "engrain", "undo", name, "--user", "ana o'neill", "--agent=-shop", "--store", str(store)
     ]  # fmt: skip
@@ -281,7 +281,7 @@ def test_the_rights_of_files_and_of_folders_are_told_at_once() -> None:
         assert before["state"] == "warn"
         assert "agent.db" in before["why"]
         assert "backups" in before["why"]
-        subprocess.run(" && ".join(commands_in(before["mend"])), shell=True, check=True)
+        subprocess.run(" && ".join(commands_in(before["fix"])), shell=True, check=True)
         assert told(place / "agent.toml", "rights")["state"] == "pass"
 
 
@@ -311,7 +311,7 @@ def test_a_store_that_cannot_be_written_fails_and_is_not_said_to_need_another_en
     assert ran.returncode == 1
     assert (found["engine"]["state"], found["stores"]["state"]) == ("pass", "fail")
     assert "can only be read" in found["stores"]["why"]
-    assert shlex.split(commands_in(found["stores"]["mend"])[0]) == ["chmod", "u+w", str(store), name]
+    assert shlex.split(commands_in(found["stores"]["fix"])[0]) == ["chmod", "u+w", str(store), name]
 
 
 def _mounts() -> bool:
@@ -342,7 +342,7 @@ def test_on_a_disk_that_is_mounted_read_only_it_can_be_read_and_the_doctor_says_
     assert (ran.returncode, "Ana likes tea." in ran.stdout) == (0, True), ran.stderr
     found = json.loads((tmp_path / "told").read_text())["findings"][0]
     assert (found["state"], "mounted read-only" in found["why"]) == ("fail", True)
-    assert commands_in(found["mend"]) == [f"mount -o remount,rw {disk}"]
+    assert commands_in(found["fix"]) == [f"mount -o remount,rw {disk}"]
 
 
 def test_a_command_is_whole_on_one_line_however_narrow_the_screen(

@@ -1,4 +1,4 @@
-"""What moving promises: every row of a store arrives in another as it was, and works there."""
+"""Tests of the Movable port: every row of a store arrives unchanged in another, and works there."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from engrain_conformance.drafts import (
     fact,
     forget,
     message,
-    plain,
     vector_query,
+    without_vectors,
 )
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.reference import ReferenceStore
@@ -43,7 +43,7 @@ SCOPES = (ANA, BEN, Scope(), Scope("", None, "日本語"))
 CLEO, KIM = Scope(None, "a", "cleo"), Scope("firm", None, "kim")
 
 
-def dumped(store: Any, page: int = 1_000, scope: Scope | None = None) -> list[Row]:
+def dump_all(store: Any, page: int = 1_000, scope: Scope | None = None) -> list[Row]:
     found: list[Row] = []
     for kind in ROW_KINDS:
         after = None
@@ -54,24 +54,24 @@ def dumped(store: Any, page: int = 1_000, scope: Scope | None = None) -> list[Ro
     return found
 
 
-def moved(source: Any, target: Any, page: int = 7) -> Any:
-    rows = dumped(source)
+def copy_rows(source: Any, target: Any, page: int = 7) -> Any:
+    rows = dump_all(source)
     for start in range(0, len(rows), page):
         target.restore(rows[start : start + page])
     return target
 
 
-def check_moved(source: Any, target: Any, at: datetime) -> None:
+def check_copy(source: Any, target: Any, at: datetime) -> None:
     """The target shows all that the source does."""
-    moved(source, target)
-    assert dumped(target) == dumped(source)
+    copy_rows(source, target)
+    assert dump_all(target) == dump_all(source)
     for scope in SCOPES:
         wanted, found = (View(store, scope, at, lambda id: id).everything() for store in (source, target))
         for name, value in wanted.items():
             assert found[name] == value, f"{name} of {scope}"
 
 
-def fill(store: Any, clock: SetClock) -> None:
+def fill_store(store: Any, clock: SetClock) -> None:
     """A little of everything that a store can hold, in every kind of row."""
     other = HashEmbedder("other")
     for scope in SCOPES:
@@ -83,7 +83,7 @@ def fill(store: Any, clock: SetClock) -> None:
             Add(fact("Lima", slot="city", metadata={"k": [1, None, "ü"]})),
             Add(derived("Ana likes tea.", Citation(first, 19, 33)), request_id="once"),
             Add(fact("Ana knows Ben.", kind="relation", relation=Relation("Ana", "knows", "tea"))),
-            Add(plain("I always want short answers.", importance=0.9, source=Source("page", "web"))),
+            Add(without_vectors("I always want short answers.", importance=0.9, source=Source("page", "web"))),
             Add(fact("Over soon.", expires_at=START + timedelta(hours=1), vectors=other.vectors("Over soon."))),
             Add(fact("It happened.", occurred_at=START - timedelta(days=400), kind="procedure")),
         )
@@ -139,17 +139,17 @@ def _said(store: Any, scope: Scope) -> list[str]:
     return [item.text for item in store.page(ListQuery(scope))]
 
 
-class MovingSuite(Suite):
+class DumpRestoreSuite(Suite):
     """Between the backend and the reference store, both ways."""
 
     def test_what_is_there_arrives_elsewhere(self, store: Any, clock: SetClock) -> None:
-        fill(store, clock)
-        check_moved(store, ReferenceStore(clock=clock), START + timedelta(seconds=61))
+        fill_store(store, clock)
+        check_copy(store, ReferenceStore(clock=clock), START + timedelta(seconds=61))
 
     def test_what_arrives_is_what_was_there(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        check_moved(source, store, START + timedelta(seconds=61))
+        fill_store(source, clock)
+        check_copy(source, store, START + timedelta(seconds=61))
         for scope in SCOPES:
             for task in ("order", "old"):
                 assert store.journal.task(scope, task) == source.journal.task(scope, task)
@@ -157,50 +157,50 @@ class MovingSuite(Suite):
             assert store.journal.event(scope, "order", "paid") == '"yes"'
 
     def test_every_kind_of_row_is_tried(self, store: Any, clock: SetClock) -> None:
-        fill(store, clock)
-        assert {row.kind for row in dumped(store)} == set(ROW_KINDS)
+        fill_store(store, clock)
+        assert {row.kind for row in dump_all(store)} == set(ROW_KINDS)
 
     @pytest.mark.parametrize("page", [1, 3])
     def test_rows_come_in_the_order_of_their_keys_page_by_page(self, store: Any, clock: SetClock, page: int) -> None:
-        fill(store, clock)
-        rows = dumped(store, page)
-        assert rows == dumped(store)
+        fill_store(store, clock)
+        rows = dump_all(store, page)
+        assert rows == dump_all(store)
         for kind in ROW_KINDS:
             keys = [row.key for row in rows if row.kind == kind]
             assert keys == sorted(set(keys)), kind
 
     @pytest.mark.parametrize("page", [1, 3, 1_000])
     def test_the_rows_of_one_scope_are_those_and_no_others(self, store: Any, clock: SetClock, page: int) -> None:
-        fill(store, clock)
-        rows = dumped(store)
+        fill_store(store, clock)
+        rows = dump_all(store)
         for scope in (*SCOPES, Scope(user="nobody")):
             wanted = [
                 row for row in rows if row.kind == "store" or (row.kind not in STORE_KINDS and row.scope == scope)
             ]
-            assert dumped(store, page, scope) == wanted
+            assert dump_all(store, page, scope) == wanted
 
     def test_what_is_read_still_is_of_one_moment(self, store: Any) -> None:
         add(store, fact("Tea."))
         other = Thread(target=lambda: add(store, fact("Coffee.")))
 
         def look() -> tuple[list[Row], list[Row]]:
-            first = dumped(store, scope=ANA)
+            first = dump_all(store, scope=ANA)
             other.start()
             other.join(1.0)  # a store may have it wait until the end
-            return first, dumped(store, scope=ANA)
+            return first, dump_all(store, scope=ANA)
 
         first, second = store.still(look)
         other.join()
         assert first == second
-        assert len(dumped(store, scope=ANA)) > len(first)
+        assert len(dump_all(store, scope=ANA)) > len(first)
         add(store, fact("It is written to again."))
 
     def test_a_preview_sees_its_own_writes_and_leaves_nothing(self, store: Any, clock: SetClock) -> None:
         add(store, fact("Tea."))
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        rows = [row for row in dumped(source) if row.kind not in STORE_KINDS]
-        before = dumped(store)
+        fill_store(source, clock)
+        rows = [row for row in dump_all(source) if row.kind not in STORE_KINDS]
+        before = dump_all(store)
 
         def write() -> list[str]:
             add(store, fact("Coffee."))
@@ -211,7 +211,7 @@ class MovingSuite(Suite):
         assert {"Tea.", "Coffee.", *_said(source, ANA)} == set(store.preview(write))
         with pytest.raises(NotFound):
             store.preview(lambda: (write(), store.apply(Plan(ANA, (Change("missing", pinned=True),)))))
-        assert (dumped(store), store.status().items) == (before, 1)
+        assert (dump_all(store), store.status().items) == (before, 1)
         (kept,) = add(store, fact("Coffee."))
         assert store.page(ListQuery(ANA))[0].id == kept
 
@@ -223,35 +223,35 @@ class MovingSuite(Suite):
 
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
         add(store, fact("Ana likes tea."))
-        before = dumped(store)
+        before = dump_all(store)
         (row,) = (one for one in before if one.kind == "item")
         for text in (row.values["text"], "Ben likes tea."):
             taken = replace(row, values={**row.values, "text": text, "scope": [BEN.tenant, BEN.agent, BEN.user]})
             with pytest.raises(Conflict):
                 store.restore([taken])
-            assert dumped(store) == before
+            assert dump_all(store) == before
 
     def test_restoring_twice_changes_nothing(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
-        moved(source, store, 1_000)
-        assert dumped(store) == dumped(source)
+        fill_store(source, clock)
+        copy_rows(source, store)
+        copy_rows(source, store, 1_000)
+        assert dump_all(store) == dump_all(source)
         assert store.status().items == source.status().items
 
     def test_a_row_that_is_given_twice_counts_as_given_last(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         add(source, fact("Tea.", source=Source("menu", "document")))
-        rows = dumped(source)
+        rows = dump_all(source)
         (item,) = (row for row in rows if row.kind == "item")
         first = replace(item, values={**item.values, "importance": 0.1})
         store.restore([one for row in rows for one in ([first, row] if row is item else [row])])
-        assert dumped(store) == rows
+        assert dump_all(store) == rows
 
     def test_a_row_that_changed_meanwhile_takes_the_old_one_s_place(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
+        fill_store(source, clock)
+        copy_rows(source, store)
         clock.advance(60)
         for scope in SCOPES:
             add(source, fact("Cusco", slot="city"), scope=scope)
@@ -259,22 +259,22 @@ class MovingSuite(Suite):
             source.touch(scope, [one.id for one in source.slots(scope, "", None)])
         lease = source.journal.claim(Claim(ANA, "order", "three"))
         source.journal.finish(lease, StepEnd("open", result="1"))
-        check_moved(source, store, clock())
+        check_copy(source, store, clock())
 
     def test_a_step_that_ends_later_keeps_its_place(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         lease = source.journal.claim(Claim(ANA, "order", "one"))
         for name in ("first", "second"):
             source.journal.begin(lease, StepStart(name))
-        moved(source, store)
+        copy_rows(source, store)
         source.journal.finish(lease, StepEnd("first", result="1"))
-        moved(source, store)
-        assert dumped(store) == dumped(source)
+        copy_rows(source, store)
+        assert dump_all(store) == dump_all(source)
 
     def test_what_was_forgotten_answered_or_numbered_stays_so(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
+        fill_store(source, clock)
+        copy_rows(source, store)
         again = store.apply(Plan(ANA, (Add(derived("coffee")),))).outcomes[0]
         assert again.status == "kept_out"
         assert store.apply(Plan(ANA, (), request_id="all")).repeated
@@ -288,7 +288,7 @@ class MovingSuite(Suite):
         assert store.sessions(ANA, 9) == ["tuesday", "monday"]
         assert store.outbox("index", 10_000)[-1].item
         assert {one.item for one in store.outbox("index", 10_000, BEN)} == {
-            row.key[0] for row in dumped(source) if row.kind == "item" and row.scope == BEN
+            row.key[0] for row in dump_all(source) if row.kind == "item" and row.scope == BEN
         }
         assert [one.task for one in store.journal.tasks(TaskQuery(ANA, ("running",)))] == ["order"]
         assert store.nearest(vector_query("Quito", limit=1)).cosines[0] > 0.99
@@ -296,9 +296,9 @@ class MovingSuite(Suite):
 
     def test_who_was_erased_stays_out_and_who_is_held_stays(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
-        assert "cleo" not in str(dumped(store))
+        fill_store(source, clock)
+        copy_rows(source, store)
+        assert "cleo" not in str(dump_all(store))
         assert store.erasing.erased(_user(CLEO)) == source.erasing.erased(_user(CLEO))
         assert store.erasing.barred(CLEO, ["Cleo lives in Oslo.", "Cleo lives in Rome."]) == [True, False]
         add(store, fact("Cleo came back."), scope=CLEO)
@@ -309,8 +309,8 @@ class MovingSuite(Suite):
 
     def test_the_audit_log_comes_along_and_goes_on(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
+        fill_store(source, clock)
+        copy_rows(source, store)
         assert store.audit.entries(0, 99) == source.audit.entries(0, 99)
         count = len(store.audit.entries(0, 99))
         assert store.audit.append("load", {"items": 1}).n == count + 1
@@ -318,21 +318,21 @@ class MovingSuite(Suite):
 
     def test_an_end_that_was_cut_off_is_found_in_a_copy_too(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        rows = dumped(source)
+        fill_store(source, clock)
+        rows = dump_all(source)
         last = [row for row in rows if row.kind == "audit"][-2]
         store.restore([row for row in rows if row != last])
         assert not store.audit.verify()
 
     def test_what_is_hidden_is_not_moved_and_a_hold_that_hides_hides(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        moved(source, store)
+        fill_store(source, clock)
+        copy_rows(source, store)
         assert _said(store, KIM) == ["Kim lives in Rome."]
         with pytest.raises(OnHold):
             source.erasing.begin("e2", _user(KIM))
-        assert "kim" not in str(dumped(source))
-        store.restore([row for row in dumped(source) if row.kind == "hold"])
+        assert "kim" not in str(dump_all(source))
+        store.restore([row for row in dump_all(source) if row.kind == "hold"])
         assert _said(store, KIM) == []
         store.erasing.release(_user(KIM))
         assert _said(store, KIM) == ["Kim lives in Rome."]
@@ -341,40 +341,40 @@ class MovingSuite(Suite):
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))
         add(store, fact("Ben likes coffee."))
-        before = dumped(store)
+        before = dump_all(store)
         with pytest.raises(Conflict):
-            store.restore(dumped(source))
-        assert dumped(store) == before
+            store.restore(dump_all(source))
+        assert dump_all(store) == before
 
     def test_all_rows_of_a_call_are_kept_or_none(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
-        fill(source, clock)
-        rows = dumped(source)
+        fill_store(source, clock)
+        rows = dump_all(source)
         lost = next(row for row in rows if row.kind == "cites").values["cites"][0][1]
         with pytest.raises(Conflict):
             store.restore([row for row in rows if row.key != (lost,)])
-        assert [row.kind for row in dumped(store)] == ["store"]
+        assert [row.kind for row in dump_all(store)] == ["store"]
 
     def test_tasks_that_are_not_among_the_rows_keep_their_snapshots(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         for scope in (ANA, BEN):
             for task in ("x", "y"):
                 source.journal.keep(source.journal.claim(Claim(scope, task, "me")), '{"page": 7}')
-        moved(source, store)
-        store.restore([row for row in dumped(source) if row.key in ((ANA.id, "x"), (BEN.id, "y"))])
-        assert dumped(store) == dumped(source)
+        copy_rows(source, store)
+        store.restore([row for row in dump_all(source) if row.key in ((ANA.id, "x"), (BEN.id, "y"))])
+        assert dump_all(store) == dump_all(source)
 
     def test_nothing_is_restored_if_something_was_forgotten_since(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))
-        given = [row for row in dumped(source) if row.kind == "item"]
+        given = [row for row in dump_all(source) if row.kind == "item"]
         (gone,) = add(store, fact("Nobody must know."))
         since, other = store.standing([ANA]), store.standing([BEN])
         forget(store, gone)
-        before = dumped(store)
+        before = dump_all(store)
         with pytest.raises(Conflict):
             store.restore(given, since)
-        assert dumped(store) == before
+        assert dump_all(store) == before
         assert store.standing([BEN]) == other
         told: list[int] = []
         store.restore(given, store.standing([ANA, BEN]), told.append)
@@ -384,7 +384,7 @@ class MovingSuite(Suite):
     def test_nothing_is_restored_if_words_were_forgotten_once_more_since(self, store: Any) -> None:
         for _ in range(2):
             (gone,) = add(store, fact("Nobody must know."))
-            given = [row for row in dumped(store) if row.kind == "item"]
+            given = [row for row in dump_all(store) if row.kind == "item"]
             since = store.standing([ANA])
             forget(store, gone)
         with pytest.raises(Conflict):
@@ -394,7 +394,7 @@ class MovingSuite(Suite):
     def test_nothing_is_restored_if_an_erasure_was_made_since(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))
-        given = [row for row in dumped(source) if row.kind == "item"]
+        given = [row for row in dump_all(source) if row.kind == "item"]
         marks = [store.standing([ANA])]
         store.erasing.begin("e9", _user(KIM))
         marks.append(store.standing([ANA]))

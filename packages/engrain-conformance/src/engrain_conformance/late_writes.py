@@ -1,4 +1,4 @@
-"""What a store does with a write that was on its way when what it belongs to was erased."""
+"""Tests of writes that arrive after their subject was erased."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
     return erasing.left(Erasure(done.receipt, done.mark, done.by, "named", done.at))
 
 
-class LateSuite(Suite):
+class LateWriteSuite(Suite):
     def test_who_was_erased_in_another_store_may_write_to_a_copy_of_it(self, store: Any, erasing: Erasing) -> None:
         at = from_micros(store.moment()) + timedelta(hours=1)
         store.restore([erased_to_row(ErasedSubject(erasing.mark(USER), "user", at, "e1"))])
