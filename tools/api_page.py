@@ -35,16 +35,16 @@ def main() -> int:
 def page() -> Iterator[str]:
     yield "# Every public name"
     yield ""
-    yield "Made by `tools/api_page.py` from the signatures and docstrings. `from engrain import …` gives each of them."
+    yield "Import each of them from `engrain`. `tools/api_page.py` makes this page from signatures and docstrings."
     functions = [name for name in engrain.__all__ if inspect.isfunction(getattr(engrain, name))]
     errors = [name for name in engrain.__all__ if is_error(getattr(engrain, name))]
-    told = {*FACES, *PARTS, *ASYNC, *OTHERS, *functions, *errors}
-    values = [name for name in engrain.__all__ if name not in told]
+    listed = {*FACES, *PARTS, *ASYNC, *OTHERS, *functions, *errors}
+    values = [name for name in engrain.__all__ if name not in listed]
     groups = (
         ("Store, Memory, Session", FACES),
         ("The parts of a Memory", PARTS),
         ("Tasks, agents, receipts", OTHERS),
-        ("Awaited", ASYNC),
+        ("Async", ASYNC),
         ("Functions", functions),
     )
     for title, names in groups:
@@ -53,7 +53,7 @@ def page() -> Iterator[str]:
             yield from entry(name, getattr(engrain, name))
     yield from ("", "## Values", "")
     for name in values:
-        yield f"- **{name}**{fields_of(getattr(engrain, name))}: {first_sentence(getattr(engrain, name))}"
+        yield described(f"- **{name}**{fields_of(getattr(engrain, name))}", getattr(engrain, name))
     yield from ("", "## Errors and warnings", "")
     for name in errors:
         yield f"- **{name}** ({getattr(engrain, name).__base__.__name__}): {first_sentence(getattr(engrain, name))}"
@@ -65,24 +65,26 @@ def entry(name: str, value: Any) -> Iterator[str]:
         yield from (f"`{name}{signature(value)}`", "", paragraph(value))
         return
     yield from (f"`{name}{signature(value.__init__)}`", "", paragraph(value))
-    verbs = list(members(value))
+    plain = getattr(engrain, name.removeprefix("Async"), None) if name in ASYNC else None
+    known = {verb for verb, _ in members(plain)} if plain is not None else set()
+    verbs = [(verb, found) for verb, found in members(value) if verb not in known]
+    if known:
+        yield from ("", f"It has the methods of `{plain.__name__}`, awaited.")
     if verbs:
         yield ""
     for verb, found in verbs:
-        if isinstance(found, property):
-            yield f"- `.{verb}`: {first_sentence(found)}"
-        else:
-            yield f"- `.{verb}{signature(found)}`: {first_sentence(found)}"
+        yield described(f"- `.{verb}{'' if isinstance(found, property) else signature(found)}`", found)
 
 
 def members(value: type) -> Iterator[tuple[str, Any]]:
+    found: dict[str, Any] = {}
     for base in reversed(value.__mro__[:-1]):
-        if not base.__module__.startswith("engrain"):
-            continue
-        for name, found in vars(base).items():
-            plain = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
-            if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)):
-                yield name, plain
+        if base.__module__.startswith("engrain"):
+            found.update(vars(base))
+    for name, one in found.items():
+        plain = one.__func__ if isinstance(one, (staticmethod, classmethod)) else one
+        if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)):
+            yield name, plain
 
 
 def signature(function: Any) -> str:
@@ -92,7 +94,7 @@ def signature(function: Any) -> str:
         return "(…)"
     shown = [one for name, one in found.parameters.items() if name not in ("self", "cls")]
     text = str(found.replace(parameters=shown))
-    text = re.sub(r"'([^']*)'", r"\1", text) if "'" in text else text
+    text = re.sub(r"""(: |-> )(?:'([^']*)'|"([^"]*)")""", lambda one: one[1] + (one[2] or one[3]), text)
     text = re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
     return re.sub(r" at 0x\w+", "", text).replace("builtins.", "").removesuffix(" -> None")
 
@@ -102,10 +104,18 @@ def paragraph(value: Any) -> str:
     return " ".join(doc.partition("\n\n")[0].split())
 
 
+def described(name: str, value: Any) -> str:
+    """The name, with the first sentence of its docstring if it has one of its own."""
+    sentence = first_sentence(value)
+    return f"{name}: {sentence}" if sentence else name
+
+
 def first_sentence(value: Any) -> str:
-    text = paragraph(value) if not isinstance(value, (dict, str)) else ""
-    if not text or text.startswith(("dict(", "str(")):
-        return "a constant."
+    if not isinstance(value, (type, property)) and not inspect.isfunction(value):
+        return ""
+    text = paragraph(value)
+    if isinstance(value, type) and text.startswith(f"{value.__name__}("):  # what a dataclass writes by itself
+        return ""
     found = re.match(r".*?[.:](?=\s+[A-Z`]|$)", text)
     return found[0] if found else text
 

@@ -51,8 +51,9 @@ from engrain.core.model.tasks import Claim
 from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url
-from engrain.stores.postgres.link import Db, Link
+from engrain.stores.postgres.link import Link
 from engrain.stores.postgres.migrate import latest
+from engrain.stores.relational.dialect import Deferred, Transaction
 from engrain.stores.relational.usage import Uses
 
 
@@ -78,10 +79,10 @@ def half_written(store: PostgresStore, slow: Plan) -> Iterator[None]:
     reached, go_on = threading.Event(), threading.Event()
     apply = store._apply
 
-    def halting(db: Db, plan: Plan, uses: Uses) -> Applied:
-        applied = apply(db, plan, uses)
+    def halting(tx: Transaction, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
+        applied = apply(tx, plan, uses)
         if plan is slow:
-            db.rows("select 1")  # all that was sent is done
+            tx.rows("find_now")  # all that was sent is done
             reached.set()
             assert go_on.wait(180)
         return applied

@@ -487,7 +487,7 @@ def test_importing_the_store_loads_no_numpy() -> None:
 def test_a_look_up_by_ids_reads_no_other_row_of_the_scope() -> None:
     """By the scope's index, ten ids in a scope of 100,000 items took 43 ms instead of 0.3."""
     store = SqliteStore(":memory:")
-    looked = {name: one for name, one in load_statements().items() if "ids" in one.lists}
+    looked = {name: one for name, one in load_statements().items() if "ids" in one.lists and " item " in one.sql}
     assert len(looked) >= 4
 
     def check(db: Connection) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from engrain.core.clock import from_micros
 from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
@@ -14,10 +13,9 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
-from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
+from engrain.stores.postgres.index_rows import replace_vectors, word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays, holds_stay
-from engrain.stores.postgres.work import Work
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
@@ -34,47 +32,47 @@ def load_statements() -> Mapping[str, Statement]:
 
 class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
-        self.scope = scope
-        self._dialect, self._db = dialect, db
+        self.scope, self.dialect, self.changes = scope, dialect, 0
+        self.db = db
         self._owner: str | None = None
 
     @property
     def owner(self) -> str:
         if self._owner is None:
-            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+            self._owner = hash_owner(self.dialect.key, self.scope) if self.scope else ""
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         return self.ask(statement, **values).fetchall()
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
-        found = self._dialect.find(statement)
-        return self._db.ask(found.sql, self._bind(found, values))
+        found = self.dialect.find(statement)
+        return self.db.ask(found.sql, self._bind(found, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self._dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        found = self.dialect.find(statement)
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
-        found = self._dialect.find(statement)
+        found = self.dialect.find(statement)
         for row in rows:
-            self._db.run(found.sql, self._bind(found, row))
+            self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
         assert self.scope is not None
-        self._dialect.lock_scope(self._db, self.scope)
+        self.dialect.lock_scope(self.db, self.scope)
 
     def add_scope(self) -> None:
         assert self.scope is not None
-        self._dialect.add_scope(self._db, self.scope)
+        self.dialect.add_scope(self.db, self.scope)
 
     def lock_user(self, subject_hash: str) -> None:
-        hold_stays(self._db, subject_hash)
+        hold_stays(self.db, subject_hash)
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
         for scope in keys:
-            self._dialect.add_scope(self._db, scope)
+            self.dialect.add_scope(self.db, scope)
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
         return keys
 
@@ -82,7 +80,7 @@ class PostgresTransaction:
         return id
 
     def lock_holds(self) -> None:
-        holds_stay(self._db)
+        holds_stay(self.db)
 
     def mark_purge(self) -> None:
         self.run("mark_purge")
@@ -91,12 +89,29 @@ class PostgresTransaction:
         if self.scope is None:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
-        return self._dialect.begin_write(self._db, self.scope)
+        return self.dialect.begin_write(self.db, self.scope)
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         if self.scope is not None:
             return self.ask("store_last_change")
         return self.ask("store_last_changes", keys=changed)
+
+    def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
+        assert self.scope is not None
+        write_words(self.db, self.scope.id, [(n, words) for n, words, _ in entries])
+        given = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
+        write_vectors(self.db, self.scope.id, self.dialect.models, given)
+
+    def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
+        assert self.scope is not None
+        replace_vectors(self.db, self.scope.id, self.dialect.models, vectors)
+
+    def retract_index(self, id_: str) -> None:
+        self.run("delete_retracted_words", id=id_)
+
+    def delete_index(self, numbers: Sequence[int]) -> None:
+        self.run("delete_words", numbers=numbers)
+        self.run("delete_vectors", numbers=numbers)
 
     def store_time(self, now: int) -> None:
         """The function tick has stored it already."""
@@ -110,14 +125,13 @@ class PostgresTransaction:
             self.run("delete_words", scope=scope, numbers=numbers)
             self.run("delete_vectors", scope=scope, numbers=numbers)
         for scope, some in _by_scope((one.scope, one) for one in entries).items():
-            write_words(self._db, str(scope), [(one.item, one.words) for one in some if one.found])
-            work = Work(self._db, str(scope), from_micros(0), 0, b"", self._dialect.models)
-            write_vectors(
-                work, [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
-            )
+            write_words(self.db, str(scope), [(one.item, one.words) for one in some if one.found])
+            given = [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
+            write_vectors(self.db, str(scope), self.dialect.models, given)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
+        self.changes += statement.changes
         for name in statement.lists:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
@@ -125,7 +139,7 @@ class PostgresTransaction:
         if "owner" in statement.parameters:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
-            bound["clock"] = self._dialect.clock_micros()
+            bound["clock"] = self.dialect.clock_micros()
         return bound
 
 
@@ -150,7 +164,7 @@ class PostgresDialect:
         name: str,
     ) -> None:
         self.key, self.name = key, name
-        self.models: dict[str, tuple[int, int]] = {}
+        self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
         self._read, self._write = read, write
         self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
         self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
@@ -169,11 +183,17 @@ class PostgresDialect:
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
-    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
+    def write(
+        self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
+    ) -> Answer:
         return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        counted = {} if words is None else {"words": word_count(words)}
+        return counted if metadata is None else {**counted, "filters": encode_filters(metadata)}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
@@ -191,9 +211,6 @@ class PostgresDialect:
                 f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
                 "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
             )
-
-    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"words": word_count(words), "filters": encode_filters(metadata)}
 
 
 def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:

@@ -292,7 +292,7 @@ class PostgresErasing:
 
     def hide(self, db: Any, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = getattr(db, "_db", db)
+        db = getattr(db, "db", db)
         named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])]
         for user in {Subject(Scope(one.tenant), "user", one.user) for one in named if one.user is not None}:
             if self.mark(user) == mark:
@@ -372,7 +372,7 @@ class PostgresErasing:
 
     def _work(self, db: Db, scope: Scope) -> Work:
         micros = self._store._micros(db)
-        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store._models)
+        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store.dialect.models)
 
     def _known(self, db: Db, id: str) -> Erasure:
         rows = db.rows(_SQL["erasing"], {"id": id})

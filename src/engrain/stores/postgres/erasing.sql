@@ -1,9 +1,3 @@
--- head --
-select value from meta where name = 'audit';
-
--- entries --
-select n, at, what, subject, details, previous, hash from audit where n > %s order by n limit %s;
-
 -- lock --
 select pg_advisory_xact_lock(hashtext(current_schema() || %s::text), hashtext(%s));
 

@@ -38,7 +38,7 @@ class Handle:
         self, url: str, *, clock: Clock = system_clock, ids: IdSource | None = None, read_only: bool = False
     ) -> None:
         self._clock = None if clock is system_clock else clock
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._read_only = read_only
         self._closed = False
         self._link = Link(read_url(url))
@@ -70,11 +70,6 @@ class Handle:
     def _key(self) -> bytes:
         return self.dialect.key
 
-    @property
-    def _models(self) -> dict[str, tuple[int, int]]:
-        """Number and dimension of the models that are known here, by key."""
-        return self.dialect.models
-
     def _reading(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
 
@@ -90,7 +85,7 @@ class Handle:
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads and writes here in `do` is one transaction, which may be done twice."""
-        known = dict(self._models)
+        known = dict(self.dialect.models)
 
         def anew() -> Answer:
             self.dialect.models = dict(known)  # those of a first try may be gone with it
@@ -137,11 +132,11 @@ class Handle:
     def _know_models(self, found: Mapping[str, int]) -> None:
         """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
         for key, dimension in found.items():
-            if key not in self._models:
+            if key not in self.dialect.models:
                 row = (key, dimension)
                 self._writing(None, lambda db: db.run(_SQL["add_model"], row), "repeat")  # noqa: B023
                 ((number, known),) = self._reading(None, lambda db: db.rows(_SQL["model"], row[:1]))  # noqa: B023
-                self._models[key] = number, known
+                self.dialect.models[key] = number, known
 
     def _micros(self, db: Db, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by anybody if that is later."""

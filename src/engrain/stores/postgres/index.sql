@@ -1,12 +1,6 @@
 -- numbers --
 select id, n from item where scope = %s and id = any(%s);
 
--- hashes --
-select id, n, hash from item where scope = %s and id = any(%s);
-
--- mark_items --
-update item set changed = nextval('change') where scope = %s and n = any(%s);
-
 -- add_words --
 insert into word (scope, item, term, passage, length, count)
 select %s, * from unnest(%s::bigint[], %s::integer[], %s::integer[], %s::integer[], %s::integer[]);

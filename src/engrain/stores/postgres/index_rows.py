@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Vectors, Words
-from engrain.core.model.plans import Add, Correct, Step
 from engrain.stores.postgres.arrays import Integers, Longs, Reals
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.work import Work
 
 _SQL = load("index.sql")
 _LONGEST = 1.001**2
 _TOGETHER = 500  # vectors of one statement
-Entry = tuple[int, Words, Vectors | None]
+Models = Mapping[str, tuple[int, int]]  # number and dimension, by key
 
 
 def word_count(words: Words) -> int:
     """The length of all passages together."""
     packed = np.frombuffer(words.pairs, dtype="<u4")[1::2]
     return int((packed & 0xFFFF).sum())
-
-
-def flush(work: Work) -> None:
-    """Write the index rows that wait, of many items in a few statements."""
-    if not work.indexing:
-        return
-    waiting, work.indexing = work.indexing, []
-    found = work.db.rows(_SQL["numbers"], (work.owner, [id_ for id_, _, _ in waiting]))
-    numbers: dict[str, int] = {id_: n for id_, n in found}  # noqa: C416
-    entries = [(numbers[id_], words, vectors) for id_, words, vectors in waiting]
-    write_words(work.db, work.owner, [(n, words) for n, words, _ in entries])
-    write_vectors(work, [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows])
 
 
 def write_words(db: Db, owner: str, entries: Sequence[tuple[int, Words]]) -> None:
@@ -46,31 +32,31 @@ def write_words(db: Db, owner: str, entries: Sequence[tuple[int, Words]]) -> Non
         db.run(_SQL["add_words"], values)
 
 
-def write_vectors(work: Work, entries: Sequence[tuple[int, Vectors]]) -> None:
+def write_vectors(db: Db, scope: str, models: Models, entries: Sequence[tuple[int, Vectors]]) -> None:
     by_model: dict[str, list[tuple[int, Vectors]]] = {}
     for n, vectors in entries:
         by_model.setdefault(vectors.model, []).append((n, vectors))
     for key, given in by_model.items():
         matrix = _checked(given)
-        model, dimension = work.models[key]
+        model, dimension = models[key]
         if matrix.shape[1] != dimension:
             raise InvalidInput(f"vectors of {key} have {dimension} dimensions here, not {matrix.shape[1]}.")
         places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
         for start in range(0, len(places), _TOGETHER):
             some, rows = np.array(places[start : start + _TOGETHER]), matrix[start : start + _TOGETHER]
             where = {"items": Longs(some[:, 0]), "numbers": Integers(some[:, 1]), "dimension": dimension}
-            work.db.run(_SQL["add_vectors"], {**where, "scope": work.owner, "model": model, "values": Reals(rows)})
-        work.db.run(_SQL["count_vectors"], (work.owner, model, len(matrix)))
+            db.run(_SQL["add_vectors"], {**where, "scope": scope, "model": model, "values": Reals(rows)})
+        db.run(_SQL["count_vectors"], (scope, model, len(matrix)))
 
 
-def replace_vectors(work: Work, given: Mapping[tuple[int, str], Vectors]) -> None:
+def replace_vectors(db: Db, scope: str, models: Models, given: Mapping[tuple[int, str], Vectors]) -> None:
     """Put these in place of the vectors that the item has of the model."""
     by_model: dict[str, list[int]] = {}
     for n, model in given:
         by_model.setdefault(model, []).append(n)
     for model, items in by_model.items():
-        work.db.run(_SQL["drop_vectors"], {"scope": work.owner, "items": items, "model": model})
-    write_vectors(work, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
+        db.run(_SQL["drop_vectors"], {"scope": scope, "items": items, "model": model})
+    write_vectors(db, scope, models, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
 
 
 def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -84,16 +70,6 @@ def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int6
     totals = np.add.reduceat(counts, starts) if len(items) else items
     lengths = np.repeat(totals, np.diff(np.append(starts, len(items))))
     return items, every[:, 0].astype(np.uint32).view(np.int32).astype(np.int64), passages, lengths, counts
-
-
-def models_of(steps: Iterable[Step]) -> dict[str, int]:
-    """The models whose vectors a plan brings along, with the dimension of the first."""
-    found: dict[str, int] = {}
-    for step in steps:
-        given = step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None)
-        if given and given.rows:
-            found.setdefault(given.model, len(given.rows[0]) // 4)
-    return found
 
 
 def _checked(given: Sequence[tuple[int, Vectors]]) -> npt.NDArray[np.float32]:

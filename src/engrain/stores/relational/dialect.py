@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Words
+from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 
@@ -64,6 +64,13 @@ class Transaction(Protocol):
     def scope(self) -> Scope | None: ...
 
     @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def changes(self) -> int:
+        """How many statements with {change} were run."""
+
+    @property
     def owner(self) -> str:
         """The keyed hash of the user whose scope it is; "" for no user."""
 
@@ -116,6 +123,17 @@ class Transaction(Protocol):
 
         Upkeep names the scopes that changed."""
 
+    def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
+        """Write what search reads of new items, given by their numbers."""
+
+    def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
+        """Write vectors in place of those that an item has of a model, by the item's number and the model."""
+
+    def retract_index(self, id_: str) -> None:
+        """Leave out of searches what was corrected."""
+
+    def delete_index(self, numbers: Sequence[int]) -> None: ...
+
     def store_time(self, now: int) -> None:
         """Let no later time of the store be before this one, which a {tick} of this transaction gave."""
 
@@ -141,13 +159,25 @@ class Dialect(Protocol):
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         """Run `do` in one snapshot. With `latest`, a statement may see what was committed after the one before it."""
 
-    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
+    def write(
+        self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
+    ) -> Answer:
         """Run `do` in one transaction. If others made it fail it runs again from the start.
 
-        With `repeat`, doing it twice is harmless, so a commit whose outcome is unknown is done again too."""
+        With `repeat`, doing it twice is harmless, so a commit whose outcome is unknown is done again too.
+        OutcomeUnknown names the `request_id` with which the caller may do so."""
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         """Read the rows of one statement, in one round trip."""
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
+
+    def after_writes(self, count: int) -> None:
+        """Learn that so many items were written."""
+
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """The values of those columns of an item that serve searches and filters of this engine alone."""
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         """The SQL of a filter over table `item`, and its values."""
@@ -157,12 +187,3 @@ class Dialect(Protocol):
 
     def check_full_access(self, tx: Transaction) -> None:
         """ConfigError if this role cannot read the rows of all scopes."""
-
-    def prepare_index(self, models: Mapping[str, int]) -> None:
-        """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
-
-    def after_writes(self, count: int) -> None:
-        """Learn that so many items were written."""
-
-    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values of those columns of an item that serve searches and filters of this engine alone."""

@@ -23,6 +23,7 @@ class Statement:
     sql: str
     parameters: frozenset[str]
     lists: frozenset[str]
+    changes: bool = False  # it takes a change number
 
     def fill(self, **pieces: str) -> Statement:
         """The same with SQL of our own in place of {name}: a filter, a dimension. Never text of a caller."""
@@ -47,13 +48,13 @@ class Syntax:
         return {name: self._prepare(name, body) for name, body in found.items()}
 
     def _prepare(self, name: str, body: str) -> Statement:
-        lists = frozenset(_LIST.findall(body))
+        lists, changes = frozenset(_LIST.findall(body)), "{change}" in body
         while (expanded := _FRAGMENT.sub(self._expand, body)) != body:
             body = expanded
         parameters = frozenset(match[2] for match in _PARAMETER.finditer(body) if match[2])
         if self.pyformat:
             body = _PARAMETER.sub(lambda match: match[1] or f"%({match[2]})s", body.replace("%", "%%"))
-        return Statement(name, body, parameters, lists)
+        return Statement(name, body, parameters, lists, changes)
 
     def _expand(self, match: re.Match[str]) -> str:
         name, argument = match[1], match[2]

@@ -45,8 +45,8 @@ def load_sql() -> Mapping[str, str]:
 
 class SqliteTransaction:
     def __init__(self, dialect: SqliteDialect, db: Connection, scope: Scope | None) -> None:
-        self.scope = scope
-        self._dialect, self._db = dialect, db
+        self.scope, self.dialect, self.changes = scope, dialect, 0
+        self.db = db
         self._key: int | None = None
         self._change: int | None = None
         self._now = 0
@@ -55,29 +55,29 @@ class SqliteTransaction:
     @property
     def owner(self) -> str:
         if self._owner is None:
-            self._owner = hash_owner(self._dialect.key, self.scope) if self.scope else ""
+            self._owner = hash_owner(self.dialect.key, self.scope) if self.scope else ""
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
-        found = self._dialect.find(statement)
-        return self._db.rows(found.sql, self._bind(found, values))
+        found = self.dialect.find(statement)
+        return self.db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self._dialect.find(statement)
-        self._db.run(found.sql, self._bind(found, values))
+        found = self.dialect.find(statement)
+        self.db.run(found.sql, self._bind(found, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
-        found = self._dialect.find(statement)
-        self._db.many(found.sql, (self._bind(found, row) for row in rows))
+        found = self.dialect.find(statement)
+        self.db.many(found.sql, (self._bind(found, row) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self._dialect.add_scope(self._db, self.scope)
+            self._key = self.dialect.add_scope(self.db, self.scope)
 
     def add_scope(self) -> None:
         self.lock_scope()
@@ -86,9 +86,9 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
-        find, add = self._dialect.find_scope, self._dialect.add_scope
-        keys = {scope: find(self._db, scope) for scope in scopes}
-        return {scope: add(self._db, scope) if key is None else key for scope, key in keys.items()}
+        find, add = self.dialect.find_scope, self.dialect.add_scope
+        keys = {scope: find(self.db, scope) for scope in scopes}
+        return {scope: add(self.db, scope) if key is None else key for scope, key in keys.items()}
 
     def add_erased_scope(self, id: str) -> int:
         self.run("add_erased_scope", id=id)
@@ -99,22 +99,42 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
-        self._dialect.mark_purge(self._db)
+        self.dialect.mark_purge(self.db)
 
     def begin_write(self) -> tuple[int, int]:
         if self.scope is not None:
             self.lock_scope()
-        ((self._change,),) = self._db.rows("select change from counter")
-        self._now = self.now()
+        ((self._change, newest),) = self.db.rows("select change, now from counter")
+        self._now = max(self.dialect.clock_micros(), newest)
         return self._change, self._now
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
         sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
-        self._db.run(sql, {"change": self._change, "now": self._now})
+        self.db.run(sql, {"change": self._change, "now": self._now})
         return Fetched([(self._change,)])
 
+    def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
+        from engrain.stores.sqlite.index.rows import write_index_many
+
+        write_index_many(self.db, entries)
+
+    def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
+        from engrain.stores.sqlite.index.rows import write_vectors
+
+        for (n, _), given in vectors.items():
+            write_vectors(self.db, n, given)
+
+    def retract_index(self, id_: str) -> None:
+        """The index goes by the time at which an item was retracted."""
+
+    def delete_index(self, numbers: Sequence[int]) -> None:
+        from engrain.stores.sqlite.index.rows import drop_index
+
+        for n in numbers:
+            drop_index(self.db, n)
+
     def store_time(self, now: int) -> None:
-        self._db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
+        self.db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -124,12 +144,12 @@ class SqliteTransaction:
         from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
 
         for _, number in replaced:
-            drop_vectors(self._db, number)
+            drop_vectors(self.db, number)
         written: list[tuple[int, Words, Vectors | None]] = []
         for one in entries:
             given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
             written += ((one.item, one.words, each) for each in given or [None])
-        write_index_many(self._db, written)
+        write_index_many(self.db, written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -140,18 +160,19 @@ class SqliteTransaction:
         if "owner" in statement.parameters:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
-            bound["clock"] = self._dialect.clock_micros()
+            bound["clock"] = self.dialect.clock_micros()
         if "steady_clock" in statement.parameters:
-            bound["steady_clock"] = self._dialect.steady_clock and self._dialect.steady_clock()
-        if "change" in statement.parameters:
+            bound["steady_clock"] = self.dialect.steady_clock and self.dialect.steady_clock()
+        if statement.changes:
             assert self._change is not None, "begin_write comes first"
             self._change += 1
+            self.changes += 1
             bound["change"] = self._change
         return bound
 
     def _scope_key(self) -> int | None:
         if self._key is None and self.scope is not None:
-            self._key = self._dialect.find_scope(self._db, self.scope)
+            self._key = self.dialect.find_scope(self.db, self.scope)
         return self._key
 
 
@@ -208,11 +229,23 @@ class SqliteDialect:
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
         return self.snapshot(lambda db: _finish(do(self.over(db, scope))))
 
-    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        return self.transaction(lambda db: _finish(do(self.over(db, scope))))
+    def write(
+        self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
+    ) -> Answer:
+        return self.transaction(lambda db: _finish(do(self.over(db, scope))), request_id)
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
+        import engrain.stores.sqlite.index.rows  # noqa: F401
+
+    def after_writes(self, count: int) -> None:
+        """SQLite needs no statistics."""
+
+    def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        return {}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:
         return build_where(where)
@@ -223,16 +256,6 @@ class SqliteDialect:
 
     def check_full_access(self, tx: Transaction) -> None:
         """Whoever opens the file reads all of it."""
-
-    def prepare_index(self, models: Mapping[str, int]) -> None:
-        # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
-        import engrain.stores.sqlite.index.rows  # noqa: F401
-
-    def after_writes(self, count: int) -> None:
-        """SQLite needs no statistics."""
-
-    def index_values(self, words: Words, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {}
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""

@@ -301,7 +301,7 @@ class SqliteErasing:
 
     def hide(self, tx: SqliteTransaction, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
-        db = tx._db
+        db = tx.db
         scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
         owned = [(find_owner(Scope(*row[1:4])), row) for row in scopes]
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)

@@ -62,7 +62,7 @@ class Handle:
     ) -> None:
         self._clock = clock
         self._cache_bytes = cache_bytes
-        self._ids: IdSource = ids or SortableIds()
+        self.ids: IdSource = ids or SortableIds()
         self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None

@@ -1,0 +1,398 @@
+"""Write items: apply a plan of additions, corrections, changes and removals in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.identity import IdSource, hash_keyed
+from engrain.core.model.erasure import find_subjects, make_erased_error
+from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
+from engrain.core.model.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    OutcomeStatus,
+    Plan,
+    Step,
+    describe_request,
+    refer_to_step,
+    repeat_outcome,
+    resolve_references,
+)
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
+from engrain.core.validation import check_metadata
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
+from engrain.stores.relational.episodes import add_planned_episode
+from engrain.stores.relational.forget import forget_item
+from engrain.stores.relational.holds import check_hold
+from engrain.stores.relational.rows import (
+    Row,
+    read_answer,
+    read_item,
+    read_metadata,
+    read_sources,
+    read_time,
+    write_answer,
+    write_metadata,
+    write_time,
+)
+from engrain.stores.relational.sessions import check_summary_version
+from engrain.stores.relational.tasks import Tasks
+from engrain.stores.relational.usage import UsageCounts, Uses, write_uses
+
+
+class ItemWrites:
+    """A part of the store."""
+
+    if TYPE_CHECKING:
+        ids: IdSource
+        audit: Audit
+        journal: Tasks
+
+        @property
+        def dialect(self) -> Dialect: ...
+
+        @property
+        def usage(self) -> UsageCounts: ...
+
+    def apply(self, plan: Plan) -> Applied:
+        self.dialect.prepare_index(_find_models(plan.steps))
+        with self.usage.taking(plan.scope) as uses:
+            applied = self.dialect.write(plan.scope, lambda tx: self._apply(tx, plan, uses), request_id=plan.request_id)
+        self.dialect.after_writes(len(plan.steps))
+        return applied
+
+    def _apply(self, tx: Transaction, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
+        forgets = any(isinstance(step, Forget) for step in plan.steps)
+        if forgets or plan.episodes:
+            tx.lock_user(tx.owner)
+        last_change, at = tx.begin_write()
+        erased = _ask_erased(tx, plan)
+        if first := _find_answer(tx, plan.request_id, plan.steps):
+            return first
+        if forgets:
+            check_hold(tx)
+        journal = self.journal.open_steps(tx, plan.record.lease) if plan.record else None
+        if journal and plan.record and (done := journal.begin_memory(plan.record)) is not None:
+            return Applied(tuple(Outcome(id_, "repeated") for id_ in done), last_change, repeated=True)
+        if plan.expect:
+            _check_erased(erased)
+            _check_session_length(tx, *plan.expect)
+        if plan.summary_version:
+            check_summary_version(tx, tx.dialect.key, plan.scope, *plan.summary_version)
+        writer = _StepWriter(tx, self.ids, at)
+        outcomes = writer.write(plan.steps)
+        for draft in plan.episodes:
+            add_planned_episode(tx, draft, writer.given)
+        if journal and plan.record:
+            journal.finish_memory(plan.record, [one.id for one in outcomes])
+        self._record_forgotten(tx, outcomes)
+        write_uses(tx, uses)
+        ended = tx.end_write() if tx.changes else None
+        _check_erased(erased)
+        if ended and plan.request_id is None:
+            return Deferred(ended, lambda rows: Applied(outcomes, rows[0][0]))
+        applied = Applied(outcomes, ended.fetchall()[0][0] if ended else last_change)
+        _store_answer(tx, plan.request_id, plan.steps, applied, at)
+        return applied
+
+    def _record_forgotten(self, tx: Transaction, outcomes: Iterable[Outcome]) -> None:
+        forgotten = [one for one in outcomes if one.status == "forgotten"]
+        if forgotten:
+            items, cut = sum(1 + len(one.others) for one in forgotten), sum(len(one.marked) for one in forgotten)
+            self.audit.write(tx, "forget", {"items": items, "cut": cut})
+
+
+@dataclass(slots=True)
+class _StepWriter:
+    """Writes the steps of one plan, in their order."""
+
+    tx: Transaction
+    ids: IdSource
+    at: int
+    given: dict[str, str | None] = field(default_factory=dict)  # by reference to a step: the id that it gave
+    _unindexed: list[tuple[str, Words, Vectors | None]] = field(default_factory=list)
+
+    @property
+    def now(self) -> datetime:
+        return from_micros(self.at)
+
+    def write(self, steps: Sequence[Step]) -> tuple[Outcome, ...]:
+        embeds = [step for step in steps if isinstance(step, Embed)]
+        if embeds and len(embeds) == len(steps):
+            return self._embed(embeds)
+        outcomes = []
+        for number, step in enumerate(steps):
+            outcome = self._write_step(step)
+            self.given[refer_to_step(number)] = outcome.id
+            outcomes.append(outcome)
+        self._write_index()
+        return tuple(outcomes)
+
+    def _write_step(self, step: Step) -> Outcome:
+        if isinstance(step, (Add, Correct)):
+            draft = self._resolve_citations(step.draft)
+            if draft is None:
+                return Outcome(None, "kept_out")
+            step = replace(step, draft=draft)
+        if isinstance(step, Add):
+            return self._add_once(step)
+        self._write_index()
+        if isinstance(step, Correct):
+            return self._correct(step)
+        if isinstance(step, Change):
+            return self._change(step)
+        if isinstance(step, Forget):
+            return forget_item(self.tx, replace(step, id=self.given.get(step.id) or step.id), self.at)
+        return self._embed([step])[0]
+
+    def _resolve_citations(self, draft: Draft) -> Draft | None:
+        """None if the draft cites the item of a step that kept it out, or whose item is gone."""
+        names = {cite.item for cite in draft.source.cites if cite.item in self.given}
+        return resolve_references(draft, {name: self._find_given(name) for name in names}) if names else draft
+
+    def _find_given(self, name: str) -> str | None:
+        id_ = self.given[name]
+        return id_ if id_ is not None and self.tx.rows("find_item", id=id_) else None
+
+    def _add_once(self, step: Add) -> Outcome:
+        if step.request_id is None:
+            return self._add(step.draft)
+        first = None if self._is_kept_out(step.draft) else _find_answer(self.tx, step.request_id, (step,))
+        if first:
+            return repeat_outcome(first.outcomes[0])
+        outcome = self._add(step.draft)
+        if outcome.id is not None:
+            # Nobody asks for the change number of a part of a plan.
+            _store_answer(self.tx, step.request_id, (step,), Applied((outcome,), 0), self.at)
+        return outcome
+
+    def _add(self, draft: Draft) -> Outcome:
+        if self._is_kept_out(draft):
+            return Outcome(None, "kept_out")
+        trust = self._find_trust(draft.source)
+        if draft.place and (taken := self._find_at_place(draft.place)):
+            id_, text = taken
+            if text != draft.text:
+                raise Conflict(f"place {draft.place.number} of session {draft.place.session!r} holds another text.")
+            return self._repeat(id_, draft, trust)
+        hash_ = self._hash(draft)
+        decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
+        if decision.repeats:
+            return self._repeat(decision.repeats, draft, trust)
+        place = self._take_place(draft.place)
+        new, begins = self.ids(self.now), to_micros(decision.valid_from)
+        if decision.closes:
+            self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
+        validity = {"valid_from": begins, "valid_to": write_time(decision.valid_to)}
+        self._insert(new, draft, hash_, {**validity, **place, "replaced_by": decision.replaced_by, "trust": trust})
+        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
+        return Outcome(new, status, (decision.closes,) if decision.closes else (), place=place["place"])
+
+    def _correct(self, step: Correct) -> Outcome:
+        old, draft = self._load_standing(step.id), step.draft
+        if self._is_kept_out(draft):
+            return Outcome(None, "kept_out")
+        trust = self._find_trust(draft.source)
+        times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
+        draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
+        hash_ = self._hash(draft)
+        self.tx.run("retract_item", id=old.id, at=self.at)
+        self.tx.retract_index(old.id)
+        if is_mergeable(draft) and old.session is None and old.open:
+            decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
+            if decision.repeats:
+                self.tx.run("point_item", id=old.id, replaced_by=decision.repeats)
+                return replace(self._repeat(decision.repeats, draft, trust), others=(old.id,))
+        new = self.ids(self.now)
+        self.tx.run("point_item", id=old.id, replaced_by=new)
+        kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": write_time(old.valid_to)}
+        self._insert(new, draft, hash_, {**kept, **validity, "trust": trust})
+        return Outcome(new, "replaced", (old.id,), place=old.place)
+
+    def _change(self, step: Change) -> Outcome:
+        self._load_standing(step.id)
+        expires = write_time(step.expires_at)
+        self.tx.run("change_item", id=step.id, importance=step.importance, pinned=step.pinned, expires_at=expires)
+        if step.metadata is not None:
+            self.tx.run("store_metadata", id=step.id, **self._metadata_values(step.metadata))
+        return Outcome(step.id, "changed")
+
+    def _embed(self, steps: Sequence[Embed]) -> tuple[Outcome, ...]:
+        rows = self.tx.rows("load_hashes", ids=[step.id for step in steps])
+        known = {id_: (n, hash_.hex()) for id_, n, hash_ in rows}
+        vectors: dict[tuple[int, str], Vectors] = {}
+        outcomes = []
+        for step in steps:
+            n, hash_ = known.get(step.id, (0, None))
+            if hash_ == step.hash:
+                vectors[n, step.vectors.model] = step.vectors
+            status: OutcomeStatus = "missing" if hash_ is None else "changed" if hash_ == step.hash else "stale"
+            outcomes.append(Outcome(step.id, status))
+        if vectors:
+            self.tx.replace_vectors(vectors)
+            self.tx.many("mark_item", [{"n": n} for n, _ in vectors])
+        return tuple(outcomes)
+
+    # What is stored already
+
+    def _is_kept_out(self, draft: Draft) -> bool:
+        """A text that was forgotten is not derived again."""
+        hash_ = bytes.fromhex(hash_keyed(self.tx.dialect.key, "text", draft.text)) if draft.derived else None
+        return hash_ is not None and bool(self.tx.rows("find_tombstone", hash=hash_))
+
+    def _find_trust(self, source: Source) -> float:
+        """The source's own trust, and no more than that of any item it cites."""
+        trust = source.trust
+        asked = [self.tx.ask("load_cited", id=cite.item) for cite in source.cites]
+        for cite, found in zip(source.cites, [one.fetchall() for one in asked], strict=True):
+            if not found:
+                raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
+            ((cited_trust, length),) = found
+            start, end = cite.start or 0, length if cite.end is None else cite.end
+            if not (0 <= start < end <= length or cite.wordless):
+                raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+            trust = min(trust, cited_trust)
+        return trust
+
+    def _find_at_place(self, place: SessionPosition) -> Row | None:
+        if place.number is None:
+            return None
+        rows = self.tx.rows("find_at_place", session=place.session, place=place.number)
+        return rows[0] if rows else None
+
+    def _load_versions(self, draft: Draft, hash_: str) -> list[StoredVersion]:
+        """Of a slot, the versions on either side; without a slot, the open item that says the same."""
+        if draft.slot is not None:
+            began = to_micros(draft.occurred_at or self.now)
+            rows = self.tx.rows("load_slot_neighbours", slot=draft.slot, began=began)
+        elif is_mergeable(draft):
+            rows = self.tx.rows("find_open_same", hash=bytes.fromhex(hash_))
+        else:
+            rows = []
+        return [
+            StoredVersion(id_, found.hex(), from_micros(begins), read_time(ends)) for id_, found, begins, ends in rows
+        ]
+
+    def _load_standing(self, id_: str) -> Item:
+        rows = self.tx.rows("load_standing_item", id=id_)
+        if not rows:
+            raise NotFound(f"there is no item {id_!r} in this scope.")
+        return read_item(rows[0])
+
+    def _hash(self, draft: Draft) -> str:
+        relation = draft.relation
+        parts = (relation.subject, relation.relation, relation.object) if relation else ()
+        return hash_keyed(self.tx.dialect.key, "item", draft.kind, draft.text, *parts)
+
+    # Rows of one item
+
+    def _take_place(self, place: SessionPosition | None) -> dict[str, Any]:
+        if place is None:
+            return {"session": None, "place": None, "speaker": None, "role": None}
+        number = place.number
+        if number is None:
+            rows = self.tx.rows("find_session_length", session=place.session)
+            number = rows[0][0] if rows else 0
+        self.tx.run("grow_session", session=place.session, length=number + 1)
+        return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
+
+    def _insert(self, new: str, draft: Draft, hash_: str, values: Mapping[str, Any]) -> None:
+        relation = draft.relation
+        row = {
+            "id": new, "kind": draft.kind, "importance": draft.importance, "pinned": False, "traits": draft.traits,
+            "occurred_at": write_time(draft.occurred_at), "recorded_at": self.at,
+            "expires_at": write_time(draft.expires_at), "slot": draft.slot, "hash": bytes.fromhex(hash_),
+            "subject": relation.subject if relation else None, "relation": relation.relation if relation else None,
+            "object": relation.object if relation else None, "text": draft.text,
+            "passages": draft.words.passages, "metadata": write_metadata(draft.metadata),
+            **self.tx.dialect.index_values(draft.words, draft.metadata), **values,
+        }  # fmt: skip
+        self.tx.run("add_item", **row)
+        self._add_source(new, 0, draft.source)
+        for name in dict.fromkeys((relation.subject.casefold(), relation.object.casefold())) if relation else ():
+            self.tx.run("add_entity", id=new, name=name)
+        # Index rows wait, so that the vectors of many items are written in one go.
+        self._unindexed.append((new, draft.words, draft.vectors))
+
+    def _add_source(self, id_: str, number: int, source: Source) -> None:
+        self.tx.run("add_source", id=id_, number=number, kind=source.kind, name=source.name)
+        for cite in source.cites:
+            span = {"span_start": cite.start, "span_end": cite.end}
+            self.tx.run("add_citation", id=id_, number=number, cited=cite.item, **span)
+
+    def _repeat(self, id_: str, draft: Draft, trust: float) -> Outcome:
+        ((place, metadata, sources, free),) = self.tx.rows("load_repeated", id=id_)
+        expires = write_time(draft.expires_at)
+        self.tx.run("repeat_item", id=id_, importance=draft.importance, trust=trust, expires_at=expires)
+        if draft.metadata:
+            merged = check_metadata({**read_metadata(metadata), **draft.metadata})
+            self.tx.run("store_metadata", id=id_, **self._metadata_values(merged))
+        if draft.source not in read_sources(sources):
+            self._add_source(id_, free, draft.source)
+        return Outcome(id_, "repeated", place=place)
+
+    def _metadata_values(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {"metadata": write_metadata(metadata), **self.tx.dialect.index_values(metadata=metadata)}
+
+    def _write_index(self) -> None:
+        if self._unindexed:
+            waiting, self._unindexed = self._unindexed, []
+            numbers = {id_: n for id_, n, _ in self.tx.rows("load_hashes", ids=[id_ for id_, _, _ in waiting])}
+            self.tx.write_index([(numbers[id_], words, vectors) for id_, words, vectors in waiting])
+
+
+def _find_models(steps: Iterable[Step]) -> dict[str, int]:
+    """The models whose vectors a plan brings along, with the dimension of the first."""
+    found: dict[str, int] = {}
+    for step in steps:
+        vectors = step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None)
+        if vectors and vectors.rows:
+            found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
+    return found
+
+
+def _find_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+    """The answer to the first request of this id."""
+    rows = tx.rows("load_request", id=request_id) if request_id is not None else []
+    return read_answer(rows[0][0], _hash_request(tx, steps) if steps else None) if rows else None
+
+
+def _store_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...], applied: Applied, at: int) -> None:
+    if request_id is not None:
+        tx.run("add_request", id=request_id, answer=write_answer(applied, _hash_request(tx, steps)), at=at)
+
+
+def _hash_request(tx: Transaction, steps: tuple[Step, ...]) -> bytes:
+    return bytes.fromhex(hash_keyed(tx.dialect.key, "asked", describe_request(steps)))
+
+
+def _ask_erased(tx: Transaction, plan: Plan) -> Pending | None:
+    """Was a subject of the plan erased since its caller began?"""
+    if plan.began is None:
+        return None
+    hashes = [hash_keyed(tx.dialect.key, *one.parts()) for one in find_subjects(plan)]
+    return tx.ask("find_erased_since", hashes=hashes, began=plan.began)
+
+
+def _check_erased(erased: Pending | None) -> None:
+    if erased is not None and erased.fetchall():
+        raise make_erased_error()
+
+
+def _check_session_length(tx: Transaction, session: str, length: int) -> None:
+    rows = tx.rows("find_session_length", session=session)
+    found = rows[0][0] if rows else 0
+    if found != length:
+        raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
