@@ -142,7 +142,7 @@ def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monk
         found = items.search_state(memory.scope)
         assert (found.state, "21 vectors have no index" in found.why) == ("warn", True)
         memory.recall("parcels")
-        items._near.wait()
+        items.vector_indexes.wait()
         assert points(memory)["search"].state == "pass"
         assert "21 vectors have an index" in points(memory)["search"].why
 

@@ -8,7 +8,7 @@ from engrain.core.model.plans import Forget, Outcome
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
 from engrain.core.text.passages import Span, index_words
-from engrain.stores.postgres.index_rows import word_count, write_words
+from engrain.stores.postgres.index_rows import count_words, write_words
 from engrain.stores.postgres.link import Row
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
@@ -88,7 +88,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     words = index_words(after, speaker, slot)
     # A hash of its own: two items cut to the same words are still two.
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": detect_traits(after, role)}
-    values |= {"passages": words.passages, "words": word_count(words), "scope": work.owner, "n": number}
+    values |= {"passages": words.passages, "words": count_words(words), "scope": work.owner, "n": number}
     work.change(_SQL["cut"], values)
     work.db.run(_SQL["cut_entities"], (work.owner, number))
     work.db.run(_SQL["remove_episodes"], (work.owner, [number]))

@@ -12,7 +12,7 @@ from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners
 from engrain.stores.postgres.handle import Handle
-from engrain.stores.postgres.index_rows import word_count, write_words
+from engrain.stores.postgres.index_rows import count_words, write_words
 from engrain.stores.postgres.link import Timed
 from engrain.stores.postgres.migrate import latest
 from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
@@ -103,7 +103,7 @@ class Health(Handle):
         """Each batch is a transaction of its own, so that other writers come in between."""
         seen = after = 0
         while True:
-            count, after = self.dialect.write(scope, lambda tx: _rebuild_batch(tx, after))  # noqa: B023
+            count, after = self.dialect.write(scope, lambda tx: _rebuild_batch(tx, scope, after))  # noqa: B023
             if not count:
                 return seen
             seen += count
@@ -154,7 +154,7 @@ class Health(Handle):
         return int(rows[0][0])
 
 
-def _rebuild_batch(tx: Transaction, after: int) -> tuple[int, int]:
+def _rebuild_batch(tx: Transaction, scope: Scope, after: int) -> tuple[int, int]:
     """Rebuild the words of some items: how many, and the number of the last one."""
     tx.begin_write()
     rows = tx.rows("load_texts", after=after, limit=_BATCH)
@@ -164,9 +164,9 @@ def _rebuild_batch(tx: Transaction, after: int) -> tuple[int, int]:
         return 0, after
     words = [(n, index_words(text, speaker, slot), retracted) for n, text, speaker, slot, retracted in rows]
     tx.run("delete_words", numbers=[row[0] for row in rows])
-    write_words(tx, [(n, each) for n, each, retracted in words if not retracted])
+    write_words(tx, scope.id, [(n, each) for n, each, retracted in words if not retracted])
     for n, each, _ in words:
-        tx.run("store_word_counts", n=n, passages=each.passages, words=word_count(each))
+        tx.run("store_word_counts", n=n, passages=each.passages, words=count_words(each))
     tx.run("bump_last_change")
     return len(rows), rows[-1][0]
 

@@ -100,7 +100,7 @@ class HnswIndexes:
         """Lock in a transaction, which a pooler leaves to us; it may give a session to others."""
         keeper.execute(b"select set_config('idle_in_transaction_session_timeout', '0', true)")
         lock = sql.SQL("select pg_try_advisory_xact_lock(hashtext({}), hashtext({}))")
-        # Without parameters: a statement with parameters keeps its snapshot until the next, and the build waits for that.
+        # Without parameters: otherwise the session keeps its snapshot, and the build waits for that.
         ((free,),) = keeper.execute(lock.format(self._link.address.schema, name)).fetchall()
         return bool(free)
 

@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visibility:
-    """The hidden items of a scope and the size of the others. It holds between two moments and until the next change."""
+    """The hidden items of a scope, and the size of the others. True between two moments, until the next change."""
 
     change: int
     since: int
@@ -49,8 +49,8 @@ class Visibility:
 class VisibilityCache:
     """Computing a scope's visibility reads every item of it, so the last one is kept until something changes.
 
-    A search joins no tables. The server chooses a join by statistics, which are wrong in the first minute of a store and
-    for a scope unlike the others; the wrong join reads every item for every word."""
+    A search joins no tables. The server chooses a join by statistics, which are wrong in the first minute of a store
+    and for a scope unlike the others; the wrong join reads every item for every word."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

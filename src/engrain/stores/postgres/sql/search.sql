@@ -107,3 +107,20 @@ where embedded.scope = counted.scope and embedded.model = counted.model;
 
 -- mark_changed_items --
 update item set changed = {change} where scope = :scope and n = any(:items);
+
+-- add_words --
+insert into word (scope, item, term, passage, length, count)
+select :scope, * from unnest(
+  cast(:items as bigint[]), cast(:terms as integer[]), cast(:passages as integer[]), cast(:lengths as integer[]),
+  cast(:counts as integer[]));
+
+-- add_vectors --
+-- The values of all vectors are one array.
+insert into embedding (scope, model, item, number, vector)
+select :scope, :model, item, number, (every.values)[(place - 1) * :dimension + 1 : place * :dimension]::vector
+from unnest(cast(:items as bigint[]), cast(:numbers as integer[])) with ordinality as given (item, number, place),
+  (select cast(:vectors as real[]) as values) as every;
+
+-- add_vector_count --
+insert into embedded (scope, model, count) values (:scope, :model, :count)
+on conflict (scope, model) do update set count = embedded.count + excluded.count;
