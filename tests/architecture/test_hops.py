@@ -52,12 +52,12 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "status": lambda memory: memory.store.status(memory.scope),
 }
 ABOVE = 5  # files above the store
-# The present SQLite store alone takes five files for a write; with one writer and one relational store these go.
+# A write passes the thread that writes, and the rows of its index have a file of their own.
 LIMITS = {
-    **dict.fromkeys(("remember", "remember a turn", "remember_many", "erase"), 10),
-    **dict.fromkeys(("add_message", "load"), 11),
-    **dict.fromkeys(("correct", "forget", "relation", "update"), 9),
-    "recall": 10,
+    **dict.fromkeys(("remember", "remember a turn", "remember_many", "recall"), 9),
+    **dict.fromkeys(("add_message", "load", "erase"), 10),
+    "forget": 9,
+    "correct": 8,
     **dict.fromkeys(("step", "status"), 8),
 }
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,12 @@ def test_every_path_on_the_page_of_the_architecture_exists() -> None:
     paths = re.findall(r"`([\w/-]+/(?:[\w]+\.(?:py|toml))?)`", page)
     assert len(paths) > 30
     assert [one for one in paths if not (ROOT / "src" / "engrain" / one).exists() and not (ROOT / one).exists()] == []
+
+
+def test_every_import_on_the_pages_can_be_made() -> None:
+    for page in PAGES:
+        for module, names in re.findall(
+            r"^\s*from (engrain(?:\.\w+)*) import ([\w, ]+)", page.read_text(), re.MULTILINE
+        ):
+            found = import_module(module)
+            assert [one for one in names.replace(" ", "").split(",") if not hasattr(found, one)] == [], name(page)

@@ -13,7 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 from wire_server import Body, Says, Sends, WireServer, fails
 
 from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
-from engrain.agent.prompt import DATA, LAST
+from engrain.agent.prompt import DATA_NOTICE, LAST_STEP_NOTICE
 from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
 from engrain.core.model.chat import ChatReply, ToolCall
 from engrain.core.model.items import Item
@@ -141,7 +141,7 @@ def test_it_recalls_before_it_answers_as_quoted_data(memory: Memory, server: Wir
     AgentWithMemory(memory, model_on(kind, server), system="You are Kim.").run("Where does the spare key lie?")
     system = system_of(server.asked[0].body)
     assert system.startswith("You are Kim.")
-    assert DATA in system
+    assert DATA_NOTICE in system
     assert '- "The spare key lies under the blue pot." (' in system.split("<memory>")[1].split("</memory>")[0]
 
 
@@ -304,8 +304,8 @@ def test_it_ends_within_its_steps_with_an_answer(memory: Memory, server: WireSer
     assert (answer.text, answer.stopped, answer.steps, len(answer.calls)) == ("I stop here.", "steps", 4, 3)
     assert len(server.asked) == 4
     last = server.asked[3].body
-    assert LAST in system_of(last)
-    assert LAST not in system_of(server.asked[2].body)
+    assert LAST_STEP_NOTICE in system_of(last)
+    assert LAST_STEP_NOTICE not in system_of(server.asked[2].body)
     assert last.get("tool_choice") == {"type": "none"} if kind == "anthropic" else "tools" not in last
     assert [text for _, text in log(memory)][-2:] == [
         "I stop here.",
@@ -584,7 +584,7 @@ def test_one_agent_answers_one_question_at_a_time(memory: Memory) -> None:
         return agent.run("A question inside a question.").text
 
     agent = AgentWithMemory(memory, Scripted(says("", ("again", {}))), [again])
-    assert "this agent is at work" in agent.run("Go.").calls[0].result
+    assert "this agent is working" in agent.run("Go.").calls[0].result
 
 
 # Tools of memory

@@ -190,7 +190,7 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     from engrain.stores.vectors.chroma import ChromaServer
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
-    monkeypatch.setattr(vector_sync, "LEAVE", -1.0)  # nothing is brought when a command ends
+    monkeypatch.setattr(vector_sync, "STOP_TIMEOUT_SECONDS", -1.0)  # nothing is brought when a command ends
     monkeypatch.setattr(vector_sync.VectorSync, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")

@@ -108,18 +108,18 @@ def test_the_marks_of_care_are_no_memory(opened: Open, clock: SetClock) -> None:
 def test_the_keeper_cares_for_users_whose_memory_is_closed(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SOON", 0.02)
+    monkeypatch.setattr(keeping, "FIRST_CHECK_SECONDS", 0.02)
     trifles(opened, clock)
     rules = {"every_minutes": 60}
     open_ones = [opened(user, background=True, settings={"lifecycle": rules}) for user in ("ana", "bruno")]
     ends = time.monotonic() + 180
     while (
-        not sum(one.store.status(one.scope).background["care"]["rounds"] for one in open_ones)
+        not sum(one.store.status(one.scope).background["maintenance"]["rounds"] for one in open_ones)
         and time.monotonic() < ends
     ):
         time.sleep(0.02)
     time.sleep(0.1)
-    assert sum(one.store.status(one.scope).background["care"]["rounds"] for one in open_ones) == 1, (
+    assert sum(one.store.status(one.scope).background["maintenance"]["rounds"] for one in open_ones) == 1, (
         "one of them does it for all"
     )
     assert [item.text for item in opened("carla").list()] == ["carla likes tea."]
@@ -128,17 +128,20 @@ def test_the_keeper_cares_for_users_whose_memory_is_closed(
 def test_what_goes_wrong_in_a_round_of_the_keeper_is_seen(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SOON", 0.02)
+    monkeypatch.setattr(keeping, "FIRST_CHECK_SECONDS", 0.02)
     trifles(opened, clock)
-    monkeypatch.setattr(consolidating, "_let_go", failing_for("bruno"))
+    monkeypatch.setattr(consolidating, "_remove_items", failing_for("bruno"))
     memory = opened("ana", background=True, settings={"lifecycle": {"every_minutes": 60}})
     ends = time.monotonic() + 180
-    while not memory.store.status(memory.scope).background["care"]["error"] and time.monotonic() < ends:
+    while not memory.store.status(memory.scope).background["maintenance"]["error"] and time.monotonic() < ends:
         time.sleep(0.02)
-    assert memory.store.status(memory.scope).background["care"]["error"] == "user=bruno: consolidated: the disk is away"
+    assert (
+        memory.store.status(memory.scope).background["maintenance"]["error"]
+        == "user=bruno: consolidated: the disk is away"
+    )
 
 
-let_go = consolidating._let_go
+let_go = consolidating._remove_items
 
 
 def failing_for(user: str) -> Callable[..., set[str]]:
@@ -154,7 +157,7 @@ def test_what_fails_for_one_keeps_no_other_from_being_cared_for(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trifles(opened, clock)
-    monkeypatch.setattr(consolidating, "_let_go", failing_for("ana"))
+    monkeypatch.setattr(consolidating, "_remove_items", failing_for("ana"))
     done = opened().store.maintain()
     assert (owners(done), done.trouble) == (["bruno", "carla"], ("user=ana: consolidated: the disk is away",))
 
@@ -163,14 +166,14 @@ def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trifles(opened, clock)
-    fading = consolidating._fading
+    fading = consolidating._find_removable
 
     def broken(care: MaintenanceContext) -> Any:
         if care.scope.user == "carla":
             raise StoreError("a page is damaged")
         return fading(care)
 
-    monkeypatch.setattr(consolidating, "_fading", broken)
+    monkeypatch.setattr(consolidating, "_find_removable", broken)
     nobody = opened()
     planned = nobody.store.maintain(dry_run=True)
     done = nobody.store.maintain()
@@ -182,14 +185,14 @@ def test_one_whose_episodes_cannot_be_read_is_counted_once(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trifles(opened, clock)
-    book = episodes._book
+    book = episodes._load_entries
 
     def broken(care: MaintenanceContext) -> Any:
         if care.scope.user == "carla":
             raise StoreError("a page is damaged")
         return book(care)
 
-    monkeypatch.setattr(episodes, "_book", broken)
+    monkeypatch.setattr(episodes, "_load_entries", broken)
     done = opened().store.maintain()
     assert "user=carla: episodes: a page is damaged" in done.trouble
     assert owners(done) == [*USERS], "the other passes are done for her too"
@@ -205,7 +208,7 @@ def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_onc
         asked.append(care.scope)
         raise wrong
 
-    monkeypatch.setattr(consolidating, "_fading", broken)
+    monkeypatch.setattr(consolidating, "_find_removable", broken)
     nobody = opened()
     wrong: StoreError = StoreError("a page is damaged")
     assert nobody.store.maintain().trouble == ("consolidated: a page is damaged (of user=ana and 2 more)",)
@@ -237,7 +240,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
                 entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
                 memory.store.services.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
     clock.advance(2 * 3600)
-    keep = episodes._keep
+    keep = episodes._promote_entry
 
     def broken(care: MaintenanceContext, entry: Any, book: Any) -> None:
         if care.scope.user == "bruno":
@@ -245,7 +248,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
         keep(care, entry, book)
 
     with monkeypatch.context() as away:
-        away.setattr(episodes, "_keep", broken)
+        away.setattr(episodes, "_promote_entry", broken)
         done = opened().store.maintain()
         assert (done.counts["promoted"], done.counts["expired"]) == (2, 0)
         assert [one.split(":")[0] for one in done.trouble] == ["user=bruno", "expired"]

@@ -34,7 +34,8 @@ from engrain.core.model.results import CheckResult
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
 from engrain.health import CHECKS, CheckContext, privacy, run_checks
-from engrain.maintenance.scheduler import CARE, PLACE
+from engrain.maintenance.passes import MAINTENANCE_SCOPE
+from engrain.maintenance.scheduler import MAINTENANCE_TASK
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import health, opening
@@ -711,7 +712,7 @@ def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) 
     assert_stands(memory, "upkeep", "warn", "4 hours ago", "engrain maintain")
     journal = memory.store.services.journal
     assert journal is not None
-    lease = journal.claim(Claim(PLACE, CARE, "me"))
+    lease = journal.claim(Claim(MAINTENANCE_SCOPE, MAINTENANCE_TASK, "me"))
     assert_stands(memory, "upkeep", "pass", "under way")
     journal.end(lease, TaskEnd("parked", "failed: DiskFull"))
     assert_stands(memory, "upkeep", "warn", "DiskFull")

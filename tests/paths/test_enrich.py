@@ -221,7 +221,7 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
 
 
 def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(enrichment_worker, "PAUSE", 0.001)
+    monkeypatch.setattr(enrichment_worker, "FIRST_PAUSE_SECONDS", 0.001)
 
     class Away:
         name = "away"
@@ -234,24 +234,24 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     memory.start_session("a")
     memory.end_session()
     settled(memory)
-    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.MAX_FAILURES
     assert memory.store.status(memory.scope).background["enrichment"]["parked"] == ["a"]
     for n in range(20):
         memory.add_message("user", f"Hello {n}.", session="a")
     settled(memory)
-    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.MAX_FAILURES
     memory.store.maintain(memory.scope)
     settled(memory)
-    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS + 1
-    monkeypatch.setattr(enrichment_worker, "REST", 0.0)
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.MAX_FAILURES + 1
+    monkeypatch.setattr(enrichment_worker, "PARKED_SECONDS", 0.0)
     memory.add_message("user", "Still there?", session="a")
     settled(memory)
-    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS + 2
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.MAX_FAILURES + 2
 
 
 def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are_read(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(enrichment_worker, "PAUSE", 0.001)
-    monkeypatch.setattr(enrichment_worker, "BATCH", 2)
+    monkeypatch.setattr(enrichment_worker, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(enrichment_worker, "BATCH_SIZE", 2)
     asked: list[str] = []
 
     class Odd:
@@ -269,7 +269,7 @@ def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are
         memory.add_message("user", text)
     memory.end_session()
     settled(memory)
-    assert sum("riddle" in one for one in asked) == 1 + enrichment_worker.READINGS
+    assert sum("riddle" in one for one in asked) == 1 + enrichment_worker.MAX_UNUSABLE_ANSWERS
     assert sum("weather" in one for one in asked) == 1
     state = memory.store.status(memory.scope).background["enrichment"]
     assert (state["passed_over"], state["parked"], state["waiting"]) == (1, [], 0)
@@ -362,9 +362,9 @@ def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone
     open_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # type: ignore[no-untyped-def]
     """An object of somebody else's, which does not know what a time-out is."""
-    monkeypatch.setattr(enrichment_worker, "TIMEOUT", 0.2)
-    monkeypatch.setattr(enrichment_worker, "PAUSE", 0.05)
-    monkeypatch.setattr(metering, "GRACE", 0.1)
+    monkeypatch.setattr(enrichment_worker, "MODEL_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(enrichment_worker, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(metering, "GRACE_SECONDS", 0.1)
     never, asked = threading.Event(), []
 
     class Stuck:
@@ -451,7 +451,7 @@ def test_maintain_has_sessions_read_that_were_left_long_ago(open_memory, model, 
 
 
 def test_sessions_of_others_do_not_keep_ones_own_from_being_read(open_memory, model, server, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(enrichment_worker, "QUEUE", 2)
+    monkeypatch.setattr(enrichment_worker, "MAX_QUEUED_SESSIONS", 2)
     open_memory(background=False).add_message("user", "The doctor took me off lactose.", session="left")
     others = open_memory(background=False, user="ben")
     for session in ("a", "b", "c"):

@@ -371,8 +371,8 @@ def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "RETRY_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(vector_sync, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(vector_sync, "IDLE", 0.01)
+    monkeypatch.setattr(vector_sync, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(vector_sync, "POLL_SECONDS", 0.01)
     with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
         ids = []
         for n in range(90):

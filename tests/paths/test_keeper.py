@@ -18,8 +18,8 @@ from engrain.core.errors import StoreError
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim
 from engrain.maintenance import scheduler as keeping
-from engrain.maintenance.passes import Watch
-from engrain.maintenance.scheduler import CARE, LEASE, PLACE, MaintenanceScheduler
+from engrain.maintenance.passes import MAINTENANCE_SCOPE, RunHooks
+from engrain.maintenance.scheduler import LEASE_SECONDS, MAINTENANCE_TASK, MaintenanceScheduler
 
 HOUR = 3600.0
 
@@ -70,9 +70,9 @@ def test_one_process_at_a_time(memory: Memory, clock: SetClock) -> None:
 def test_a_process_that_died_at_it_is_followed_by_another(memory: Memory, clock: SetClock) -> None:
     journal = memory.store.services.journal
     assert journal is not None
-    journal.claim(Claim(PLACE, CARE, "dead", LEASE))
+    journal.claim(Claim(MAINTENANCE_SCOPE, MAINTENANCE_TASK, "dead", LEASE_SECONDS))
     assert keeper(memory).once() is None
-    clock.advance(LEASE + 1)
+    clock.advance(LEASE_SECONDS + 1)
     assert keeper(memory).once() is not None
 
 
@@ -88,7 +88,7 @@ def test_a_round_that_failed_is_tried_again(memory: Memory) -> None:
 def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_round_is_done(
     memory: Memory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SOON", 0.01)
+    monkeypatch.setattr(keeping, "FIRST_CHECK_SECONDS", 0.01)
     seen: list[object] = []
 
     def care() -> MaintenanceReport:
@@ -107,8 +107,8 @@ def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_roun
 
 
 def test_closing_does_not_wait_for_ever_for_a_round(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "SOON", 0.01)
-    monkeypatch.setattr(keeping, "LEAVE", 0.05)
+    monkeypatch.setattr(keeping, "FIRST_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "STOP_TIMEOUT_SECONDS", 0.05)
     begun, over = threading.Event(), threading.Event()
 
     def care() -> MaintenanceReport:
@@ -148,9 +148,9 @@ def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, c
     late: list[int] = []
 
     def care(still: Callable[[], None]) -> MaintenanceReport:
-        clock.advance(LEASE + 1)  # stopped, and another took over meanwhile
+        clock.advance(LEASE_SECONDS + 1)  # stopped, and another took over meanwhile
         assert keeper(memory).once() is not None
-        return memory.store.workers.maintain([memory.scope], Watch(late.append, still))
+        return memory.store.workers.maintain([memory.scope], RunHooks(late.append, still))
 
     memory.episodic.record("Late.", session="s")
     clock.advance(25 * HOUR)
@@ -169,13 +169,13 @@ def test_its_lease_is_nobodys_task(memory: Memory) -> None:
 def test_it_runs_while_a_memory_is_open_and_stops_with_it(
     tmp_path: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "SOON", 0.02)
+    monkeypatch.setattr(keeping, "FIRST_CHECK_SECONDS", 0.02)
     memory = opened(tmp_path / "agent.db", clock, background=True)
     try:
         ends = time.monotonic() + 180
-        while not memory.store.status(memory.scope).background["care"]["rounds"] and time.monotonic() < ends:
+        while not memory.store.status(memory.scope).background["maintenance"]["rounds"] and time.monotonic() < ends:
             time.sleep(0.01)
-        state = memory.store.status(memory.scope).background["care"]
+        state = memory.store.status(memory.scope).background["maintenance"]
         assert (state["rounds"], state["error"], state["last"]) == (1, None, clock())
     finally:
         memory.close()
@@ -184,7 +184,7 @@ def test_it_runs_while_a_memory_is_open_and_stops_with_it(
 
 def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
-        assert memory.store.status(memory.scope).background["care"] == {"every_minutes": 0}
+        assert memory.store.status(memory.scope).background["maintenance"] == {"every_minutes": 0}
         assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
 
 

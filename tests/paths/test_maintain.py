@@ -22,14 +22,15 @@ from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
+from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
 from engrain.maintenance.consolidate import consolidate
-from engrain.maintenance.maintain import MaintenanceReport, Watch, maintain, passes
-from engrain.maintenance.passes import MaintenanceContext
+from engrain.maintenance.maintain import maintain, plan_scope_passes
+from engrain.maintenance.passes import MaintenanceContext, RunHooks
 from engrain.ports import ListQuery, Services
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import Relations, SemanticMemory
@@ -257,7 +258,7 @@ def test_what_is_pinned_or_cited_after_the_last_look_stays(
     kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     id, other = old(semantic, clock), old(semantic, clock)
-    look, looks = consolidating._uncited, []
+    look, looks = consolidating._find_uncited, []
 
     def meanwhile(care: MaintenanceContext, ids: Sequence[str]) -> set[str]:
         uncited = look(care, ids)
@@ -268,7 +269,7 @@ def test_what_is_pinned_or_cited_after_the_last_look_stays(
             kit.items.apply(Plan(ANA, (change if how == "pinned" else cite,)))
         return uncited
 
-    monkeypatch.setattr(consolidating, "_uncited", meanwhile)
+    monkeypatch.setattr(consolidating, "_find_uncited", meanwhile)
     assert [one.item.id for one in consolidate(kit, ANA, dry_run=False).items] == [other]
     assert looks == [{id, other}] * 2
     assert len(standing(kit)) == (1 if how == "pinned" else 2)
@@ -283,7 +284,7 @@ def test_other_memories_are_left_alone(kit: Services, clock: SetClock) -> None:
 def test_many_go_page_by_page(
     kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.maintenance.consolidate.BATCH", 100)
+    monkeypatch.setattr("engrain.maintenance.consolidate.PAGE_SIZE", 100)
     semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
     clock.advance(8 * DAY)
     assert len(consolidated(kit)) == 303
@@ -513,8 +514,8 @@ def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
     note = Note("So a trifle.", 0.1, source=Source(cites=(Citation(base),)), derived=True)
     above = str(semantic.remember_many([note], None, None)[0].id)
     clock.advance(8 * DAY)
-    (faint,) = [one for one in passes(MaintenanceContext(kit, ANA, clock())) if one.name == "consolidated"]
-    assert {one.id for one in faint.each} == {base, above}
+    (faint,) = [one for one in plan_scope_passes(MaintenanceContext(kit, ANA, clock())) if one.name == "consolidated"]
+    assert {one.id for one in faint.actions} == {base, above}
     for _ in range(2):
         kit.items.touch(ANA, [above])
     faint.act(lambda _: None)
@@ -528,16 +529,16 @@ def test_of_two_that_let_go_of_the_same_each_tells_its_own(
     note = Note("So a trifle.", 0.1, source=Source(cites=(Citation(base),)), derived=True)
     semantic.remember_many([note, *(Note(f"Trifle {n}.", 0.1) for n in range(1, 4))], None, None)
     clock.advance(8 * DAY)
-    looked_again, told = consolidating._still, []
+    looked_again, told = consolidating._reload_items, []
 
     def meanwhile(care: MaintenanceContext, ids: Sequence[str]) -> list[Item]:
         """Another round lets go of two of them, right after this one has looked."""
         found = list(looked_again(care, ids))
         monkeypatch.undo()
-        told.append(consolidating._let_go(care, list(ids)[:2], lambda _: None))
+        told.append(consolidating._remove_items(care, list(ids)[:2], lambda _: None))
         return found
 
-    monkeypatch.setattr(consolidating, "_still", meanwhile)
+    monkeypatch.setattr(consolidating, "_reload_items", meanwhile)
     done = maintain(kit, ANA)
     assert (len(told[0]), done.counts["consolidated"]) == (2, 3)
     assert told[0].isdisjoint(one.id for one in done.each)
@@ -546,11 +547,11 @@ def test_of_two_that_let_go_of_the_same_each_tells_its_own(
 def test_many_that_go_are_told_as_they_go(
     kit: Services, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidating, "AT_ONCE", 2)
+    monkeypatch.setattr(consolidating, "FORGET_BATCH", 2)
     semantic.remember_many([Note(f"Trifle {n}.", 0.1) for n in range(5)], None, None)
     clock.advance(8 * DAY)
     told: list[int] = []
-    maintain(kit, ANA, watch=Watch(told.append))
+    maintain(kit, ANA, hooks=RunHooks(told.append))
     assert told[-4:-1] == [2, 2, 1]
 
 

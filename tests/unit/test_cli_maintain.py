@@ -97,7 +97,7 @@ def test_two_agents_of_one_user_are_told_of_a_folder_for_each(run: Run, settings
     with Memory(settings, user="ana", agent="h1", background=False) as memory:
         memory.remember("Ana likes tea.")
     told = run("maintain", code=1).stdout
-    assert "2 more would have it" in told
+    assert "2 more would use it" in told
     assert 'mirror = "files/{user}/{agent}"' in told
     run("--user", "ana", "maintain")
     assert 'mirror = "files/{user}/{agent}"' in run("--user", "ana", "--agent", "h1", "maintain", code=1).stdout
@@ -135,4 +135,4 @@ def test_status_says_every_minute(tmp_path: Path) -> None:
         with Memory(
             tmp_path / "a.db", embedder=HashEmbedder(), background=False, settings={"lifecycle": rules}
         ) as memory:
-            assert rows(memory)["care"] == told
+            assert rows(memory)["maintenance"] == told

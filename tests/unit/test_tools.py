@@ -14,8 +14,8 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.agent.schema import fitted
-from engrain.agent.tools import MAX_RESULT, Tool, as_tool, told, tool
+from engrain.agent.schema import fit_arguments
+from engrain.agent.tools import MAX_RESULT_CHARACTERS, Tool, parse_tool, render_value, tool
 from engrain.core.errors import InvalidInput
 
 
@@ -103,7 +103,7 @@ def test_methods_partials_and_objects_are_tools_too() -> None:
     assert (tool(Shop()).name, tool(Shop()).parameters["required"]) == ("Shop", ["what"])
     one_more = tool(functools.partial(add, b=1))
     assert (one_more.name, one_more.parameters["required"]) == ("add", ["a"])
-    assert one_more.bound({"a": 2})() == 3
+    assert one_more.bind({"a": 2})() == 3
 
 
 def test_a_decorated_function_is_still_a_function() -> None:
@@ -117,7 +117,7 @@ def test_a_decorated_function_is_still_a_function() -> None:
         return to
 
     assert double(4) == 8
-    assert as_tool(double) is double
+    assert parse_tool(double) is double
     assert (send.name, send.description, send.effect, send.retries, send.timeout) == ("mail-it", "Sends.", True, 2, 3)
 
 
@@ -191,18 +191,18 @@ def test_a_parameter_that_cannot_be_described_is_named(function: Callable[..., A
     ],
 )
 def test_arguments_that_do_not_fit_are_told_apart(arguments: dict[str, Any], problem: str) -> None:
-    _, wrong = fitted(arguments, tool(book).parameters)
+    _, wrong = fit_arguments(arguments, tool(book).parameters)
     assert problem in "; ".join(wrong)
 
 
 def test_arguments_that_fit_go_through_as_the_function_takes_them() -> None:
     schema = tool(book).parameters
-    assert fitted({"city": "Lima", "nights": 2.0, "price": 3}, schema) == (
+    assert fit_arguments({"city": "Lima", "nights": 2.0, "price": 3}, schema) == (
         {"city": "Lima", "nights": 2, "price": 3},
         [],
     )
     # Null for what may be left out is left out.
-    assert fitted({"city": "Lima", "nights": 1, "guests": None, "beds": None}, schema) == (
+    assert fit_arguments({"city": "Lima", "nights": 1, "guests": None, "beds": None}, schema) == (
         {"city": "Lima", "nights": 1},
         [],
     )
@@ -212,8 +212,8 @@ def test_a_null_that_is_a_value_stays() -> None:
     def f(x: int | None, y: str | int) -> None: ...
 
     schema = tool(f).parameters
-    assert fitted({"x": None, "y": 3}, schema) == ({"x": None, "y": 3}, [])
-    assert fitted({"x": "a", "y": []}, schema)[1] == [
+    assert fit_arguments({"x": None, "y": 3}, schema) == ({"x": None, "y": 3}, [])
+    assert fit_arguments({"x": "a", "y": []}, schema)[1] == [
         "'x' must be a whole number or null, not \"a\"",
         "'y' must be a text or a whole number, not []",
     ]
@@ -227,8 +227,8 @@ def test_a_schema_of_somebody_else_is_proved_as_far_as_it_is_understood() -> Non
             "kind": {"type": ["string", "null"], "maxLength": 3},
         },
     }
-    assert fitted({"where": {"lat": 1, "more": 2}, "kind": "long word", "other": 1}, schema)[1] == []
-    assert fitted({"where": {}, "kind": 3}, schema)[1] == [
+    assert fit_arguments({"where": {"lat": 1, "more": 2}, "kind": "long word", "other": 1}, schema)[1] == []
+    assert fit_arguments({"where": {}, "kind": 3}, schema)[1] == [
         "'where'['lat'] is missing",
         "'kind' must be a text or null, not 3",
     ]
@@ -243,7 +243,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["city", "nights", "beds", "guests", "notes", "x"]), JSON))
 def test_whatever_a_model_gives_is_either_told_wrong_or_can_be_called(arguments: dict[str, Any]) -> None:
-    ready, wrong = fitted(arguments, tool(book).parameters)
+    ready, wrong = fit_arguments(arguments, tool(book).parameters)
     if not wrong:
         book(**ready)
         assert isinstance(ready["city"], str)
@@ -268,12 +268,12 @@ def test_whatever_a_model_gives_is_either_told_wrong_or_can_be_called(arguments:
     ],
 )
 def test_a_result_is_text_or_json(value: Any, text: str) -> None:
-    assert told(value) == text
+    assert render_value(value) == text
 
 
 def test_a_result_that_is_too_long_is_cut_with_a_mark() -> None:
-    text = told("x" * (MAX_RESULT + 5))
-    assert len(text) < MAX_RESULT + 100
+    text = render_value("x" * (MAX_RESULT_CHARACTERS + 5))
+    assert len(text) < MAX_RESULT_CHARACTERS + 100
     assert text.endswith("[cut here: 1,000,005 characters in all]")
 
 
@@ -288,12 +288,12 @@ def test_a_call_that_takes_too_long_is_no_longer_waited_for() -> None:
 
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
-        tool(slow, timeout=0.05).bound({"seconds": 60})()
+        tool(slow, timeout=0.05).bind({"seconds": 60})()
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
-        asyncio.run(tool(slow_too, timeout=0.05).bound({"seconds": 60})())
+        asyncio.run(tool(slow_too, timeout=0.05).bind({"seconds": 60})())
     assert time.monotonic() - began < 50
-    assert tool(slow, timeout=60).bound({"seconds": 0})() == "done"
-    assert asyncio.run(tool(slow_too, timeout=60).bound({"seconds": 0})()) == "done"
+    assert tool(slow, timeout=60).bind({"seconds": 0})() == "done"
+    assert asyncio.run(tool(slow_too, timeout=60).bind({"seconds": 0})()) == "done"
 
 
 def test_an_error_within_the_time_is_its_own() -> None:
@@ -304,8 +304,8 @@ def test_an_error_within_the_time_is_its_own() -> None:
         raise TimeoutError("of my own")
 
     with pytest.raises(KeyError, match="gone"):
-        tool(fails, timeout=60).bound({})()
+        tool(fails, timeout=60).bind({})()
     with pytest.raises(TimeoutError, match="of my own"):
-        asyncio.run(tool(times_out_itself, timeout=60).bound({})())
-    assert tool(times_out_itself).awaited
-    assert not tool(fails).awaited
+        asyncio.run(tool(times_out_itself, timeout=60).bind({})())
+    assert tool(times_out_itself).is_async
+    assert not tool(fails).is_async

@@ -1,4 +1,4 @@
-"""Where a turn keeps what it has done: nowhere, or in the journal of a durable task."""
+"""Record the parts of a turn: nowhere, or in the journal of a durable task."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from engrain.tasks.run import AsyncRun, Run
 from engrain.tasks.steps import StepWork
 
 Part = Callable[[], Flow[Any]]
-# Plays a part of a turn to its end, as the face does it, by a plain function or a coroutine function. Further arguments
-# are those that a step is compared by when it is replayed; the part has them already.
-Play = Callable[..., Any]
+# Runs a part of a turn; a plain function or a coroutine function. A replay compares the further arguments of a step.
+PartRunner = Callable[..., Any]
 
 
-class NoJournal:
-    """A turn that ends with its process."""
+class EphemeralJournal:
+    """No record: the turn ends with its process."""
 
     durable = False
-    over = False  # whether all of it was done in an earlier life
+    is_over = False  # True if all of it was done in an earlier run
     snapshot: Any = None
 
     def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
@@ -33,19 +32,19 @@ class NoJournal:
     def keep(self, snapshot: Any) -> Flow[None]:
         yield from ()
 
-    def request(self, turn: str, number: int) -> str | None:
+    def request_id(self, turn: str, number: int) -> str | None:
         return None
 
 
-class TaskJournal(NoJournal):
-    """A turn whose parts are steps of a task: what is recorded is not done again."""
+class DurableJournal(EphemeralJournal):
+    """The parts of the turn are steps of a task: recorded parts are not done again."""
 
     durable = True
 
-    def __init__(self, run: Run | AsyncRun, play: Play) -> None:
+    def __init__(self, run: Run | AsyncRun, run_part: PartRunner) -> None:
         self._run = run
-        self._play = play
-        self.over = run.status == "done"
+        self._run_part = run_part
+        self.is_over = run.status == "done"
         self.snapshot = run.snapshot
 
     def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
@@ -58,9 +57,9 @@ class TaskJournal(NoJournal):
     def keep(self, snapshot: Any) -> Flow[None]:
         yield StoreCall(partial(self._run.execution.keep, snapshot))
 
-    def request(self, turn: str, number: int) -> str | None:
-        """The same for the same write of the same turn, in every life of the task."""
+    def request_id(self, turn: str, number: int) -> str | None:
+        """Return one id for the same write of the same turn, in every run of the task."""
         return f"agent:{turn}:{number}"
 
     def _work(self, part: Part, args: tuple[Any, ...]) -> StepWork:
-        return StepWork(partial(self._play, part), args, Retry())
+        return StepWork(partial(self._run_part, part), args, Retry())

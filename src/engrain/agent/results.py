@@ -1,25 +1,29 @@
-"""What an agent answers, and what a tool did on the way."""
+"""The answer of an agent, the results of its tools, and their form in a journal."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from engrain.agent.schema import fitted
-from engrain.agent.tools import Tool, storable, told
+from engrain.agent.schema import fit_arguments
+from engrain.agent.tools import Tool, clean_text, render_value
 from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.chat import ChatReply, ToolCall
 from engrain.core.model.messages import encode_arguments
 from engrain.tasks.driver import Flow, Sleep, UserCall
 
-Stopped = Literal["end", "steps", "length", "refused", "failed"]
+StopReason = Literal["end", "steps", "length", "refused", "failed"]
+MAX_ERROR_CHARACTERS = 2_000
+MAX_NAME_CHARACTERS = 64  # of a tool's name and a call's id: the limit of the services
+DEFAULT_NAME = "unnamed"
+NOT_KEPT = "(shown when it was called, not kept)"
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """A call of a tool that a model asked for, and what came of it."""
+class CallResult:
+    """A tool call of a model, and its result."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -29,87 +33,81 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """`str()` of it is the text. `stopped` says why the agent stopped: "end", it had said all; "steps", it had used up
-    its steps and answered with what it knew; "length", the answer was cut at max_tokens; "refused", the model would not
-    answer; "failed", it answered with nothing.
+    """The answer of an agent; `str()` of it is the text.
 
-    `steps` are the replies of the model, of which `replayed` came out of a journal and cost nothing this time; the
-    tokens are those of all of them.
+    `stopped` is the reason: "end", the answer is complete; "steps", max_steps was reached; "length", the answer was cut
+    at max_tokens; "refused", the model did not want to answer; "failed", the answer was empty. `steps` counts the
+    replies of the model. A journal supplied `replayed` of them without a new call. The tokens are those of all.
     """
 
     text: str
-    stopped: Stopped
+    stopped: StopReason
     session: str
     model: str
     steps: int
     replayed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    calls: tuple[Called, ...] = field(default=())
+    calls: tuple[CallResult, ...] = field(default=())
 
     def __str__(self) -> str:
         return self.text
 
 
-MAX_ERROR = 2_000
-NOT_KEPT = "(shown when it was called, not kept)"
-
-
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What the model is shown."""
+class ToolOutput:
+    """The text that the model sees."""
 
     text: str
     failed: bool = False
 
     @property
     def plain(self) -> Any:
-        """As a journal keeps it."""
+        """The form in a journal."""
         return {"failed": self.text} if self.failed else self.text
 
 
-def result_of(plain: Any) -> Result:
-    """From a journal, where a person may have put any value as the result of an effect."""
+def parse_output(plain: Any) -> ToolOutput:
+    """Parse an output from a journal. A person may have resolved an effect with any value."""
     if isinstance(plain, dict) and plain.keys() == {"failed"}:
-        return Result(told(plain["failed"]), failed=True)
-    return Result(told(plain))
+        return ToolOutput(render_value(plain["failed"]), failed=True)
+    return ToolOutput(render_value(plain))
 
 
-def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
-    """Call the tool, as often as it may be tried.
+def call_tool(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[ToolOutput]:
+    """Call the tool, with its retries.
 
-    An error of an effect, unless it is EffectNotPerformed, leaves open whether it happened. It is not tried again, and
-    with `once`, in a durable run, it is raised."""
-    used = tools.get(call.name)
-    if used is None:
+    After an error other than EffectNotPerformed, an effect may have happened. It is not tried again; with `once`, in a
+    durable run, the error is raised.
+    """
+    tool = tools.get(call.name)
+    if tool is None:
         known = ", ".join(tools) or "none"
-        return Result(f"There is no tool {call.name!r}. Known: {known}.", failed=True)
+        return ToolOutput(f"There is no tool {call.name!r}. Known: {known}.", failed=True)
     if call.malformed:
-        return Result(f"The arguments of {call.name} must be a JSON object, not {call.malformed[:200]}", failed=True)
-    arguments, wrong = fitted(call.arguments, used.parameters)
-    if wrong:
-        return Result(f"{call.name} was not called: {'; '.join(wrong)}.", failed=True)
+        return ToolOutput(
+            f"The arguments of {call.name} must be a JSON object, not {call.malformed[:200]}", failed=True
+        )
+    arguments, problems = fit_arguments(call.arguments, tool.parameters)
+    if problems:
+        return ToolOutput(f"{call.name} was not called: {'; '.join(problems)}.", failed=True)
     failures = 0
     while True:
         try:
-            return Result(told((yield UserCall(used.bound(arguments)))))
+            return ToolOutput(render_value((yield UserCall(tool.bind(arguments)))))
         except Exception as exc:
-            unsure = used.effect and not isinstance(exc, EffectNotPerformed)
-            if unsure and once:
+            ambiguous = tool.effect and not isinstance(exc, EffectNotPerformed)
+            if ambiguous and once:
                 raise
-            if unsure or failures >= used.retry.times:
-                return Result(_failure(exc, unsure), failed=True)
+            if ambiguous or failures >= tool.retry.times:
+                return ToolOutput(_describe_failure(exc, ambiguous), failed=True)
         failures += 1
-        yield Sleep(used.retry.pause(failures))
+        yield Sleep(tool.retry.pause(failures))
 
 
-def _failure(exc: Exception, unsure: bool) -> str:
-    text = told(f"{type(exc).__name__}: {exc}".removesuffix(": ")[:MAX_ERROR])
-    return f"{text}\nIt may have happened all the same: do not repeat it before you know." if unsure else text
-
-
-UNNAMED = "unnamed"
-LONGEST = 64  # characters of a name and of an id: what services accept
+def _describe_failure(exc: Exception, ambiguous: bool) -> str:
+    text = render_value(f"{type(exc).__name__}: {exc}".removesuffix(": ")[:MAX_ERROR_CHARACTERS])
+    return f"{text}\nIt may have happened all the same: do not repeat it before you know." if ambiguous else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,35 +119,34 @@ class ModelReply:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As a journal keeps it."""
-        said = self.reply
+        """The form in a journal."""
         calls = [
-            {"id": c.id, "name": c.name, "arguments": dict(c.arguments), "malformed": c.malformed} for c in said.calls
+            {"id": call.id, "name": call.name, "arguments": dict(call.arguments), "malformed": call.malformed}
+            for call in self.reply.calls
         ]
-        tokens = {"tokens_in": said.tokens_in, "tokens_out": said.tokens_out}
-        return {"text": said.text, "calls": calls, "stop": said.stop, "model": said.model, **tokens, "seen": self.seen}
+        return {**asdict(replace(self.reply, calls=())), "calls": calls, "seen": self.seen}
 
 
-def heard_of(plain: dict[str, Any]) -> ModelReply:
+def parse_reply(plain: dict[str, Any]) -> ModelReply:
     values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
     return ModelReply(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
 
 
-def storable_reply(reply: ChatReply) -> ChatReply:
-    """The reply with nothing in it that a store or a journal would refuse: it has been paid for."""
-    return replace(reply, text=storable(reply.text), calls=tuple(map(_storable_call, reply.calls)))
+def clean_reply(reply: ChatReply) -> ChatReply:
+    """Remove from a reply what a store or a journal would refuse: the reply has been paid for."""
+    return replace(reply, text=clean_text(reply.text), calls=tuple(map(_clean_call, reply.calls)))
 
 
-def _storable_call(call: ToolCall) -> ToolCall:
-    known = replace(
+def _clean_call(call: ToolCall) -> ToolCall:
+    cleaned = replace(
         call,
-        id=storable(call.id)[:LONGEST],
-        name=storable(call.name)[:LONGEST].strip() or UNNAMED,
-        malformed=storable(call.malformed),
+        id=clean_text(call.id)[:MAX_NAME_CHARACTERS],
+        name=clean_text(call.name)[:MAX_NAME_CHARACTERS].strip() or DEFAULT_NAME,
+        malformed=clean_text(call.malformed),
     )
     try:
-        encode_arguments(known)
+        encode_arguments(cleaned)
     except InvalidInput:
-        written = storable(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
-        return replace(known, arguments={}, malformed=written[:10_000] or "(not JSON)")
-    return known
+        written = clean_text(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
+        return replace(cleaned, arguments={}, malformed=written[:10_000] or "(not JSON)")
+    return cleaned

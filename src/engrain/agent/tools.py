@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from engrain.agent.schema import parameters_of, purpose_of
+from engrain.agent.schema import build_schema, read_purpose
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
 from engrain.core.model.items import Citation, Item, Note, Source
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from engrain.memory import Memory
 
 
-MAX_RESULT = 1_000_000  # characters; what is longer is cut, with a mark
+MAX_RESULT_CHARACTERS = 1_000_000  # a longer one is cut, with a note
+REMEMBER = "remember"
+RECALL_TOKENS = 1_500
+RECALL_HITS = 8
+LEARNED_IMPORTANCE = 0.6
 
 Function = Callable[..., Any]
 
@@ -33,10 +37,10 @@ Function = Callable[..., Any]
 class Tool:
     """A function that a model may call; `tool` makes one. `parameters` is the JSON schema of its arguments.
 
-    `effect`: it must not happen twice. In a durable run its intent is on disk before it is called, and a crash in
-    between is reported instead of repeated. `retries` further attempts are made where it raises (of an effect: where it
-    raises EffectNotPerformed); after `timeout` seconds it has failed. `kept=False` keeps what it returns out of the log
-    and the journal: for what is stored elsewhere, and must be forgotten there.
+    An `effect` must not happen twice. In a durable run its intent is on disk before the call, and an interrupted call
+    is reported instead of repeated. If the function raises, `retries` more attempts are made; for an effect only if it
+    raises EffectNotPerformed. After `timeout` seconds the call has failed. `kept=False` keeps the result out of the log
+    and the journal: it is stored elsewhere, and must be forgotten there.
     """
 
     name: str
@@ -49,7 +53,7 @@ class Tool:
     kept: bool = True
 
     def __post_init__(self) -> None:
-        self.spec  # noqa: B018  # proves name and parameters
+        self.spec  # noqa: B018  # checks name and parameters
         if not callable(self.function):
             raise InvalidInput(f"tool {self.name!r} is {self.function!r}, which cannot be called.")
         if not isinstance(self.description, str):
@@ -67,8 +71,8 @@ class Tool:
         return parse_retry(self.retries)
 
     @property
-    def awaited(self) -> bool:
-        """Whether it is a coroutine function, which only AsyncAgentWithMemory can call."""
+    def is_async(self) -> bool:
+        """True for a coroutine function, which only AsyncAgentWithMemory can call."""
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
             getattr(self.function, "__call__", None)  # noqa: B004
         )
@@ -76,12 +80,12 @@ class Tool:
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)
 
-    def bound(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
-        """The call with these arguments, within its time; a coroutine function if the tool is one."""
+    def bind(self, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return a function without parameters that makes this call within the time-out."""
         call = partial(self.function, **arguments)
-        if self.awaited:
-            return partial(_awaited_within, self.timeout, call)
-        return call if self.timeout is None else partial(_within, self.timeout, call)
+        if self.is_async:
+            return partial(_await_within, self.timeout, call)
+        return call if self.timeout is None else partial(_call_within, self.timeout, call)
 
 
 @overload
@@ -113,62 +117,62 @@ def tool(
     retries: int | Retry = 0,
     timeout: float | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """A tool from a function with type hints: tool(look_up), or as a decorator, @tool or @tool(effect=True).
+    """Make a tool from a function with type hints: tool(look_up), or as a decorator, @tool or @tool(effect=True).
 
-    The docstring says what it does, and under "Args:" what each argument is. What the function returns is shown to the
-    model: a str as it is, anything else as JSON. What it raises is told to the model as a failure.
+    The docstring says what the tool does, and under "Args:" what each argument is. The model sees the result: a str as
+    it is, anything else as JSON. It sees an exception as a failure.
     """
 
-    def made(given: Function) -> Tool:
+    def make(given: Function) -> Tool:
         if not callable(given):
             raise InvalidInput(f"a tool is made of a function, not of {given!r}.")
-        called = name or _name(given)
-        told = purpose_of(given) if description is None else description
-        return Tool(called, told, given, parameters_of(given, called), effect, retries, timeout)
+        tool_name = name or _function_name(given)
+        purpose = read_purpose(given) if description is None else description
+        return Tool(tool_name, purpose, given, build_schema(given, tool_name), effect, retries, timeout)
 
-    return made if function is None else made(function)
+    return make if function is None else make(function)
 
 
-def as_tool(given: Any) -> Tool:
+def parse_tool(given: Any) -> Tool:
     return given if isinstance(given, Tool) else tool(given)
 
 
-def _name(function: Any) -> str:
+def _function_name(function: Any) -> str:
     inside = getattr(function, "func", function)  # of a functools.partial
     return str(getattr(inside, "__name__", type(inside).__name__))
 
 
-def told(value: Any) -> str:
-    """What a tool returned, as the model is shown it: storable text of a stated length."""
+def render_value(value: Any) -> str:
+    """Render the result of a tool for the model: storable text of limited length."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else _json(value)
-    if len(text) > MAX_RESULT:
-        text = f"{text[:MAX_RESULT]}\n[cut here: {len(text):,} characters in all]"
-    return storable(text)
+    text = value if isinstance(value, str) else _encode_json(value)
+    if len(text) > MAX_RESULT_CHARACTERS:
+        text = f"{text[:MAX_RESULT_CHARACTERS]}\n[cut here: {len(text):,} characters in all]"
+    return clean_text(text)
 
 
-def storable(text: str) -> str:
-    """Without what no store takes: a NUL, half a character."""
+def clean_text(text: str) -> str:
+    """Remove what no store accepts: NUL, and halves of surrogate pairs."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
-def _json(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):  # keys that JSON does not have, a list that holds itself
+    except (TypeError, ValueError, RecursionError):  # such as a list that contains itself
         return repr(value)
 
 
-def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Nobody can stop a thread: what takes too long goes on alone, and is no longer waited for."""
+def _call_within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Call on another thread, and wait this long. A thread cannot be stopped: a late call goes on alone."""
     found: list[Any] = []
     failed: list[BaseException] = []
 
     def work() -> None:
         try:
             found.append(call())
-        except BaseException as exc:  # noqa: BLE001  # raised where it is waited for
+        except BaseException as exc:  # noqa: BLE001  # raised on the waiting thread
             failed.append(exc)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-tool", daemon=True)
@@ -181,7 +185,7 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
     return found[0]
 
 
-async def _awaited_within(seconds: float | None, call: Callable[[], Any]) -> Any:
+async def _await_within(seconds: float | None, call: Callable[[], Any]) -> Any:
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -192,29 +196,25 @@ async def _awaited_within(seconds: float | None, call: Callable[[], Any]) -> Any
         raise
 
 
-REMEMBER = "remember"
-BUDGET = 1_500
-HITS = 8
-IMPORTANCE = 0.6
+def build_learned_note(call: ToolCall, cite: Citation, message: Item) -> Note:
+    """Build the note of a successful call of `remember`.
 
-
-def learnt(call: ToolCall, cite: Citation, said: Item) -> Note:
-    """What a call of `remember` that did not fail asks to have kept. It is written when the call stands in the log, so
-    that it can cite its words there, and what the user `said`, and go with either; what was forgotten no model brings
-    back."""
+    It cites the call's words in the log and the user's message, and is forgotten with either. As a derived note it
+    cannot bring back a forgotten fact.
+    """
     text = str(call.arguments["text"])
-    source = Source("conversation", "agent", (cite, _rests_on(text, said)))
-    return Note(text, IMPORTANCE, source=source, derived=True)
+    source = Source("conversation", "agent", (cite, _cite_message(text, message)))
+    return Note(text, LEARNED_IMPORTANCE, source=source, derived=True)
 
 
-def _rests_on(text: str, said: Item) -> Citation:
-    """The same words there; where it has others the whole message, which stays when only the fact is forgotten."""
-    found = re.search(re.escape(text.strip().rstrip(".!")), said.text, re.IGNORECASE)
-    return Citation(said.id, *(found.span() if found else (0, 0)))
+def _cite_message(text: str, message: Item) -> Citation:
+    """Cite the same words of the message; else the whole message, which stays when only the fact is forgotten."""
+    found = re.search(re.escape(text.strip().rstrip(".!")), message.text, re.IGNORECASE)
+    return Citation(message.id, *(found.span() if found else (0, 0)))
 
 
 def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
-    """`memory` gives the memory when a tool is called, for one that is opened late."""
+    """Make the tools `remember` and `recall`. `memory` is called with each use: it may be opened late."""
 
     def remember(text: str) -> str:
         """Keep a fact for later conversations. What the user says is kept anyway: use it for what you found out.
@@ -232,9 +232,9 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             question: What you want to know.
         """
-        # What goes on is before the model anyway.
-        found = memory().recall(question, n=HITS, budget=BUDGET, shown=())
+        # shown=(): the model sees the current session anyway.
+        found = memory().recall(question, n=RECALL_HITS, budget=RECALL_TOKENS, shown=())
         return str(found) or "Nothing relevant is remembered."
 
-    # What was recalled is stored where it came from: a copy in the log would outlive its being forgotten.
+    # Recalled items are not kept: a copy in the log would remain after they are forgotten.
     return [tool(remember, name=REMEMBER), replace(tool(recall), kept=False)]

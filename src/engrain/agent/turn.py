@@ -1,4 +1,4 @@
-"""One turn of a conversation, from what the user says to the answer, as a flow that threads and asyncio can drive."""
+"""One turn of a conversation, from the user's message to the answer, as a flow for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.agent.journal import NoJournal, Part
-from engrain.agent.prompt import MemoryPrompt, system_text
+from engrain.agent.journal import EphemeralJournal, Part
+from engrain.agent.prompt import MemoryPrompt, build_system_text
 from engrain.agent.results import (
     NOT_KEPT,
     AgentReply,
-    Called,
+    CallResult,
     ModelReply,
-    Result,
-    Stopped,
-    heard_of,
-    made,
-    result_of,
-    storable_reply,
+    StopReason,
+    ToolOutput,
+    call_tool,
+    clean_reply,
+    parse_output,
+    parse_reply,
 )
-from engrain.agent.tools import REMEMBER, Tool, learnt
+from engrain.agent.tools import REMEMBER, Tool, build_learned_note
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model import chat
 from engrain.core.model.chat import ChatMessage, ChatReply, ToolCall
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from engrain.memory import Memory
     from engrain.tiers.conversation import ConversationMemory
 
-# Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.
-WHOLE_RESULTS = 16_000
-SHORT = 500  # characters of what is only mentioned
-NAME = 60  # of a tool's name, and of its arguments, where a result is named by them
-OUTCOME = 0.7  # the importance of what was achieved
-_WHY: Mapping[Stopped, str] = {
+MAX_WHOLE_RESULT_TOKENS = 16_000  # of this turn's results; beyond, the log's shorter form is shown
+MAX_SHORT_CHARACTERS = 500
+MAX_ACTION_CHARACTERS = 60  # of a tool's name and of its arguments in the name of a result
+OUTCOME_IMPORTANCE = 0.7
+_STOP_TEXTS: Mapping[StopReason, str] = {
     "steps": "the steps were used up",
     "length": "the answer was cut, it was too long",
     "refused": "the model refused to answer",
@@ -54,54 +53,52 @@ _WHY: Mapping[Stopped, str] = {
 
 _log = logging.getLogger("engrain")
 
-Together = Callable[[Sequence[Part]], Any]
+RunParts = Callable[[Sequence[Part]], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """How an agent works. To use a tool that is `aside` is no work: memory's own."""
+    """The settings of an agent. The calls of `memory_tools` do not make a turn a piece of work."""
 
     model: MeteredModel
     tools: Mapping[str, Tool]
-    aside: frozenset[str]
+    memory_tools: frozenset[str]
     system: str
     max_steps: int
     max_tokens: int
     timeout: float | None
-    on_call: Callable[[Called], None] | None
+    on_call: Callable[[CallResult], None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """Where a turn happens: its memory, its session if one is named, and what memory has for it.
-
-    `together` plays several parts, side by side where the face can."""
+    """The surroundings of a turn. `run_parts` runs several parts, in parallel under asyncio."""
 
     memory: Memory
     session: str | None
-    background: MemoryPrompt
-    together: Together
+    prompt: MemoryPrompt
+    run_parts: RunParts
 
 
 class Turn:
-    """Its flow may be driven once. What the journal has of it is not done again."""
+    """One turn. Its flow runs once; recorded parts are not done again."""
 
-    def __init__(self, manner: AgentConfig, place: TurnContext, journal: NoJournal, task: str) -> None:
-        self._manner = manner
-        self._place = place
-        self._memory = place.memory
+    def __init__(self, config: AgentConfig, context: TurnContext, journal: EphemeralJournal, task: str) -> None:
+        self._config = config
+        self._context = context
+        self._memory = context.memory
         self._journal = journal
         self._task = task
         self._session = self._id = ""
-        self._began = 0  # the store's moment: what comes of a turn does not outlive its user
-        self._heard: list[str] = []  # the id of what the user said
-        self._refused = False  # whether that asked to forget something which cannot go
-        self._own = False  # whether the task at hand in working memory is this turn's
-        self._noted = 0  # steps that working memory has from an earlier life
+        self._began = 0  # the store's last change: an erasure after it makes later writes fail
+        self._user_message_ids: list[str] = []
+        self._refused = False  # the user asked to forget something that must be kept
+        self._owns_work = False  # this turn started the current work of working memory
+        self._noted_steps = 0  # steps that working memory has from an earlier run
         self._steps = self._replayed = self._tokens_in = self._tokens_out = 0
-        self._calls: list[Called] = []
-        self._whole: dict[str, str] = {}  # results of this turn by the id of their message
-        self._block: str | None = None
+        self._calls: list[CallResult] = []
+        self._whole_results: dict[str, str] = {}  # by the id of their message
+        self._memory_text: str | None = None
         self._conversation: ConversationMemory | None = None
 
     def flow(self) -> Flow[AgentReply]:
@@ -109,98 +106,98 @@ class Turn:
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
-            yield from self._hear()
+            yield from self._keep_user_message()
             while True:
-                last = self._steps + 1 >= self._manner.max_steps
-                heard = yield from self._asked(last)
-                if heard.reply.calls and not last:
-                    yield from self._use_tools(heard)
-                elif (kept := (yield from self._said(heard))) is not None:
-                    answer = self._answer(heard.reply, last)
-                    yield from self._end(answer, kept)
-                    yield from self._leave()
+                last = self._steps + 1 >= self._config.max_steps
+                received = yield from self._get_reply(last)
+                if received.reply.calls and not last:
+                    yield from self._use_tools(received.reply)
+                elif (kept := (yield from self._keep_answer(received))) is not None:
+                    answer = self._build_answer(received.reply, last)
+                    yield from self._keep_outcome(answer, kept)
+                    yield from self._clear_work()
                     return answer
         finally:
-            if self._own:
+            if self._owns_work:
                 self._memory.working.clear()
 
     # The beginning
 
     def _begin(self) -> Flow[dict[str, str]]:
         yield from ()
-        return {"session": self._place.session or self._memory.conversation.session, "turn": uuid.uuid4().hex}
+        return {"session": self._context.session or self._memory.conversation.session, "turn": uuid.uuid4().hex}
 
-    def _hear(self) -> Flow[None]:
-        """What the user said is kept before anything else is done with it."""
-        if self._journal.over:
+    def _keep_user_message(self) -> Flow[None]:
+        """Keep the user's message before anything else is done with it."""
+        if self._journal.is_over:
             return
-        yield StoreCall(partial(self._place.background.enter, self._memory, self._session))
-        self._heard = yield from self._keep([Message("user", self._task)], 0)
-        self._refused = self._talk().refused is not None
-        working, kept = self._memory.working, self._journal.snapshot
+        yield StoreCall(partial(self._context.prompt.enter, self._memory, self._session))
+        self._user_message_ids = yield from self._add_to_log([Message("user", self._task)], 0)
+        self._refused = self._open_conversation().refused is not None
+        working, snapshot = self._memory.working, self._journal.snapshot
         if working.task:
             return
-        self._own = True
-        if kept is None:
-            yield StoreCall(partial(working.start, short(self._task)))
+        self._owns_work = True
+        if snapshot is None:
+            yield StoreCall(partial(working.start, shorten(self._task)))
         else:
-            yield StoreCall(partial(working.load, kept["working"]))
-            self._noted = kept["steps"]
+            yield StoreCall(partial(working.load, snapshot["working"]))
+            self._noted_steps = snapshot["steps"]
 
     # The model
 
-    def _asked(self, last: bool) -> Flow[ModelReply]:
-        asked: list[bool] = []
+    def _get_reply(self, last: bool) -> Flow[ModelReply]:
+        asked: list[bool] = []  # stays empty in a replay
 
         def part() -> Flow[dict[str, Any]]:
             asked.append(True)
-            return (yield from self._ask(last))
+            return (yield from self._ask_model(last))
 
         try:
-            heard = heard_of((yield from self._journal.step("model", part)))
+            received = parse_reply((yield from self._journal.step("model", part)))
         except ModelFailed as exc:
-            yield from self._failed(exc)
+            yield from self._record_failure(exc)
             raise
         self._steps += 1
         self._replayed += not asked
-        self._tokens_in += heard.reply.tokens_in
-        self._tokens_out += heard.reply.tokens_out
-        return heard
+        self._tokens_in += received.reply.tokens_in
+        self._tokens_out += received.reply.tokens_out
+        return received
 
-    def _failed(self, why: ModelFailed) -> Flow[None]:
-        cites = tuple(map(Citation, self._heard))
+    def _record_failure(self, error: ModelFailed) -> Flow[None]:
+        cites = tuple(map(Citation, self._user_message_ids))
         try:
-            yield StoreCall(partial(self._memory.episodic.record_error, why, session=self._session, cites=cites))
+            yield StoreCall(partial(self._memory.episodic.record_error, error, session=self._session, cites=cites))
         except NotFound:
-            _log.info("that the model failed was not kept: what it was asked is forgotten.")
+            _log.info("the failure of the model was not kept: the user's message is forgotten.")
 
-    def _ask(self, last: bool) -> Flow[dict[str, Any]]:
-        seen, window = yield StoreCall(self._look)
-        if self._block is None:
-            block = partial(self._place.background.block, self._memory, self._session, self._task, window)
-            self._block = yield StoreCall(partial(block, at_work=not self._own))
-        tools = self._manner.tools
-        ask = chat.ChatRequest(
-            _answerable(self._shown(window)),
-            system_text(self._manner.system, self._block, last and bool(tools), self._refused),
+    def _ask_model(self, last: bool) -> Flow[dict[str, Any]]:
+        seen, window = yield StoreCall(self._read_window)
+        if self._memory_text is None:
+            render = partial(self._context.prompt.render, self._memory, self._session, self._task, window)
+            self._memory_text = yield StoreCall(partial(render, show_work=not self._owns_work))
+        tools = self._config.tools
+        request = chat.ChatRequest(
+            _drop_trailing_answers(self._show_whole_results(window)),
+            build_system_text(self._config.system, self._memory_text, last and bool(tools), self._refused),
             () if last else tuple(tool.spec for tool in tools.values()),
-            self._manner.max_tokens,
-            self._manner.timeout,
+            self._config.max_tokens,
+            self._config.timeout,
         )
-        reply: ChatReply = yield UserCall(self._manner.model.reply, (ask,))
-        return ModelReply(storable_reply(reply), seen).plain
+        reply: ChatReply = yield UserCall(self._config.model.reply, (request,))
+        return ModelReply(clean_reply(reply), seen).plain
 
-    def _look(self) -> tuple[int, Window]:
-        talk = self._talk()
-        # The length first: what comes in between is shown, and noticed when the answer is kept.
-        return len(talk), talk.window()
+    def _read_window(self) -> tuple[int, Window]:
+        conversation = self._open_conversation()
+        # The length first: a message in between is shown, and found when the answer is kept.
+        return len(conversation), conversation.window()
 
-    def _shown(self, window: Window) -> list[ChatMessage]:
-        """The window, in which this turn's results stand whole as far as there is room, the newest first."""
-        room = WHOLE_RESULTS
+    def _show_whole_results(self, window: Window) -> list[ChatMessage]:
+        """Show this turn's results whole as far as there is room, the newest first."""
+        room = MAX_WHOLE_RESULT_TOKENS
         messages = list(window.messages)
         for at in reversed(range(len(messages))):
-            whole = self._whole.get(messages[at].id or "", "")
+            whole = self._whole_results.get(messages[at].id or "", "")
             text, _ = cut_middle(whole, room, estimate_tokens)
             if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
@@ -209,94 +206,94 @@ class Turn:
 
     # Tools
 
-    def _use_tools(self, heard: ModelReply) -> Flow[None]:
-        reply = heard.reply
-        parts = [partial(self._called, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
-        called: list[Called] = yield UserCall(self._place.together, (parts,))
-        self._calls += called
-        said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
-        ids = yield from self._keep(said, self._steps)
-        self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
-        yield from self._learn(reply.calls, called, ids)
-        yield from self._note(reply.text, called)
+    def _use_tools(self, reply: ChatReply) -> Flow[None]:
+        parts = [partial(self._run_call, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
+        results: list[CallResult] = yield UserCall(self._context.run_parts, (parts,))
+        self._calls += results
+        answers = map(self._build_message, reply.calls, results)
+        ids = yield from self._add_to_log([Message("assistant", reply.text, calls=reply.calls), *answers], self._steps)
+        self._whole_results.update(zip(ids[1:], (one.result for one in results), strict=False))
+        yield from self._remember_learned(reply.calls, results, ids)
+        yield from self._note_results(reply.text, results)
 
-    def _called(self, call: ToolCall, key: str) -> Flow[Called]:
-        used = self._manner.tools.get(call.name)
-        effect = used is not None and used.effect
-        making = partial(made, call, self._manner.tools, effect and self._journal.durable)
+    def _run_call(self, call: ToolCall, key: str) -> Flow[CallResult]:
+        tool = self._config.tools.get(call.name)
+        effect = tool is not None and tool.effect
+        run = partial(call_tool, call, self._config.tools, effect and self._journal.durable)
 
         def part() -> Flow[Any]:
-            return (yield from making()).plain
+            return (yield from run()).plain
 
-        if used is None or used.kept:
+        if tool is None or tool.kept:
             name = call.name.replace("[", "(").replace("]", ")")
-            result = result_of((yield from self._journal.call(name, key, part, effect)))
+            output = parse_output((yield from self._journal.call(name, key, part, effect)))
         else:
-            result = Result(NOT_KEPT) if self._journal.over else (yield from making())
-        called = Called(call.name, call.arguments, result.text, result.failed)
-        if self._manner.on_call is not None:
-            self._manner.on_call(called)
-        return called
+            output = ToolOutput(NOT_KEPT) if self._journal.is_over else (yield from run())
+        result = CallResult(call.name, call.arguments, output.text, output.failed)
+        if self._config.on_call is not None:
+            self._config.on_call(result)
+        return result
 
-    def _result(self, call: ToolCall, called: Called) -> Message:
-        used = self._manner.tools.get(call.name)
-        text = called.result if used is None or used.kept or called.failed else NOT_KEPT
-        return Message("tool", text, answers=call.id, tool=call.name, failed=called.failed)
+    def _build_message(self, call: ToolCall, result: CallResult) -> Message:
+        tool = self._config.tools.get(call.name)
+        text = result.result if tool is None or tool.kept or result.failed else NOT_KEPT
+        return Message("tool", text, answers=call.id, tool=call.name, failed=result.failed)
 
-    def _learn(self, calls: Sequence[ToolCall], called: Sequence[Called], ids: list[str]) -> Flow[None]:
-        """What the model asked to have remembered, citing what the user said and the words of its call in the log."""
-        aside = self._manner.aside
-        wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
+    def _remember_learned(self, calls: Sequence[ToolCall], called: Sequence[CallResult], ids: list[str]) -> Flow[None]:
+        """Remember what the model asked for. The item cites the user's message and the words of the call in the log."""
+        memory_tools = self._config.memory_tools
+        wanted = [not one.failed and one.tool in memory_tools and one.tool == REMEMBER for one in called]
         row = (yield StoreCall(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
         spans = find_call_spans(row) if row else []
-        heard = (yield StoreCall(partial(self._memory.get, self._heard[0]))) if row else None
-        request = self._journal.request(self._id, self._steps)
+        heard = (yield StoreCall(partial(self._memory.get, self._user_message_ids[0]))) if row else None
+        request = self._journal.request_id(self._id, self._steps)
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
             if not mine or heard is None:
                 continue
-            keep = self._memory.semantic.remember
+            note = build_learned_note(call, Citation(ids[0], *span), heard)
+            remember = partial(self._memory.semantic.remember, note, request and f"{request}:{at}")
             try:
-                yield StoreCall(
-                    partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}")
-                )
+                yield StoreCall(remember)
             except (NotFound, InvalidInput) as exc:
-                _log.info("what the model wanted remembered was not kept: %s", exc)
+                _log.info("a fact of the model was not remembered: %s", exc)
 
-    def _note(self, thought: str, called: Sequence[Called]) -> Flow[None]:
-        """In working memory, whose snapshot travels with the task."""
-        if self._journal.over or self._steps <= self._noted:
+    def _note_results(self, thought: str, called: Sequence[CallResult]) -> Flow[None]:
+        """Note the results in working memory, whose snapshot is stored with the task."""
+        if self._journal.is_over or self._steps <= self._noted_steps:
             return
         for one in called:
-            result = short(one.result)
+            result = shorten(one.result)
             seen = {"failed": result} if one.failed else result
-            yield StoreCall(partial(self._memory.working.step, short(thought), _action(one), seen))
+            yield StoreCall(partial(self._memory.working.step, shorten(thought), _name_action(one), seen))
             thought = ""
-        if self._own:
+        if self._owns_work:
             yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
 
     # The end
 
-    def _said(self, heard: ModelReply) -> Flow[list[str] | None]:
-        """The id of the answer, if there is one. None if somebody else spoke while the model thought: then it is asked
-        again, with what was said."""
-        if not heard.reply.text.strip():
+    def _keep_answer(self, received: ModelReply) -> Flow[list[str] | None]:
+        """Keep the answer and return its id, in a list. An empty answer has none.
+
+        None if somebody else spoke meanwhile: then the model is asked again, with the new messages.
+        """
+        if not received.reply.text.strip():
             return []
-        message, spare = Message("assistant", heard.reply.text), self._steps <= self._manner.max_steps
+        message, may_ask_again = Message("assistant", received.reply.text), self._steps <= self._config.max_steps
 
         def part() -> Flow[list[str] | None]:
             try:
-                return (yield from self._keep([message], self._steps, heard.seen))
+                return (yield from self._add_to_log([message], self._steps, received.seen))
             except Conflict:
-                if not spare:
+                if not may_ask_again:
                     raise
                 return None
 
         kept: list[str] | None = yield from self._journal.step("answer", part)
         return kept
 
-    def _answer(self, reply: ChatReply, last: bool) -> AgentReply:
-        stopped: Stopped = "end" if reply.stop == "tools" else reply.stop
-        if last and self._manner.tools:
+    def _build_answer(self, reply: ChatReply, last: bool) -> AgentReply:
+        stopped: StopReason = "end" if reply.stop == "tools" else reply.stop
+        if last and self._config.tools:
             stopped = "steps"
         elif stopped == "end" and not reply.text.strip():
             stopped = "failed"
@@ -305,62 +302,72 @@ class Turn:
             reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
         )
 
-    def _end(self, answer: AgentReply, kept: list[str]) -> Flow[None]:
-        """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
-        what was said is forgotten."""
-        worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
-        if not self._own or not worked:
+    def _keep_outcome(self, answer: AgentReply, kept: list[str]) -> Flow[None]:
+        """Keep the outcome of work; a mere answer is in the log already.
+
+        It cites the log, so that it is forgotten together with the messages.
+        """
+        worked = self._journal.durable or any(one.tool not in self._config.memory_tools for one in answer.calls)
+        if not self._owns_work or not worked:
             return
-        request = self._journal.request(self._id, self._steps + 1)
-        cites = tuple(map(Citation, (*self._heard, *kept)))
+        request = self._journal.request_id(self._id, self._steps + 1)
+        cites = tuple(map(Citation, (*self._user_message_ids, *kept)))
         if answer.stopped == "end":
-            text = f"Successfully completed: {short(self._task)} Outcome: {short(answer.text)}"
-            keep = partial(self._memory.remember, text, importance=OUTCOME, source=Source("task", "agent", cites))
+            text = f"Successfully completed: {shorten(self._task)} Outcome: {shorten(answer.text)}"
+            keep = partial(
+                self._memory.remember, text, importance=OUTCOME_IMPORTANCE, source=Source("task", "agent", cites)
+            )
         else:
-            text = f"Failed: {short(self._task)} Outcome: {_WHY[answer.stopped]}"
+            text = f"Failed: {shorten(self._task)} Outcome: {_STOP_TEXTS[answer.stopped]}"
             keep = partial(self._memory.episodic.record_error, text, session=self._session, cites=cites)
         try:
             yield StoreCall(partial(keep, request_id=request))
         except NotFound:
-            _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
+            _log.info("the outcome of a turn was not kept: a message that it cites was forgotten meanwhile.")
 
-    def _leave(self) -> Flow[None]:
-        if self._own:
+    def _clear_work(self) -> Flow[None]:
+        if self._owns_work:
             yield StoreCall(self._memory.working.clear)
-            self._own = False
+            self._owns_work = False
 
-    def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
-        """What happened is kept wherever the session has come to; what answers, only if that is still `seen`."""
-        if self._journal.over:
+    def _add_to_log(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
+        """Add messages to the log; with `seen`, only if the session still has that many."""
+        if self._journal.is_over:
             return []
-        request = self._journal.request(self._id, number)
+        request = self._journal.request_id(self._id, number)
         ids: list[str] = yield StoreCall(partial(traced(self.add_messages), said, seen, request))
         return ids
 
     def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:
-        return list(self._talk().take(said, expect=seen, request_id=request, began=self._began).ids)
+        return list(self._open_conversation().take(said, expect=seen, request_id=request, began=self._began).ids)
 
-    def _talk(self) -> ConversationMemory:
-        """The conversation of this turn; one object, which knows what it has read."""
+    def _open_conversation(self) -> ConversationMemory:
+        """Return the conversation of this turn: one object, which caches what it has read."""
         if self._conversation is None:
             own = self._memory.current_session == self._session
             self._conversation = self._memory.conversation if own else self._memory.session(self._session).conversation
         return self._conversation
 
 
-def short(text: str) -> str:
-    """On one line, for where something is only mentioned."""
-    line = " ".join(text[: 2 * SHORT].split())
-    return line if len(line) <= SHORT and len(text) <= 2 * SHORT else line[: SHORT - 1] + "…"
+def shorten(text: str) -> str:
+    """Put a text on one line of limited length."""
+    line = " ".join(text[: 2 * MAX_SHORT_CHARACTERS].split())
+    return (
+        line
+        if len(line) <= MAX_SHORT_CHARACTERS and len(text) <= 2 * MAX_SHORT_CHARACTERS
+        else line[: MAX_SHORT_CHARACTERS - 1] + "…"
+    )
 
 
-def _action(called: Called) -> str:
-    """The name of a result in working memory, which is short."""
-    given = json.dumps(dict(called.arguments), ensure_ascii=False)
-    return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
+def _name_action(called: CallResult) -> str:
+    """Return a short name for a result in working memory."""
+    arguments = json.dumps(dict(called.arguments), ensure_ascii=False)
+    if len(arguments) > MAX_ACTION_CHARACTERS:
+        arguments = arguments[: MAX_ACTION_CHARACTERS - 1] + "…"
+    return f"{called.tool[:MAX_ACTION_CHARACTERS]} {arguments}"
 
 
-def _answerable(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """A model answers the user or a tool: what an assistant said after that is left out."""
+def _drop_trailing_answers(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Leave out assistant messages after the last message of the user or a tool: a model answers those."""
     last = max((at for at, one in enumerate(said) if one.role in ("user", "tool")), default=-1)
     return tuple(one for at, one in enumerate(said) if at <= last or one.role != "assistant")

@@ -11,7 +11,7 @@ from datetime import datetime
 from json.encoder import encode_basestring
 from typing import Any
 
-from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge
+from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
 
 MAX_TEXT = 1_000_000  # bytes of UTF-8: a long book chapter. Larger documents go in as several items.
 MAX_QUERY = 100_000
@@ -79,6 +79,16 @@ def check_list(value: object, what: str) -> Sequence[Any]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise InvalidInput(f"{what} must be a list, not {type(value).__name__}.")
     return value
+
+
+def check_keys(value: object, known: Sequence[str], what: str, *, ignore_empty: bool = False) -> dict[str, Any]:
+    """Return a dict that has known keys only; with `ignore_empty`, also unknown keys with an empty value."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"a {what} must be a dict, not {type(value).__name__}.")
+    for key, one in value.items():
+        if key not in known and not (ignore_empty and one in (None, [], {}, "")):
+            raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")
+    return dict(value)
 
 
 def check_metadata(metadata: object) -> dict[str, Json]:

@@ -14,8 +14,8 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
-from engrain.maintenance.backups import names_in
-from engrain.maintenance.clock_guard import memories
+from engrain.maintenance.backups import list_backups
+from engrain.maintenance.passes import list_scopes
 from engrain.ports.storage import Backed
 
 MAX_HASHED_BYTES = 256 << 20  # of a larger backup only the size is checked
@@ -64,7 +64,9 @@ def check_backup(context: CheckContext) -> Verdict:
     if not policies.backup_folder:
         return _check_manual_backup(context)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(context.services, folder) if (at := parse_backup_time(stem, name))}
+    taken = {
+        at: folder / name for name in list_backups(context.services, folder) if (at := parse_backup_time(stem, name))
+    }
     if not taken:
         return report_failure(f"there is no backup in {folder}", context.build_command("maintain"))
     newest = max(taken)
@@ -98,7 +100,7 @@ def _check_manual_backup(context: CheckContext) -> Verdict:
 
 def _is_new(context: CheckContext) -> bool:
     """Check the age of the whole store, because a backup has all of it."""
-    every, old = memories(context.services), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
+    every, old = list_scopes(context.services), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
     if len(every) > MAX_SORTED_MEMORIES:
         return False  # a store with so many memories needs a backup on its first day
     return not any(context.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)

@@ -10,7 +10,8 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
 from engrain.health.context import Check, CheckContext, describe_age
-from engrain.maintenance.scheduler import CARE, PLACE
+from engrain.maintenance.passes import MAINTENANCE_SCOPE
+from engrain.maintenance.scheduler import MAINTENANCE_TASK
 
 MAX_MISSED_ROUNDS = 3  # rounds
 MAX_TASKS = 1_000  # tasks
@@ -91,7 +92,7 @@ def check_maintenance(context: CheckContext) -> Verdict:
             f"{context.build_command('status', '--json')} shows it; mend what it names",
         )
     every = timedelta(minutes=context.services.policies.every_minutes)
-    record = context.services.journal.task(PLACE, CARE) if context.services.journal else None
+    record = context.services.journal.task(MAINTENANCE_SCOPE, MAINTENANCE_TASK) if context.services.journal else None
     if not every:
         return _check_manual_maintenance(context)
     if record is None:
@@ -137,7 +138,7 @@ def _list_errors(background: Mapping[str, Any]) -> list[str]:
         "the model": (background.get("enrichment") or {}).get("error"),
         "summaries": background.get("summary"),
         "the vector server": (background.get("vectors") or {}).get("error"),
-        "care": (background.get("care") or {}).get("error"),
+        "maintenance": (background.get("maintenance") or {}).get("error"),
     }
     return [f"{name}: {str(error).rstrip('.')}" for name, error in parts.items() if error]
 

@@ -24,7 +24,7 @@ from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
-from engrain.maintenance.passes import ALL, MaintenanceContext
+from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
@@ -178,8 +178,8 @@ def _count_overdue(context: CheckContext) -> dict[str, int]:
         context.now - timedelta(days=context.services.policies.task_days) - OVERDUE_GRACE,
     )
     late = MaintenanceContext(services, context.scope, context.now - OVERDUE_GRACE)
-    expired = episodes.passes(late)[1].each if services.episodes else ()
-    ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
+    expired = episodes.plan_episode_passes(late)[1].actions if services.episodes else ()
+    ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),

@@ -99,7 +99,8 @@ def check_episodes(context: CheckContext) -> Verdict:
     if context.services.episodes is None:
         return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
-        len(one.each) for one in lapsing.passes(MaintenanceContext(context.services, context.scope, context.now))
+        len(one.actions)
+        for one in lapsing.plan_episode_passes(MaintenanceContext(context.services, context.scope, context.now))
     )
     most = TIERS["episodic"].max_items
     wrong = (

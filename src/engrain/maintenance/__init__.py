@@ -1,3 +1,1 @@
-"""The rounds of care over a memory: what goes, what stays, what is kept safe."""
-
-from __future__ import annotations
+"""Keep a store in good order: expire, consolidate, embed, back up, by hand or in the background."""

@@ -1,4 +1,4 @@
-"""Let go of knowledge that matters little and that nobody uses, by rules alone."""
+"""Remove knowledge of little importance that nobody uses, by rules alone."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from engrain.core.clock import clock_jumped
-from engrain.core.errors import StoreError
+from engrain.core.errors import StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import remaining_importance
-from engrain.maintenance.clock_guard import seen
-from engrain.maintenance.passes import REMOVED, Done, MaintenanceContext, MaintenancePass, Tell
+from engrain.maintenance.clock_guard import load_clock_state
+from engrain.maintenance.passes import REMOVED, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.ports import ListQuery, Services
 
-BATCH = 500
-AT_ONCE = 100  # in one transaction, for which other writers wait
+PAGE_SIZE = 500
+FORGET_BATCH = 100  # items of one transaction, for which other writers wait
 
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidatedItem:
-    """An item that goes, and why."""
+    """An item to remove, and the reason."""
 
     item: Item
     reason: str
@@ -39,7 +39,7 @@ class ConsolidatedItem:
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationResult:
-    """What went, or with a dry run would go."""
+    """The removed items; after a dry run those that would be removed."""
 
     dry_run: bool
     items: tuple[ConsolidatedItem, ...]
@@ -52,124 +52,127 @@ class ConsolidationResult:
 
 
 def consolidate(services: Services, scope: Scope, *, dry_run: bool = False) -> ConsolidationResult:
-    """Facts and relations of low importance that are rarely used and older than a week go; the numbers are settings.
+    """Remove facts and relations of low importance that are rarely used and older than a week, as the settings say.
 
-    Never one that is pinned, that another item cites, or that holds a slot: a slot is looked up by its name, which
-    counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
+    Pinned items, cited items and slots stay: a slot is read by its name, which is not counted as a use. The log that a
+    fact came from stays as it is. Only a new statement brings the fact back.
     """
     now = services.clock()
-    care = MaintenanceContext(services, scope, now, leapt=clock_jumped(seen(services, now, scope), now))
-    going = _fading(care)
+    jumped = clock_jumped(load_clock_state(services, now, scope), now)
+    context = MaintenanceContext(services, scope, now, clock_jumped=jumped)
+    found = _find_removable(context)
     if not dry_run:
-        gone = _let_go(care, [one.item.id for one in going], lambda _: None)
+        removed = _remove_items(context, [one.item.id for one in found], lambda _: None)
         _purge(services)
-        going = [one for one in going if one.item.id in gone]
-    return ConsolidationResult(dry_run, tuple(going))
+        found = [one for one in found if one.item.id in removed]
+    return ConsolidationResult(dry_run, tuple(found))
 
 
-def planned(care: MaintenanceContext) -> MaintenancePass:
-    going = _fading(care)
-    each = tuple(MaintenanceAction("remove", one.item.id, one.reason, one.item.text) for one in going)
+def plan_consolidation(context: MaintenanceContext) -> MaintenancePass:
+    found = _find_removable(context)
+    actions = tuple(MaintenanceAction("remove", one.item.id, one.reason, one.item.text) for one in found)
 
-    def act(tell: Tell) -> Done:
-        gone = _let_go(care, [one.id for one in each], tell)
-        return Done(tuple(one for one in each if one.id in gone))
+    def act(report: ReportProgress) -> PassResult:
+        removed = _remove_items(context, [one.id for one in actions], report)
+        return PassResult(tuple(one for one in actions if one.id in removed))
 
-    return MaintenancePass("consolidated", each, REMOVED, "item", "of little importance and rarely used", act)
+    return MaintenancePass("consolidated", actions, REMOVED, "item", "of little importance and rarely used", act)
 
 
-def _fading(care: MaintenanceContext) -> list[ConsolidatedItem]:
-    if not care.policies.consolidate_below or care.held or care.leapt:
+def _find_removable(context: MaintenanceContext) -> list[ConsolidatedItem]:
+    if not context.policies.consolidate_below or context.is_held or context.clock_jumped:
         return []
-    rare = [item for page in _pages(care) for item in page if _may_go(item, care)]
-    going = _uncited(care, [item.id for item in rare])
-    return [ConsolidatedItem(item, _reason(item, care)) for item in rare if item.id in going]
+    rare = [item for page in _read_pages(context) for item in page if _is_removable(item, context)]
+    uncited = _find_uncited(context, [item.id for item in rare])
+    return [ConsolidatedItem(item, _explain_removal(item, context)) for item in rare if item.id in uncited]
 
 
-def _let_go(care: MaintenanceContext, ids: Sequence[str], tell: Tell) -> set[str]:
-    """Which of them went."""
+def _remove_items(context: MaintenanceContext, ids: Sequence[str], report: ReportProgress) -> set[str]:
+    """Remove those that may still be removed, and return their ids."""
     if not ids:
         return set()
-    # Looked at once more, since somebody may have used, pinned or cited one since: then what it rests on stays as well.
-    # So does one that somebody changes or cites after this number, while it is looked at.
-    newest = care.services.items.newest(care.scope)
-    rare = [item.id for item in _still(care, ids) if _may_go(item, care)]
-    uncited = _uncited(care, rare)
-    going = [id for id in rare if id in uncited]
-    gone: set[str] = set()
-    for start in range(0, len(going), AT_ONCE):
-        page = going[start : start + AT_ONCE]
+    # Check again: somebody may have used, pinned or cited one since, and then the items that it cites stay as well.
+    # The store itself refuses those that somebody changes or cites after this number.
+    newest = context.services.items.newest(context.scope)
+    rare = [item.id for item in _reload_items(context, ids) if _is_removable(item, context)]
+    uncited = _find_uncited(context, rare)
+    removable = [id for id in rare if id in uncited]
+    removed: set[str] = set()
+    for start in range(0, len(removable), FORGET_BATCH):
+        page = removable[start : start + FORGET_BATCH]
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in page)
-        done = care.services.items.apply(Plan(care.scope, steps))
-        # One that is missing went with another, or by somebody else's hand.
+        done = context.services.items.apply(Plan(context.scope, steps))
+        # A missing item went with another one, or somebody else removed it.
         for id, one in zip(page, done.outcomes, strict=True):
-            gone |= {id, *one.others} if one.status == "forgotten" else set()
-        tell(len(page))
-    return gone.intersection(going)
+            removed |= {id, *one.others} if one.status == "forgotten" else set()
+        report(len(page))
+    return removed.intersection(removable)
 
 
-def _still(care: MaintenanceContext, ids: Sequence[str]) -> Iterator[Item]:
-    for start in range(0, len(ids), BATCH):
-        yield from care.services.items.get_many(care.scope, ids[start : start + BATCH])
+def _reload_items(context: MaintenanceContext, ids: Sequence[str]) -> Iterator[Item]:
+    for start in range(0, len(ids), PAGE_SIZE):
+        yield from context.services.items.get_many(context.scope, ids[start : start + PAGE_SIZE])
 
 
-def _may_go(item: Item, care: MaintenanceContext) -> bool:
-    rules = care.policies
-    rare = item.access_count < rules.consolidate_used and _left(item, care) < rules.consolidate_below
+def _is_removable(item: Item, context: MaintenanceContext) -> bool:
+    rules = context.policies
+    rare = item.access_count < rules.consolidate_used and _remaining_importance(item, context) < rules.consolidate_below
     return rare and item.open and not item.pinned and item.slot is None
 
 
-def _uncited(care: MaintenanceContext, ids: Sequence[str]) -> set[str]:
-    """Those that nothing cites but others of them that go, so that a second run finds nothing more."""
-    citing = _citing(care, ids)
-    going: set[str] = set()
-    while more := {id for id in ids if id not in going and citing.get(id, set()) <= going}:
-        going |= more
-    return going
+def _find_uncited(context: MaintenanceContext, ids: Sequence[str]) -> set[str]:
+    """Find items that only other removable items cite, so that a second run finds nothing more."""
+    citing = _find_citing(context, ids)
+    found: set[str] = set()
+    while more := {id for id in ids if id not in found and citing.get(id, set()) <= found}:
+        found |= more
+    return found
 
 
-def _citing(care: MaintenanceContext, ids: Sequence[str]) -> dict[str, set[str]]:
-    """What cites each of these, or a version that it corrected: that would go along, with all that rests on it."""
+def _find_citing(context: MaintenanceContext, ids: Sequence[str]) -> dict[str, set[str]]:
+    """Map each item to those that cite it or a version that it corrected. Removal would remove them, too."""
     found: dict[str, set[str]] = {}
-    newest = {old.id: id for id in ids for old in care.services.items.corrected(care.scope, id)} | {
-        id: id for id in ids
-    }
+    newest = {old.id: id for id in ids for old in context.services.items.corrected(context.scope, id)}
+    newest |= {id: id for id in ids}
     versions = list(newest)
-    for start in range(0, len(versions), BATCH):
-        for link in care.services.items.lineage(care.scope, versions[start : start + BATCH]):
-            cited = newest.get(link.cite.item)  # None of what one of these cites
+    for start in range(0, len(versions), PAGE_SIZE):
+        for link in context.services.items.lineage(context.scope, versions[start : start + PAGE_SIZE]):
+            cited = newest.get(link.cite.item)  # None if one of these items cites another item
             if cited is not None and newest.get(link.item) != cited:
                 found.setdefault(cited, set()).add(link.item)
     return found
 
 
-def _pages(care: MaintenanceContext) -> Iterator[list[Item]]:
-    policies = care.policies
+def _read_pages(context: MaintenanceContext) -> Iterator[list[Item]]:
+    policies = context.policies
     conditions: dict[str, object] = {
         "kind": {"in": ["fact", "relation"]}, "pinned": False, "slot": None,
-        "recorded_at": {"<=": care.now - timedelta(days=policies.consolidate_days)},
+        "recorded_at": {"<=": context.now - timedelta(days=policies.consolidate_days)},
     }  # fmt: skip
     if not policies.half_life_days:
         conditions["importance"] = {"<": policies.consolidate_below}
     after = None
-    while page := care.services.items.page(ListQuery(care.scope, parse_filter(conditions), limit=BATCH, after=after)):
+    while page := context.services.items.page(
+        ListQuery(context.scope, parse_filter(conditions), limit=PAGE_SIZE, after=after)
+    ):
         yield page
         after = page[-1].id
 
 
-def _left(item: Item, care: MaintenanceContext) -> float:
-    return remaining_importance(item, care.now, care.policies.half_life_days)
+def _remaining_importance(item: Item, context: MaintenanceContext) -> float:
+    return remaining_importance(item, context.now, context.policies.half_life_days)
 
 
-def _reason(item: Item, care: MaintenanceContext) -> str:
+def _explain_removal(item: Item, context: MaintenanceContext) -> str:
     used = f"used {item.access_count} time{'s' * (item.access_count != 1)}"
-    now = f" ({_left(item, care):.2f} left)" if care.policies.half_life_days else ""
-    return f"importance {item.importance:g}{now}, {used}, {(care.now - item.recorded_at).days} days old"
+    now = f" ({_remaining_importance(item, context):.2f} left)" if context.policies.half_life_days else ""
+    return f"importance {item.importance:g}{now}, {used}, {(context.now - item.recorded_at).days} days old"
 
 
 def _purge(services: Services) -> None:
     try:
         services.items.purge()
     except StoreError as exc:
-        # What was asked for is done: the bytes are tried again by themselves.
-        _log.warning("the bytes of what was consolidated away are still to be removed: %s", exc)
+        raise_interrupt(exc)
+        # The items are removed, and the purge of their bytes is repeated later.
+        _log.warning("the bytes of consolidated items are still to be removed: %s", exc)

@@ -1,4 +1,4 @@
-"""Work that waits for nobody: items without a vector get one in the background while the memory is open."""
+"""Embed items without a vector in the background, and switch to a new model when its vectors are complete."""
 
 from __future__ import annotations
 
@@ -20,26 +20,30 @@ if TYPE_CHECKING:
     from engrain.ports import Matrix
 
 
-# Whoever does not take this takes nothing.
-PLAIN = "tea"
+PROBE_TEXT = "tea"  # an embedder that refuses this refuses everything
+BATCH_SIZE = 32
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 60.0
+SWITCH_CHECK_SECONDS = 5.0  # between two checks whether a change of the model is complete
+
+_log = logging.getLogger("engrain")
 
 
-class Embedding:
-    """`refused` has the texts that the embedder failed at while it took others, by id, with what it said."""
+class VectorBackfill:
+    """Embed the items without a vector. `refused` has the errors of texts that the embedder refused, by id."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self.refused: dict[str, str] = {}
 
-    def some(self, limit: int) -> list[str]:
-        """The ids of those that got a vector; none if only refused ones are left. EmbedderFailed if it takes none."""
+    def embed_batch(self, limit: int) -> list[str]:
+        """Return the ids of the embedded items; none if only refused ones are left. EmbedderFailed if none is taken."""
         began = self._services.items.moment()
-        while missing := self._missing(limit):
+        while missing := self._read_missing(limit):
             try:
                 write.embed_items(self._services, missing, began)
             except EmbedderFailed:
-                self._services.embedder.embed([PLAIN], "document")
-                if made := self._one_by_one(missing, began):
+                self._services.embedder.embed([PROBE_TEXT], "document")
+                if made := self._embed_singly(missing, began):
                     return made
             else:
                 return [one.id for one in missing]
@@ -47,20 +51,20 @@ class Embedding:
 
     @property
     def trouble(self) -> str:
-        """What is told of the refused ones, naming the first of them."""
+        """The number of refused texts, and the error of the first; "" for none."""
         if not self.refused:
             return ""
         count, (id, why) = len(self.refused), next(iter(self.refused.items()))
         return f"{count:,} text{'s' * (count != 1)} not taken by the embedder, such as that of {id}: {why}"
 
-    def left(self) -> bool:
-        return bool(self._missing(1))
+    def has_missing(self) -> bool:
+        return bool(self._read_missing(1))
 
-    def _missing(self, limit: int) -> list[UnembeddedItem]:
+    def _read_missing(self, limit: int) -> list[UnembeddedItem]:
         found = self._services.items.unembedded(self._services.embedder.model.key, limit + len(self.refused))
         return [one for one in found if one.id not in self.refused][:limit]
 
-    def _one_by_one(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
+    def _embed_singly(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
         made: list[str] = []
         for one in missing:
             try:
@@ -72,15 +76,8 @@ class Embedding:
         return made
 
 
-BATCH = 32
-PAUSE, LONGEST_PAUSE = 0.2, 60.0
-LOOK = 5.0  # seconds between two looks whether a change of the model is over
-
-_log = logging.getLogger("engrain")
-
-
-class WatchedEmbedder:
-    """An embedder that wakes the upkeep when it could not embed something to be kept, or always."""
+class CheckedEmbedder:
+    """An embedder with checked results. It wakes the worker when a document fails, or after every document."""
 
     def __init__(self, embedder: Embedder, wake: Callable[[], None], always: bool = False) -> None:
         self._embedder = embedder
@@ -96,7 +93,7 @@ class WatchedEmbedder:
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         try:
-            rows = self._checked(texts, kind)
+            rows = self._embed_checked(texts, kind)
         except EmbedderFailed:
             if kind == "document":
                 self._wake()
@@ -105,8 +102,8 @@ class WatchedEmbedder:
             self._wake()
         return rows
 
-    def _checked(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
-        """An embedder of somebody else may do anything; whatever it does costs no text and stops no round."""
+    def _embed_checked(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        """Turn every failure of a foreign embedder into EmbedderFailed."""
         name, wanted = self.model.name, (len(texts), self.model.dimension)
         try:
             rows = self._embedder.embed(texts, kind)
@@ -121,34 +118,36 @@ class WatchedEmbedder:
         return rows
 
 
-class ChangingEmbedder:
-    """The embedder before, until the present one has made vectors of everything; then that one. What belongs together
-    asks for `settled` once, so that no answer and no write mixes the two."""
+class SwitchingEmbedder:
+    """The previous embedder until the new one has embedded everything; then the new one.
+
+    An operation reads `settled` once, so that no answer and no write mixes the two.
+    """
 
     def __init__(self, services: Services, wake: Callable[[], None]) -> None:
         assert services.before is not None
         self._services = services
-        self._new = WatchedEmbedder(services.embedder, wake)
-        # A text that is kept by the model before is to have a vector of the new one as well, soon after.
-        self._old = WatchedEmbedder(services.before, wake, always=True)
-        self._settled = self._old
-        self._looked = 0.0
-        self.look()
+        self._new = CheckedEmbedder(services.embedder, wake)
+        # A text with a vector of the previous model gets one of the new model soon after.
+        self._old = CheckedEmbedder(services.before, wake, always=True)
+        self._current = self._old
+        self._checked_at = 0.0
+        self.check()
 
     @property
-    def settled(self) -> WatchedEmbedder:
-        # Another process may have finished what this one began.
-        if self._settled is self._old and time.monotonic() - self._looked > LOOK:
-            self.look()
-        return self._settled
+    def settled(self) -> CheckedEmbedder:
+        # Another process may have completed the change.
+        if self._current is self._old and time.monotonic() - self._checked_at > SWITCH_CHECK_SECONDS:
+            self.check()
+        return self._current
 
-    def look(self) -> None:
-        """Change over, once every item has a vector of the new model, or more of them than have one of the old."""
-        self._looked = time.monotonic()
-        if self._settled is self._old and self._complete():
-            self._settled = self._new
+    def check(self) -> None:
+        """Switch if every item has a vector of the new model, or if at least as many have one as of the previous."""
+        self._checked_at = time.monotonic()
+        if self._current is self._old and self._is_complete():
+            self._current = self._new
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
         new, old = self._new.model.key, self._old.model.key
         if not self._services.items.unembedded(new, 1):
             return True
@@ -169,25 +168,25 @@ class ChangingEmbedder:
 
 
 class EmbeddingWorker:
-    """One thread, only while there is something to do. It is resumable: what is done is in the store."""
+    """One thread, only while items lack a vector. It can be stopped at any time: the store has the results."""
 
     def __init__(self, services: Services, enabled: bool) -> None:
         self._services = services
         self._enabled = enabled
         self._stop = threading.Event()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._embedded = 0
         self._error: str | None = None
         self._thread: threading.Thread | None = None
         self.embedder = (
-            ChangingEmbedder(services, self.wake) if services.before else WatchedEmbedder(services.embedder, self.wake)
+            SwitchingEmbedder(services, self.wake) if services.before else CheckedEmbedder(services.embedder, self.wake)
         )
-        self._target = WatchedEmbedder(services.embedder, lambda: None)
-        self._embedding = Embedding(replace(services, embedder=self._target))
+        self._target = CheckedEmbedder(services.embedder, lambda: None)
+        self._backfill = VectorBackfill(replace(services, embedder=self._target))
 
     @property
     def target(self) -> Embedder:
-        """The embedder whose vectors everything is to have in the end."""
+        """The embedder whose vectors all items will have."""
         return self._target
 
     def start(self) -> None:
@@ -195,21 +194,20 @@ class EmbeddingWorker:
             self.wake()
 
     def wake(self) -> None:
-        with self._guard:
+        with self._lock:
             if self._enabled and not self._stop.is_set() and not self._running():
                 self._thread = threading.Thread(target=self._work, name="engrain-upkeep", daemon=True)
                 self._thread.start()
 
     def stop(self) -> None:
-        with self._guard:
+        with self._lock:
             self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
-    def change_over(self) -> None:
-        """To the new model, if there is one and it is ready."""
-        if isinstance(self.embedder, ChangingEmbedder):
-            self.embedder.look()
+    def switch_if_ready(self) -> None:
+        if isinstance(self.embedder, SwitchingEmbedder):
+            self.embedder.check()
 
     def state(self) -> dict[str, Any]:
         return {"running": self._running(), "embedded": self._embedded, "error": self._error}
@@ -218,23 +216,23 @@ class EmbeddingWorker:
         return self._thread is not None and self._thread.is_alive()
 
     def _work(self) -> None:
-        pause = PAUSE
-        self._embedding.refused.clear()  # another time it may take them
+        pause = FIRST_PAUSE_SECONDS
+        self._backfill.refused.clear()  # the embedder may accept them this time
         try:
             while not self._stop.is_set():
                 try:
-                    made = len(self._embedding.some(BATCH))
+                    made = len(self._backfill.embed_batch(BATCH_SIZE))
                 except EmbedderFailed as exc:
                     self._error = str(exc)
-                    # It was woken by a failure: the text that failed may not be written yet, and comes up next time.
+                    # The failed text may not be written yet: the next batch has it.
                     self._stop.wait(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
+                    pause = min(2 * pause, MAX_PAUSE_SECONDS)
                     continue
                 self._embedded += made
-                self._error, pause = self._embedding.trouble or None, PAUSE
+                self._error, pause = self._backfill.trouble or None, FIRST_PAUSE_SECONDS
                 if not made:
-                    self.change_over()
-                    if self._stop.wait(PAUSE) or not self._embedding.left():
+                    self.switch_if_ready()
+                    if self._stop.wait(FIRST_PAUSE_SECONDS) or not self._backfill.has_missing():
                         return
         except EngrainError as exc:
             self._error = str(exc)

@@ -1,235 +1,37 @@
-"""One round of care over a memory, or over all of a store: every pass says what it does, a dry run beforehand."""
+"""One round of maintenance over one scope or a whole store: each pass is planned, then carried out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
-from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
+from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.folder_names import has_placeholder, widen_folder_pattern
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
-from engrain.maintenance import clock_guard, consolidate, episodes, side_stores
-from engrain.maintenance import reembed as vectors
-from engrain.maintenance.clock_guard import memories
-from engrain.maintenance.passes import REMOVED, UNWATCHED, MaintenanceContext, MaintenancePass, Tell, Watch
+from engrain.maintenance import clock_guard, side_stores
+from engrain.maintenance.consolidate import plan_consolidation
+from engrain.maintenance.episodes import limit_expiry_to_scope, plan_episode_passes
+from engrain.maintenance.passes import (
+    NO_HOOKS,
+    REMOVED,
+    MaintenanceContext,
+    MaintenancePass,
+    ReportProgress,
+    RunHooks,
+    list_scopes,
+)
+from engrain.maintenance.reembed import count_missing, count_vectors, plan_vector_passes
 from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import record
 
 T = TypeVar("T")
-
-
-@dataclass
-class Gone:
-    """The items that go, how many of them lack a vector, and in which memories something changes."""
-
-    ids: set[str] = field(default_factory=set)
-    lacking: int = 0
-    changed: set[Scope] = field(default_factory=set)
-
-
-class MaintenanceRun:
-    """Each pass is planned as if those before it were done, and then carried out, unless it is a dry run: one memory
-    after the other, of which only one is at hand. What fails keeps nothing else from being done."""
-
-    def __init__(self, cares: Sequence[MaintenanceContext], dry_run: bool, watch: Watch) -> None:
-        self._cares, self._dry_run, self._watch = cares, dry_run, watch
-        self._store = replace(cares[0], whole=True)
-        self._came_to: dict[str, tuple[MaintenancePass, list[MaintenanceAction]]] = {}
-        self._trouble: dict[str, list[Scope | None]] = {}
-        self._away: set[str] = set()
-
-    def run(self) -> None:
-        for one in self._planned("erased", self._store, side_stores.planned) or ():
-            self._do(self._store, one)
-        # By what is there before anything is done.
-        stood = self._planned("embedded", self._store, vectors.standing)
-        self._end_episodes()
-        gone = self._let_go()
-        if stood is not None:
-            self._embed(stood, gone)
-        told = [(care, self._planned("pruned", care, side_stores.prune)) for care in self._cares]
-        self._do_once([_of(care.scope, one) for care, one in told if one])
-        for care, folder in self._folders():
-            self._mirror(care, folder, care.scope in gone.changed)
-        for one in self._planned("backed_up", self._store, side_stores.backed_up) or ():
-            self._do(self._store, one)
-
-    def _end_episodes(self) -> None:
-        """What matters lasts in every memory before anything goes: the store lets go of all that is over at once. Where
-        not every memory has its turn, only what is of those that have goes."""
-        over: list[MaintenancePass] = []
-        later: list[tuple[MaintenanceContext, MaintenancePass]] = []
-        kept = True
-        for care in self._cares:
-            found = self._planned("episodes", care, episodes.passes)
-            kept &= found is not None and self._do(care, found[0])
-            over += [_of(care.scope, found[1])] if found else []
-            later += [(care, one) for one in (found or ())[2:]]
-        if not kept:
-            over = [replace(one, each=(), always=False) for one in over]
-            self._failed("expired", None, StoreError("left for the next round: not all that matters could be kept."))
-        if {*memories(self._store.services)} <= {care.scope for care in self._cares}:
-            self._do_once(over)
-        else:
-            for care, one in zip(self._cares, over, strict=False):
-                self._do(care, episodes.own(care, one))
-        for care, one in later:
-            self._do(care, one)
-
-    def _let_go(self) -> Gone:
-        gone = Gone(changed={doing.scope for doing in self._each("promoted") if doing.scope})
-        for care in self._cares:
-            faint = self._planned("consolidated", care, consolidate.planned)
-            if faint and faint.each:
-                ids = [doing.id for doing in faint.each]
-                gone.ids.update(ids)
-                gone.lacking += self._planned("embedded", care, partial(vectors.lacking, ids=ids)) or 0
-                gone.changed.add(care.scope)
-            if faint:
-                self._do(care, faint)
-        return gone
-
-    def _embed(self, stood: vectors.Standing, gone: Gone) -> None:
-        stands = stood.then(len(gone.ids), gone.lacking, len(self._each("promoted")))
-        passes = self._planned("embedded", self._store, partial(vectors.passes, stands=stands, going=gone.ids))
-        for one in passes or ():
-            self._do(self._store, one)
-
-    def _mirror(self, care: MaintenanceContext, folder: Folder, changes: bool) -> None:
-        one = self._planned("mirrored", care, partial(side_stores.mirror, folder=folder, changes=changes))
-        if one:
-            self._do(care, one)
-
-    def _folders(self) -> Iterator[tuple[MaintenanceContext, Folder]]:
-        """Which memory is kept in step with which folder."""
-        open_folder, sharing = self._store.services.folder, dict[str, list[MaintenanceContext]]()
-        if open_folder is None:
-            return
-        written = {*memories(self._store.services)}
-        for care in self._cares:
-            folder = open_folder(care.scope)
-            # A memory that was never written, such as that of a mistyped name, gets no folder.
-            if care.scope in written or self._looked(care, folder, side_stores.has_files):
-                sharing.setdefault(folder.path, []).append(care)
-        for cares in sharing.values():
-            folder = open_folder(cares[0].scope)
-            if len(cares) == 1:
-                yield cares[0], folder
-                continue
-            whose = self._looked(self._store, folder, side_stores.belongs_to)
-            yield from ((care, folder) for care in cares if care.scope.id == whose)
-            others = [care.scope for care in cares if care.scope.id != whose]
-            # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
-            if len(others) == len(cares) or has_placeholder(self._store.policies.mirror):
-                self._failed("mirrored", None, StoreError(self._shared(folder.path, cares, others)))
-
-    def _looked(self, care: MaintenanceContext, folder: Folder, look: Callable[[Folder], T]) -> T | None:
-        return self._planned("mirrored", care, lambda _: look(folder))
-
-    def _shared(self, path: str, cares: Sequence[MaintenanceContext], others: Sequence[Scope]) -> str:
-        each = widen_folder_pattern(self._store.policies.mirror, *(care.scope for care in cares))
-        return (
-            f"{path} is kept in step with one memory, and {len(others):,} more would have it, such as that of "
-            f'{others[0]}. Give each its own: mirror = "{each}" in [lifecycle].'
-        )
-
-    # One pass
-
-    def _planned(self, name: str, care: MaintenanceContext, plan: Callable[[MaintenanceContext], T]) -> T | None:
-        """None if it cannot be."""
-        if name in self._away:
-            return None
-        try:
-            return plan(care)
-        except StoreClosed:
-            raise
-        except EngrainError as exc:
-            self._failed(name, care.owner, exc)
-            return None
-
-    def _do(self, care: MaintenanceContext, one: MaintenancePass) -> bool:
-        """False if it failed."""
-        each, well = one.each, True
-        if not self._dry_run and (each or one.always):
-            try:
-                self._watch.still()
-                done = one.act(self._watch.tell)
-                each = done.each if done else each
-                if done and done.trouble:
-                    self._failed(one.name, care.owner, done.trouble)
-            except StoreClosed:
-                raise
-            except EngrainError as exc:
-                self._failed(one.name, care.owner, exc)
-                each, well = (), False
-        _, so_far = self._came_to.setdefault(one.name, (one, []))
-        so_far.extend(_of(care.owner, replace(one, each=each)).each)
-        return well
-
-    def _do_once(self, passes: Sequence[MaintenancePass]) -> None:
-        """What the store does for all memories in one go, of which each has told its own."""
-        if not passes:
-            return
-        each = tuple(doing for one in passes for doing in one.each)
-
-        def act(tell: Tell) -> None:
-            passes[0].act(lambda _: None)
-            tell(len(each))
-
-        self._do(self._store, replace(passes[0], each=each, act=act))
-
-    def _failed(self, name: str, scope: Scope | None, why: EngrainError | str) -> None:
-        # A server that does not answer for one memory answers for none, and each would wait for it.
-        self._away |= {name} if isinstance(why, StoreUnavailable) else set()
-        self._trouble.setdefault(f"{name}: {why}", []).append(scope)
-
-    # What it came to
-
-    def _each(self, name: str) -> Sequence[MaintenanceAction]:
-        return self._came_to[name][1] if name in self._came_to else ()
-
-    def gone(self) -> dict[Scope | None, Counter[str]]:
-        """How much was removed, by whose it was and the name of the pass."""
-        found: dict[Scope | None, Counter[str]] = {}
-        for name, (one, each) in self._came_to.items():
-            for doing in each if one.verb is REMOVED else ():
-                found.setdefault(doing.scope, Counter())[name] += 1
-        return found
-
-    def answer(self, trouble: Sequence[str]) -> MaintenanceReport:
-        came_to = [replace(one, each=tuple(each)) for one, each in self._came_to.values()]
-        return MaintenanceReport(
-            self._dry_run,
-            {one.name: len(one.each) for one in came_to},
-            tuple(map(self._line, came_to)),
-            tuple(doing for one in came_to for doing in one.each),
-            (*trouble, *(self._told(*one) for one in self._trouble.items())),
-            len(self._cares),
-        )
-
-    def _line(self, one: MaintenancePass) -> str:
-        here = {None, *(care.scope for care in self._cares)}
-        others = sum(doing.scope not in here for doing in one.each)
-        return one.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
-
-    def _told(self, what: str, scopes: Sequence[Scope | None]) -> str:
-        if scopes[0] is None or len(self._cares) == 1:
-            return what
-        return f"{scopes[0]}: {what}" if len(scopes) == 1 else f"{what} (of {scopes[0]} and {len(scopes) - 1:,} more)"
-
-
-def _of(scope: Scope | None, one: MaintenancePass) -> MaintenancePass:
-    return replace(one, each=tuple(replace(doing, scope=doing.scope or scope) for doing in one.each))
-
-
-__all__ = ["MaintenanceReport", "Watch", "maintain", "memories", "passes"]
 
 
 def maintain(
@@ -238,44 +40,244 @@ def maintain(
     dry_run: bool = False,
     reembed: bool = False,
     trust_clock: bool = False,
-    watch: Watch = UNWATCHED,
+    hooks: RunHooks = NO_HOOKS,
 ) -> MaintenanceReport:
-    """Every pass is planned first, and then carried out: a dry run is the plan. With `trust_clock` the clock is right,
-    however far it has gone on since it was last looked at."""
+    """Plan every pass and carry it out; a dry run only plans. `trust_clock` accepts any jump of the clock."""
     now = services.clock()
-    known = clock_guard.seen(services, now, *scopes)
-    sudden = clock_jumped(known, now) and not trust_clock
-    trouble = [_sudden(known, now)] if sudden else []
-    course = MaintenanceRun(
-        [MaintenanceContext(services, scope, now, reembed, sudden) for scope in scopes], dry_run, watch
-    )
-    course.run()
+    known = clock_guard.load_clock_state(services, now, *scopes)
+    jumped = clock_jumped(known, now) and not trust_clock
+    trouble = [_describe_clock_jump(known, now)] if jumped else []
+    contexts = [MaintenanceContext(services, scope, now, reembed, jumped) for scope in scopes]
+    run = MaintenanceRun(contexts, dry_run, hooks)
+    run.run()
     if not dry_run:
-        for scope, counts in course.gone().items():
+        for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
-        _sweep(services, trouble)
-        clock_guard.note(services, ClockState() if trust_clock else known, now)
-    return course.answer(trouble)
+        _purge(services, trouble)
+        clock_guard.record_run(services, ClockState() if trust_clock else known, now)
+    return run.build_report(trouble)
 
 
-def _sudden(known: ClockState, now: datetime) -> str:
+class MaintenanceRun:
+    """Plan each pass as if those before it were done, then carry it out, unless it is a dry run.
+
+    One scope follows the other, so that only one is in memory. A failed pass does not stop the others.
+    """
+
+    def __init__(self, contexts: Sequence[MaintenanceContext], dry_run: bool, hooks: RunHooks) -> None:
+        self._contexts, self._dry_run, self._hooks = contexts, dry_run, hooks
+        self._store = replace(contexts[0], whole_store=True)
+        self._done: dict[str, tuple[MaintenancePass, list[MaintenanceAction]]] = {}
+        self._trouble: dict[str, list[Scope | None]] = {}
+        self._unavailable: set[str] = set()  # passes whose server does not answer
+        self._removed: set[str] = set()  # consolidated items
+        self._removed_unembedded = 0
+        self._changed: set[Scope] = set()
+
+    def run(self) -> None:
+        self._plan_and_do("erased", self._store, side_stores.plan_erasures)
+        counts = self._plan("embedded", self._store, count_vectors)  # before anything changes
+        self._finish_episodes()
+        self._consolidate()
+        if counts is not None:
+            counts = counts.after(len(self._removed), self._removed_unembedded, len(self._actions("promoted")))
+            plan = partial(plan_vector_passes, counts=counts, removed=self._removed)
+            self._plan_and_do("embedded", self._store, plan)
+        pruning = [(one, self._plan("pruned", one, side_stores.plan_task_pruning)) for one in self._contexts]
+        self._do_once([_set_scope(context.scope, one) for context, one in pruning if one])
+        for context, folder in self._find_folders():
+            plan_mirror = partial(side_stores.plan_mirror, folder=folder, changed=context.scope in self._changed)
+            self._plan_and_do("mirrored", context, plan_mirror)
+        self._plan_and_do("backed_up", self._store, side_stores.plan_backups)
+
+    def _finish_episodes(self) -> None:
+        """Promote important episodes of every scope before anything expires: the store expires all scopes at once.
+
+        If the run does not cover every scope, only its own episodes expire.
+        """
+        expiring: list[MaintenancePass] = []
+        later: list[tuple[MaintenanceContext, MaintenancePass]] = []
+        promoted = True
+        for context in self._contexts:
+            found = self._plan("episodes", context, plan_episode_passes)
+            promoted &= found is not None and self._do(context, found[0])
+            expiring += [_set_scope(context.scope, found[1])] if found else []
+            later += [(context, one) for one in (found or ())[2:]]
+        if not promoted:
+            expiring = [replace(one, actions=(), always=False) for one in expiring]
+            reason = StoreError("left for the next round: not all important episodes could be kept.")
+            self._note_failure("expired", None, reason)
+        if {*list_scopes(self._store.services)} <= {context.scope for context in self._contexts}:
+            self._do_once(expiring)
+        else:
+            for context, one in zip(self._contexts, expiring, strict=False):
+                self._do(context, limit_expiry_to_scope(context, one))
+        for context, one in later:
+            self._do(context, one)
+
+    def _consolidate(self) -> None:
+        self._changed = {action.scope for action in self._actions("promoted") if action.scope}
+        for context in self._contexts:
+            planned = self._plan("consolidated", context, plan_consolidation)
+            if planned is None:
+                continue
+            if planned.actions:
+                ids = [action.id for action in planned.actions]
+                self._removed.update(ids)
+                self._removed_unembedded += self._plan("embedded", context, partial(count_missing, ids=ids)) or 0
+                self._changed.add(context.scope)
+            self._do(context, planned)
+
+    def _find_folders(self) -> Iterator[tuple[MaintenanceContext, Folder]]:
+        """Find the folder that mirrors each scope. A folder shared by several scopes belongs to one of them."""
+        open_folder, sharing = self._store.services.folder, dict[str, list[MaintenanceContext]]()
+        if open_folder is None:
+            return
+        written = {*list_scopes(self._store.services)}
+        for context in self._contexts:
+            folder = open_folder(context.scope)
+            # A scope that was never written, such as a mistyped name, gets no folder.
+            if context.scope in written or self._inspect(context, folder, side_stores.has_files):
+                sharing.setdefault(folder.path, []).append(context)
+        for contexts in sharing.values():
+            folder = open_folder(contexts[0].scope)
+            if len(contexts) == 1:
+                yield contexts[0], folder
+                continue
+            owner = self._inspect(self._store, folder, side_stores.read_folder_scope)
+            yield from ((context, folder) for context in contexts if context.scope.id == owner)
+            others = [context.scope for context in contexts if context.scope.id != owner]
+            # A plain folder name may serve one scope of many: nobody asked for more.
+            if len(others) == len(contexts) or has_placeholder(self._store.policies.mirror):
+                scopes = [context.scope for context in contexts]
+                self._note_failure("mirrored", None, StoreError(self._describe_sharing(folder.path, scopes, others)))
+
+    def _inspect(self, context: MaintenanceContext, folder: Folder, inspect: Callable[[Folder], T]) -> T | None:
+        return self._plan("mirrored", context, lambda _: inspect(folder))
+
+    def _describe_sharing(self, path: str, scopes: Sequence[Scope], others: Sequence[Scope]) -> str:
+        pattern = widen_folder_pattern(self._store.policies.mirror, *scopes)
+        return (
+            f"{path} mirrors one memory, and {len(others):,} more would use it, such as that of {others[0]}. "
+            f'Give each its own: mirror = "{pattern}" in [lifecycle].'
+        )
+
+    # One pass
+
+    def _plan_and_do(
+        self, name: str, context: MaintenanceContext, plan: Callable[[MaintenanceContext], list[MaintenancePass]]
+    ) -> None:
+        for one in self._plan(name, context, plan) or ():
+            self._do(context, one)
+
+    def _plan(self, name: str, context: MaintenanceContext, plan: Callable[[MaintenanceContext], T]) -> T | None:
+        """Return the plan; None if it fails."""
+        if name in self._unavailable:
+            return None
+        try:
+            return plan(context)
+        except StoreClosed:
+            raise
+        except EngrainError as exc:
+            self._note_failure(name, context.owner, exc)
+            return None
+
+    def _do(self, context: MaintenanceContext, one: MaintenancePass) -> bool:
+        """Carry out a pass. False if it failed."""
+        actions, succeeded = one.actions, True
+        if not self._dry_run and (actions or one.always):
+            try:
+                self._hooks.before_pass()
+                result = one.act(self._hooks.report)
+                actions = result.actions if result else actions
+                if result and result.trouble:
+                    self._note_failure(one.name, context.owner, result.trouble)
+            except StoreClosed:
+                raise
+            except EngrainError as exc:
+                self._note_failure(one.name, context.owner, exc)
+                actions, succeeded = (), False
+        _, so_far = self._done.setdefault(one.name, (one, []))
+        so_far.extend(_set_scope(context.owner, replace(one, actions=actions)).actions)
+        return succeeded
+
+    def _do_once(self, passes: Sequence[MaintenancePass]) -> None:
+        """Carry out one pass for all scopes: the store does it for all at once, and each scope has planned its own."""
+        if not passes:
+            return
+        actions = tuple(action for one in passes for action in one.actions)
+
+        def act(report: ReportProgress) -> None:
+            passes[0].act(lambda _: None)
+            report(len(actions))
+
+        self._do(self._store, replace(passes[0], actions=actions, act=act))
+
+    def _note_failure(self, name: str, scope: Scope | None, reason: EngrainError | str) -> None:
+        if isinstance(reason, EngrainError):
+            raise_interrupt(reason)
+        if isinstance(reason, StoreUnavailable):
+            self._unavailable.add(name)  # the other scopes would only wait for the same server
+        self._trouble.setdefault(f"{name}: {reason}", []).append(scope)
+
+    # The report
+
+    def _actions(self, name: str) -> Sequence[MaintenanceAction]:
+        return self._done[name][1] if name in self._done else ()
+
+    def count_removed(self) -> dict[Scope | None, Counter[str]]:
+        """Count the removals by scope and name of the pass."""
+        counts: dict[Scope | None, Counter[str]] = {}
+        for name, (one, actions) in self._done.items():
+            for action in actions if one.verb is REMOVED else ():
+                counts.setdefault(action.scope, Counter())[name] += 1
+        return counts
+
+    def build_report(self, trouble: Sequence[str]) -> MaintenanceReport:
+        done = [replace(one, actions=tuple(actions)) for one, actions in self._done.values()]
+        return MaintenanceReport(
+            self._dry_run,
+            {one.name: len(one.actions) for one in done},
+            tuple(map(self._describe_pass, done)),
+            tuple(action for one in done for action in one.actions),
+            (*trouble, *(self._describe_failure(*one) for one in self._trouble.items())),
+            len(self._contexts),
+        )
+
+    def _describe_pass(self, one: MaintenancePass) -> str:
+        own = {None, *(context.scope for context in self._contexts)}
+        others = sum(action.scope not in own for action in one.actions)
+        return one.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
+
+    def _describe_failure(self, text: str, scopes: Sequence[Scope | None]) -> str:
+        if scopes[0] is None or len(self._contexts) == 1:
+            return text
+        return f"{scopes[0]}: {text}" if len(scopes) == 1 else f"{text} (of {scopes[0]} and {len(scopes) - 1:,} more)"
+
+
+def plan_scope_passes(context: MaintenanceContext) -> list[MaintenancePass]:
+    """Plan the passes of one scope in order, each as if those before it were done."""
+    return [*plan_episode_passes(context), plan_consolidation(context)]
+
+
+def _set_scope(scope: Scope | None, one: MaintenancePass) -> MaintenancePass:
+    return replace(one, actions=tuple(replace(action, scope=action.scope or scope) for action in one.actions))
+
+
+def _describe_clock_jump(known: ClockState, now: datetime) -> str:
     return (
-        f"the clock says {now:%Y-%m-%d}, and this memory was last cared for or written to on {known.last:%Y-%m-%d}. "
-        f"Nothing goes for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or somebody says "
-        "that it is right: engrain maintain --trust-clock."
+        f"the clock says {now:%Y-%m-%d}, and this memory was last maintained or written to on {known.last:%Y-%m-%d}. "
+        f"Nothing is removed for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or until you "
+        "confirm it: engrain maintain --trust-clock."
     )
 
 
-def _sweep(services: Services, trouble: list[str]) -> None:
-    """Once more for what was forgotten while a reader held it, and was left pending."""
+def _purge(services: Services, trouble: list[str]) -> None:
+    """Remove the bytes of forgotten items that a reader held until now."""
     try:
         services.items.purge()
     except StoreClosed:
         raise
     except EngrainError as exc:
-        trouble.append(f"bytes of what was forgotten: {exc}")
-
-
-def passes(care: MaintenanceContext) -> list[MaintenancePass]:
-    """Those that are of one memory, in order: each is planned as if those before it were done."""
-    return [*episodes.passes(care), consolidate.planned(care)]
+        raise_interrupt(exc)
+        trouble.append(f"bytes of forgotten items: {exc}")

@@ -1,4 +1,4 @@
-"""A model whose use is counted, for `status`."""
+"""Count the use of a model for `status`, and bound the time of its calls."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from engrain.ports import Model
 
 
-GRACE = 1.0  # seconds after its time-out that a model may take to say itself that it failed
+GRACE_SECONDS = 1.0  # after its time-out, in which a model may report the failure itself
 
 
 class MeteredModel:
-    """Whatever the model inside raises or returns, outside it is a Reply or ModelFailed; a bad ask stays InvalidInput.
+    """A model that returns a ChatReply or raises ModelFailed, whatever the wrapped one does. InvalidInput stays.
 
-    `calls` counts every ask, `failures` those without a usable answer, and `last_error` is what the last of them said.
-    A model that does not keep to the time-out of an ask is left alone with it, and asked nothing else until it answers;
-    `pending` is the age of the oldest ask that is not answered.
+    `calls` counts every request, `failures` those without a usable answer; `last_error` is the last failure. A request
+    that exceeds its time-out is left alone, and the model gets no other until it answers. `pending` is the age of the
+    oldest request without an answer.
     """
 
     def __init__(self, model: Model) -> None:
@@ -30,25 +30,25 @@ class MeteredModel:
         self._lock = threading.Lock()
         self.calls = self.failures = self.tokens_in = self.tokens_out = 0
         self.last_error: str | None = None
-        self._asked_at: dict[int, float] = {}  # asks that wait for their answer
-        self._hanging: set[int] = set()  # those that nobody waits for any more
+        self._started_at: dict[int, float] = {}  # requests without an answer
+        self._hanging: set[int] = set()  # requests that nobody waits for any more
 
     @property
     def pending(self) -> float | None:
-        """In seconds; None if nothing is asked."""
+        """Seconds; None if there is no request."""
         with self._lock:
-            oldest = min(self._asked_at.values(), default=None)
+            oldest = min(self._started_at.values(), default=None)
         return None if oldest is None else round(time.monotonic() - oldest, 1)
 
     @property
     def name(self) -> str:
         return self._model.name
 
-    def reply(self, ask: ChatRequest) -> ChatReply:
+    def reply(self, request: ChatRequest) -> ChatReply:
         with self._lock:
             self.calls += 1
         try:
-            reply = self._asked(ask)
+            reply = self._check_reply(request)
         except ModelFailed as exc:
             with self._lock:
                 self.failures += 1
@@ -59,11 +59,11 @@ class MeteredModel:
             self.tokens_out += reply.tokens_out
         return reply
 
-    def _asked(self, ask: ChatRequest) -> ChatReply:
+    def _check_reply(self, request: ChatRequest) -> ChatReply:
         if self._hanging:
             raise ModelFailed(f"The model {self.name} has not answered for {self.pending or 0:.0f} s.")
         try:
-            reply = self._waited_for(ask)
+            reply = self._call_with_timeout(request)
         except EngrainError:
             raise
         except Exception as exc:  # a model of somebody else may raise anything
@@ -72,33 +72,33 @@ class MeteredModel:
             raise ModelFailed(f"The model {self.name} returned a {type(reply).__name__}, not a Reply.")
         return reply
 
-    def _waited_for(self, ask: ChatRequest) -> object:
-        """With a time-out in a thread of its own: a call that never returns would hold its caller for ever."""
-        if ask.timeout is None:
-            return self._model.reply(ask)
+    def _call_with_timeout(self, request: ChatRequest) -> object:
+        """Call the model on another thread if there is a time-out: its call may never return."""
+        if request.timeout is None:
+            return self._model.reply(request)
         answer: list[object] = []
         trouble: list[BaseException] = []
 
         def call() -> None:
             try:
-                answer.append(self._model.reply(ask))
-            except BaseException as exc:  # noqa: BLE001  # raised below, where somebody waits for it
+                answer.append(self._model.reply(request))
+            except BaseException as exc:  # noqa: BLE001  # raised below, on the thread of the caller
                 trouble.append(exc)
             finally:
                 with self._lock:
-                    self._asked_at.pop(id(answer), None)
+                    self._started_at.pop(id(answer), None)
                     self._hanging.discard(id(answer))
 
         run = contextvars.copy_context().run
         thread = threading.Thread(target=run, args=(call,), name="engrain-model", daemon=True)
         with self._lock:
-            self._asked_at[id(answer)] = time.monotonic()
+            self._started_at[id(answer)] = time.monotonic()
         thread.start()
-        thread.join(ask.timeout + GRACE)
+        thread.join(request.timeout + GRACE_SECONDS)
         with self._lock:
-            if id(answer) in self._asked_at:
+            if id(answer) in self._started_at:
                 self._hanging.add(id(answer))
-                raise ModelFailed(f"The model {self.name} did not answer within {ask.timeout:g} s.")
+                raise ModelFailed(f"The model {self.name} did not answer within {request.timeout:g} s.")
         if trouble:
             raise trouble[0]
         return answer[0]

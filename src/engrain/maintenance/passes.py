@@ -1,4 +1,4 @@
-"""What every pass of a round of care is given, and what it answers."""
+"""The input and the output of a maintenance pass."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import Policies
 from engrain.ports import Services
 
-ALL = 1_000_000
-Tell = Callable[[int], None]
+# Maintenance keeps its own records under this scope, where no user's task is listed.
+MAINTENANCE_SCOPE = Scope(tenant="engrain", agent="maintain")
+NO_LIMIT = 1_000_000
+REMOVED = ("removed", "remove")
+ReportProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """`tell` hears how many are done. `still` is called before each pass, and may stop all that is left."""
+class RunHooks:
+    """`report` gets the number of completed actions. `before_pass` may raise to stop the rest."""
 
-    tell: Tell = lambda _: None
-    still: Callable[[], None] = lambda: None
+    report: ReportProgress = lambda _: None
+    before_pass: Callable[[], None] = lambda: None
 
 
-UNWATCHED = Watch()
+NO_HOOKS = RunHooks()
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceContext:
-    """All passes go by the same moment, whenever they run."""
+    """One scope of a run. All passes use the same time, whenever they run."""
 
     services: Services
     scope: Scope
     now: datetime
-    reembed: bool = False  # a change of the model is wanted
-    leapt: bool = False  # the clock may be wrong: nothing goes for its age
-    whole: bool = False  # for what is the store's own, and no memory's
+    reembed: bool = False  # the caller wants vectors of the current model
+    clock_jumped: bool = False  # the clock may be wrong: nothing is removed for its age
+    whole_store: bool = False  # for passes that belong to no scope
 
     @property
     def policies(self) -> Policies:
@@ -43,40 +46,44 @@ class MaintenanceContext:
 
     @property
     def owner(self) -> Scope | None:
-        return None if self.whole else self.scope
+        return None if self.whole_store else self.scope
 
     @property
-    def held(self) -> bool:
-        """Whether a legal hold keeps all of this memory from being removed."""
+    def is_held(self) -> bool:
+        """True if a legal hold keeps everything of this scope."""
         return self.services.erasing is not None and self.services.erasing.held(self.scope)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What was done of a pass, where that is not all of it, and why."""
+class PassResult:
+    """The completed actions of a pass, and why there are not more."""
 
-    each: tuple[MaintenanceAction, ...]
+    actions: tuple[MaintenanceAction, ...]
     trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePass:
-    """What is to be done, seen before anything is; `act` does just that, or says what it did. `verb` is the past form
-    and the plain one, `which` says of what kind the things are: "episode", "whose time is over"."""
+    """A plan, and the function that carries it out; None from `act` means that all of it is done.
+
+    `verb`, `noun` and `qualifier` make the report: ("removed", "remove"), "episode", "whose time is over".
+    """
 
     name: str
-    each: tuple[MaintenanceAction, ...]
+    actions: tuple[MaintenanceAction, ...]
     verb: tuple[str, str]
-    what: str
-    which: str
-    act: Callable[[Tell], Done | None]
-    # Also where there is nothing of this memory to do: other memories of the store may have something.
-    always: bool = False
+    noun: str
+    qualifier: str
+    act: Callable[[ReportProgress], PassResult | None]
+    always: bool = False  # act even without actions: other scopes of the store may have some
 
     def line(self, dry_run: bool) -> str:
-        count = len(self.each)
+        count = len(self.actions)
         verb = f"would {self.verb[1]}" if dry_run else self.verb[0]
-        return f"{verb} {count:,} {self.what}{'s' * (count != 1)} {self.which}"
+        return f"{verb} {count:,} {self.noun}{'s' * (count != 1)} {self.qualifier}"
 
 
-REMOVED = ("removed", "remove")
+def list_scopes(services: Services) -> list[Scope]:
+    """List every scope of the store in order, without that of maintenance itself."""
+    found = (scope for scope in services.items.scopes() if scope != MAINTENANCE_SCOPE)
+    return sorted(found, key=lambda scope: (scope.tenant or "", scope.user or "", scope.agent or ""))

@@ -1,4 +1,4 @@
-"""Give every item a vector of the present model, and let go of another model's once they all have one."""
+"""Give every item a vector of the current model, then remove the vectors of other models."""
 
 from __future__ import annotations
 
@@ -8,104 +8,114 @@ from dataclasses import dataclass, replace
 from engrain.core.errors import EmbedderFailed
 from engrain.core.model.results import MaintenanceAction
 from engrain.ingest import write
-from engrain.maintenance.embedding_worker import Embedding
-from engrain.maintenance.passes import ALL, Done, MaintenanceContext, MaintenancePass, Tell
-from engrain.maintenance.vector_sync import BATCH as FEED_BATCH
+from engrain.maintenance.embedding_worker import VectorBackfill
+from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
+from engrain.maintenance.vector_sync import BATCH_SIZE as FEED_BATCH
 from engrain.ports import Services, UnembeddedItem
 from engrain.ports.search import VectorModels
 from engrain.privacy.audit import record
 
-BATCH = 64
+BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How many items have vectors of the present model and how many of others alone, and which models go."""
+class VectorCounts:
+    """How many items have vectors of the current model, how many only of others, and which models to remove."""
 
     own: int
     others: int
     models: tuple[str, ...] = ()
 
-    def then(self, gone: int, lacking: int, coming: int) -> Standing:
-        """After so many items went, of which some had no vector of the present model, and so many came."""
-        return replace(self, own=self.own - (gone - lacking) + coming, others=self.others - lacking)
+    def after(self, removed: int, unembedded: int, added: int) -> VectorCounts:
+        """Return the counts after removals, `unembedded` of them without a current vector, and additions."""
+        return replace(self, own=self.own - (removed - unembedded) + added, others=self.others - unembedded)
 
 
-def standing(care: MaintenanceContext) -> Standing:
-    present = care.services.items.status(care.services.embedder.model.key)
-    without_any = care.services.items.status().unembedded
-    return Standing(present.items - present.unembedded, present.unembedded - without_any, tuple(_others(care)))
+def count_vectors(context: MaintenanceContext) -> VectorCounts:
+    present = context.services.items.status(context.services.embedder.model.key)
+    without_any = context.services.items.status().unembedded
+    return VectorCounts(
+        present.items - present.unembedded, present.unembedded - without_any, tuple(_find_unused_models(context))
+    )
 
 
-def lacking(care: MaintenanceContext, ids: Sequence[str]) -> int:
-    """How many of these items have no vector of the present model."""
-    return len(ids) - len(care.services.items.vectors(care.scope, ids, care.services.embedder.model.key)) if ids else 0
+def count_missing(context: MaintenanceContext, ids: Sequence[str]) -> int:
+    """Count the items without a vector of the current model."""
+    return (
+        len(ids) - len(context.services.items.vectors(context.scope, ids, context.services.embedder.model.key))
+        if ids
+        else 0
+    )
 
 
-def passes(care: MaintenanceContext, stands: Standing, going: Collection[str]) -> list[MaintenancePass]:
-    """`stands` is how it is after the passes before, `going` are items that they remove.
+def plan_vector_passes(
+    context: MaintenanceContext, counts: VectorCounts, removed: Collection[str]
+) -> list[MaintenancePass]:
+    """Plan from the counts after the earlier passes, which remove the items `removed`.
 
-    If another model has made most of the vectors, this one may be there by mistake, as in a command that does not know
-    the program's embedder, and everything is not embedded anew unless somebody asks for it."""
-    wanted = care.reembed or stands.others <= stands.own
-    missing = care.services.items.unembedded(care.services.embedder.model.key, ALL) if wanted else []
-    return [_embed(care, [one for one in missing if one.id not in going]), _drop(care, stands.models)]
+    If another model has made most of the vectors, the current one may be a mistake, as in a command that does not know
+    the program's embedder. Then nothing is embedded again unless the caller asks for it.
+    """
+    wanted = context.reembed or counts.others <= counts.own
+    found = context.services.items.unembedded(context.services.embedder.model.key, NO_LIMIT) if wanted else []
+    missing = [one for one in found if one.id not in removed]
+    return [_plan_embedding(context, missing), _plan_vector_removal(context, counts.models)]
 
 
-def _embed(care: MaintenanceContext, missing: list[UnembeddedItem]) -> MaintenancePass:
-    """Of all memories of the store. It goes on where it was stopped."""
-    model = care.services.embedder.model
+def _plan_embedding(context: MaintenanceContext, missing: list[UnembeddedItem]) -> MaintenancePass:
+    """Embed items of all scopes. A stopped pass continues next time."""
+    model = context.services.embedder.model
 
-    def act(tell: Tell) -> Done:
-        embedding, trouble = Embedding(care.services), ""
-        made: set[str] = set()
+    def act(report: ReportProgress) -> PassResult:
+        backfill, trouble = VectorBackfill(context.services), ""
+        embedded: set[str] = set()
         try:
-            while some := embedding.some(BATCH):
-                made.update(some)
-                tell(len(some))
+            while ids := backfill.embed_batch(BATCH_SIZE):
+                embedded.update(ids)
+                report(len(ids))
         except EmbedderFailed as exc:
             trouble = str(exc)
-        return Done(tuple(one for one in each if one.id in made), trouble or embedding.trouble)
+        return PassResult(tuple(one for one in actions if one.id in embedded), trouble or backfill.trouble)
 
     why = f"it had no vector of {model.name}"
-    each = tuple(MaintenanceAction("embed", one.id, why, one.text, one.scope) for one in missing)
+    actions = tuple(MaintenanceAction("embed", one.id, why, one.text, one.scope) for one in missing)
     which = f"that had no vector of {model.name}"
-    return MaintenancePass("embedded", each, ("embedded", "embed"), "item", which, act)
+    return MaintenancePass("embedded", actions, ("embedded", "embed"), "item", which, act)
 
 
-def _drop(care: MaintenanceContext, others: Sequence[str]) -> MaintenancePass:
-    store, present = care.services.items, care.services.embedder.model
+def _plan_vector_removal(context: MaintenanceContext, others: Sequence[str]) -> MaintenancePass:
+    store, present = context.services.items, context.services.embedder.model
 
-    def act(tell: Tell) -> Done | None:
-        # Not taken by the embedder, or written meanwhile by a process with another model: nothing takes its place yet.
+    def act(report: ReportProgress) -> PassResult | None:
+        # The embedder refused an item, or a process with another model wrote one: it has no other vector yet.
         if not isinstance(store, VectorModels) or store.unembedded(present.key, 1):
-            return Done(())
+            return PassResult(())
         for model in others:
             while gone := store.drop_model(model, 1_000):
-                tell(gone)
+                report(gone)
         return None
 
     why = f"every item has a vector of {present.name}"
-    each = tuple(MaintenanceAction("remove", model, why) for model in others)
+    actions = tuple(MaintenanceAction("remove", model, why) for model in others)
     verb = ("removed the vectors of", "remove the vectors of")
-    return MaintenancePass("dropped", each, verb, "model", "out of use", act)
+    return MaintenancePass("dropped", actions, verb, "model", "out of use", act)
 
 
-def _others(care: MaintenanceContext) -> list[str]:
-    store = care.services.items
-    if not (care.reembed or care.policies.drop_old_vectors) or not isinstance(store, VectorModels):
+def _find_unused_models(context: MaintenanceContext) -> list[str]:
+    store = context.services.items
+    if not (context.reembed or context.policies.drop_old_vectors) or not isinstance(store, VectorModels):
         return []
-    return sorted(model for model in store.models() if model != care.services.embedder.model.key)
+    return sorted(model for model in store.models() if model != context.services.embedder.model.key)
 
 
-def rebuild(services: Services, tell: Tell) -> int:
-    """Make every index anew from the record store: words at once, vectors as far as they are missing."""
-    seen = services.items.rebuild()
-    while made := write.embed_missing(services, write.BATCH_SIZE):
-        tell(made)
+def rebuild_indexes(services: Services, report: ReportProgress) -> int:
+    """Rebuild every index from the stored items, and embed those without a vector."""
+    count = services.items.rebuild()
+    while embedded := write.embed_missing(services, write.BATCH_SIZE):
+        report(embedded)
     if services.feed is not None:
         services.feed.refeed()
         while fed := services.feed.feed(FEED_BATCH):
-            tell(fed)
-    record(services, "rebuild", {"items": seen})
-    return seen
+            report(fed)
+    record(services, "rebuild", {"items": count})
+    return count

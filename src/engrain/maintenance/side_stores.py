@@ -1,4 +1,4 @@
-"""The passes over what lies beside the items: tasks that ended, the folder of files, the folder of backups."""
+"""Plan the passes beside the items: running erasures, ended tasks, mirrored folders and backups."""
 
 from __future__ import annotations
 
@@ -10,121 +10,117 @@ from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.maintenance import backups
-from engrain.maintenance.backups import Rotation
-from engrain.maintenance.passes import ALL, REMOVED, Done, MaintenanceContext, MaintenancePass, Tell
+from engrain.maintenance.passes import (
+    NO_LIMIT,
+    REMOVED,
+    MaintenanceContext,
+    MaintenancePass,
+    PassResult,
+    ReportProgress,
+)
 from engrain.mirror.mirror import Mirror
 from engrain.ports.storage import Folder
 from engrain.privacy.erase import resume_erasures
 
 
-def prune(care: MaintenanceContext) -> MaintenancePass:
-    """In all memories of the store, of which this one's are told."""
-    journal, kept = care.services.journal, timedelta(days=care.policies.task_days)
-    before = care.now - kept
-    ended = (
-        []
-        if journal is None or care.held or care.leapt
-        else journal.tasks(TaskQuery(care.scope, ENDED_STATUSES, limit=ALL))
+def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
+    """Plan to complete the running erasures of the whole store; no pass if there are none."""
+    running = context.services.erasing.running() if context.services.erasing else []
+    if not running:
+        return []
+
+    def act(report: ReportProgress) -> PassResult:
+        answers = resume_erasures(context.services, lambda _: None)
+        complete = {one.id for one in answers if one.receipt}
+        waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
+        report(len(complete))
+        trouble = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
+        return PassResult(tuple(one for one in actions if one.id in complete), trouble)
+
+    actions = tuple(
+        MaintenanceAction("complete", one.id, f"an erasure by {one.by}, begun {one.at:%Y-%m-%d}") for one in running
     )
+    return [MaintenancePass("erased", actions, ("completed", "complete"), "erasure", "under way", act)]
+
+
+def plan_task_pruning(context: MaintenanceContext) -> MaintenancePass:
+    """Plan to prune the tasks of all scopes, and list the actions of this one."""
+    journal, days = context.services.journal, context.policies.task_days
+    before = context.now - timedelta(days=days)
+    blocked = journal is None or context.is_held or context.clock_jumped
+    query = TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)
+    ended = journal.tasks(query) if journal is not None and not blocked else []
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
 
-    def act(tell: Tell) -> None:
+    def act(report: ReportProgress) -> None:
         if journal is not None:
             journal.prune(before)
-        tell(len(old))
+        report(len(old))
 
-    why = f"{{}} {{:%Y-%m-%d}}, more than {care.policies.task_days:g} days ago"
-    each = tuple(MaintenanceAction("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old)
-    which = f"that ended more than {care.policies.task_days:g} days ago"
-    return MaintenancePass("pruned", each, REMOVED, "task", which, act, always=not care.leapt)
+    why = f"{{}} {{:%Y-%m-%d}}, more than {days:g} days ago"
+    actions = tuple(
+        MaintenanceAction("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old
+    )
+    qualifier = f"that ended more than {days:g} days ago"
+    return MaintenancePass("pruned", actions, REMOVED, "task", qualifier, act, always=not context.clock_jumped)
 
 
-def belongs_to(folder: Folder) -> str | None:
-    """The id of the scope that a folder was last in step with; None if it is new."""
+def read_folder_scope(folder: Folder) -> str | None:
+    """Return the id of the scope that a folder last mirrored; None if it is new."""
     base = read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
     return base.scope if base else None
 
 
 def has_files(folder: Folder) -> bool:
-    """Whether somebody wrote into a folder that no memory has met."""
     return any(folder.read(name) for name in (MEMORY, SOUL)) or bool(folder.days())
 
 
-def mirror(care: MaintenanceContext, folder: Folder, changes: bool) -> MaintenancePass:
-    mirror = Mirror(care.services, care.scope, folder)
-    found = mirror.pending()
-    # What the round itself takes from the memory is still to come to the files.
-    due = changes or bool(found.written or found.taken)
+def plan_mirror(context: MaintenanceContext, folder: Folder, changed: bool) -> list[MaintenancePass]:
+    """Plan to sync the folder of this scope. `changed` says that earlier passes change the scope's items."""
+    mirror = Mirror(context.services, context.scope, folder)
+    pending = mirror.pending()
 
-    def act(tell: Tell) -> None:
-        _make(Path(mirror.path).parent)
+    def act(report: ReportProgress) -> None:
+        parent = Path(mirror.path).parent
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise StoreError(f"the folder {parent} cannot be made: {exc.strerror}.") from exc
         mirror.sync()
-        tell(1)
+        report(1)
 
-    each = (MaintenanceAction("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
-    return MaintenancePass("mirrored", each, ("synced", "sync"), "folder", "of files", act)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise StoreError(f"the folder {folder} cannot be made: {exc.strerror}.") from exc
+    due = changed or bool(pending.written or pending.taken)
+    actions = (MaintenanceAction("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
+    return [MaintenancePass("mirrored", actions, ("synced", "sync"), "folder", "of files", act)]
 
 
-def backed_up(care: MaintenanceContext) -> list[MaintenancePass]:
-    policies = care.policies
+def plan_backups(context: MaintenanceContext) -> list[MaintenancePass]:
+    """Plan to write the backup that is due, and to remove those beyond the number to keep."""
+    services, policies, now = context.services, context.policies, context.now
     if not policies.backup_folder:
         return []
     folder, every = Path(policies.backup_folder).expanduser(), timedelta(hours=policies.backup_hours)
-    return _backups(care, Rotation(folder, every, policies.backup_keep))
+    rotation = backups.Rotation(folder, every, policies.backup_keep)
+    new, old = backups.plan_rotation(services, rotation, now)
 
-
-def _backups(care: MaintenanceContext, rotation: Rotation) -> list[MaintenancePass]:
-    new, old = backups.planned(care.services, rotation, care.now)
-
-    def take(tell: Tell) -> None:
+    def write_new(report: ReportProgress) -> None:
         if new:
-            backups.take(care.services, rotation, new, care.now)
-        tell(1)
+            backups.take_due_backup(services, rotation, new, now)
+        report(1)
 
-    def drop(tell: Tell) -> Done:
-        dropped: list[MaintenanceAction] = []
-        for one in gone:
-            if backups.drop(care.services, rotation, one.id, care.now):
-                dropped.append(one)
-                tell(1)
-        return Done(tuple(dropped))
+    def remove_old(report: ReportProgress) -> PassResult:
+        removed: list[MaintenanceAction] = []
+        for action in removals:
+            if backups.remove_old_backup(services, rotation, action.id, now):
+                removed.append(action)
+                report(1)
+        return PassResult(tuple(removed))
 
-    hours = f"{rotation.every / timedelta(hours=1):g}"
-    due = (
-        (MaintenanceAction("write", new, f"the last one is more than {hours} hours old, or there is none"),)
-        if new
-        else ()
-    )
-    gone = tuple(MaintenanceAction("remove", name, f"beyond the newest {rotation.keep}") for name in old)
-    in_folder = f"in {rotation.folder}"
+    reason = f"the last one is more than {policies.backup_hours:g} hours old, or there is none"
+    writes = (MaintenanceAction("write", new, reason),) if new else ()
+    surplus = f"beyond the newest {rotation.keep}"
+    removals = tuple(MaintenanceAction("remove", name, surplus) for name in old)
     return [
-        MaintenancePass("backed_up", due, ("wrote", "write"), "backup", in_folder, take),
-        MaintenancePass(
-            "backups_dropped", gone, REMOVED, "backup", f"beyond the newest {rotation.keep} {in_folder}", drop
-        ),
+        MaintenancePass("backed_up", writes, ("wrote", "write"), "backup", f"in {folder}", write_new),
+        MaintenancePass("backups_dropped", removals, REMOVED, "backup", f"{surplus} in {folder}", remove_old),
     ]
-
-
-def planned(care: MaintenanceContext) -> list[MaintenancePass]:
-    """Of the whole store, whoever began them; no pass where none is under way."""
-    running = care.services.erasing.running() if care.services.erasing else []
-    each = tuple(
-        MaintenanceAction("complete", one.id, f"an erasure by {one.by}, begun {one.at:%Y-%m-%d}") for one in running
-    )
-
-    def act(tell: Tell) -> Done:
-        answers = resume_erasures(care.services, lambda _: None)
-        complete = {one.id for one in answers if one.receipt}
-        waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
-        tell(len(complete))
-        told = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
-        return Done(tuple(one for one in each if one.id in complete), told)
-
-    return [MaintenancePass("erased", each, ("completed", "complete"), "erasure", "under way", act)] if each else []

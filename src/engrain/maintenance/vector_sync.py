@@ -1,4 +1,4 @@
-"""Bring what changes to the vector server, in the background while the memory is open."""
+"""Send changes to the vector server, in the background while the store is open."""
 
 from __future__ import annotations
 
@@ -8,41 +8,48 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from engrain.core.errors import EngrainError, StoreClosed
+from engrain.core.errors import EngrainError, StoreClosed, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.ports import Feed
 
-BATCH = 256
-IDLE = 0.5  # seconds between two looks into the outbox
-PAUSE, LONGEST_PAUSE = 0.5, 30.0
-LEAVE = 2.0  # seconds that closing gives to what is still to come
+BATCH_SIZE = 256
+POLL_SECONDS = 0.5  # between two reads of the outbox
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 30.0
+STOP_TIMEOUT_SECONDS = 2.0  # closing gives this long to the rest of the outbox
 
 _log = logging.getLogger("engrain")
 
 
 def push_changes(feed: Feed | None, scope: Scope, items: Collection[str]) -> bool:
-    """Bring everything to the vector server now. False if these items are still to come.
+    """Send everything to the vector server now. False if these items are still to come.
 
-    The server may be unavailable or far behind, or the store's role may not read all scopes."""
+    The server may be unavailable or far behind, or the store's role may not read all scopes.
+    """
     try:
-        ends = time.monotonic() + LEAVE
-        while feed is not None and feed.feed(BATCH):
-            if time.monotonic() > ends:
-                return False
-        return feed is None or not feed.lacks(scope, items)
+        return feed is None or (_send_all(feed) and not feed.lacks(scope, items))
     except EngrainError as exc:
-        _log.warning("the vector server still has what was removed, until it answers: %s", exc)
+        raise_interrupt(exc)
+        _log.warning("the vector server still has removed items, until it answers: %s", exc)
         return False
 
 
+def _send_all(feed: Feed) -> bool:
+    """Send the outbox; False if the time is up before it is empty."""
+    ends = time.monotonic() + STOP_TIMEOUT_SECONDS
+    while time.monotonic() < ends:
+        if not feed.feed(BATCH_SIZE):
+            return True
+    return False
+
+
 class VectorSync:
-    """One thread. It is resumable: what the server has taken is settled in the item store."""
+    """One thread. It can be stopped at any time: the item store records what the server has."""
 
     def __init__(self, feed: Feed | None, enabled: bool) -> None:
         self._feed = feed
         self._enabled = enabled and feed is not None
         self._stop = threading.Event()
-        self._fed = 0
+        self._sent = 0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -51,34 +58,34 @@ class VectorSync:
             self._thread.start()
 
     def stop(self) -> None:
-        """A short program may end before the first look: what it wrote goes along, if the server is there."""
+        """Stop the thread and send the rest: a short program may end before the first poll."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        ends = time.monotonic() + LEAVE
         try:
-            while self._feed is not None and time.monotonic() < ends and self._feed.feed(BATCH):
-                pass
+            if self._feed is not None:
+                _send_all(self._feed)
         except EngrainError as exc:
-            _log.info("what is left goes to the vector server another time: %s", exc)
+            raise_interrupt(exc)
+            _log.info("the rest goes to the vector server another time: %s", exc)
 
     def state(self) -> dict[str, Any]:
-        return {} if self._feed is None else {**self._feed.state(), "fed": self._fed}
+        return {} if self._feed is None else {**self._feed.state(), "fed": self._sent}
 
     def _work(self) -> None:
-        pause = PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while self._feed is not None and not self._stop.is_set():
             try:
-                fed = self._feed.feed(BATCH)
+                sent = self._feed.feed(BATCH_SIZE)
             except StoreClosed:
                 return
             except EngrainError as exc:
-                # `status` says why, and how far behind the server stays meanwhile.
-                _log.info("the vector server is fed again later: %s", exc)
+                # `status` reports the error, and how far behind the server is.
+                _log.info("the vector server is tried again later: %s", exc)
                 self._stop.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
                 continue
-            self._fed += fed
-            pause = PAUSE
-            if not fed:
-                self._stop.wait(IDLE)
+            self._sent += sent
+            pause = FIRST_PAUSE_SECONDS
+            if not sent:
+                self._stop.wait(POLL_SECONDS)

@@ -11,11 +11,11 @@ from typing import Any
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
-from engrain.maintenance.clock_guard import memories
 from engrain.maintenance.embedding_worker import EmbeddingWorker
 from engrain.maintenance.enrichment_worker import EnrichmentWorker
-from engrain.maintenance.maintain import Watch, maintain
+from engrain.maintenance.maintain import maintain
 from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.passes import RunHooks, list_scopes
 from engrain.maintenance.scheduler import MaintenanceScheduler
 from engrain.maintenance.vector_sync import VectorSync
 from engrain.ports import Services
@@ -26,8 +26,11 @@ _log = logging.getLogger("engrain")
 
 
 class Workers:
-    """They start with the store and stop with it. `services` are the store's ports as everything else uses them: the
-    embedder wakes the worker that makes up for it, and the model counts its use."""
+    """They start and stop with the store.
+
+    `services` are the store's ports for everything else: the embedder wakes the worker that repeats failed embeddings,
+    and the model counts its use.
+    """
 
     def __init__(self, services: Services, enabled: bool) -> None:
         self._enabled = enabled
@@ -50,7 +53,7 @@ class Workers:
         self.embedding.stop()
         self.vectors.stop()
 
-    # As ports.Background
+    # The port Background
 
     def embed(self) -> None:
         self.embedding.wake()
@@ -63,23 +66,23 @@ class Workers:
 
     @property
     def target(self) -> Services:
-        """With the embedder whose vectors everything is to have in the end, even while the one before answers."""
+        """The services with the new embedder, even while the previous one still answers."""
         return replace(self.services, embedder=self.embedding.target)
 
     def scopes(self) -> list[Scope]:
-        """Every memory of the store; of an empty store that of nobody, so that the store itself is looked after."""
-        return memories(self.services) or [Scope()]
+        """Return every scope of the store. An empty store has one, so that the store itself is maintained."""
+        return list_scopes(self.services) or [Scope()]
 
-    def maintain(self, scopes: Sequence[Scope], watch: Watch, **options: bool) -> MaintenanceReport:
-        """One round over these scopes, then whatever it made possible."""
-        report = maintain(self.target, *scopes, watch=watch, **options)
-        self.embedding.change_over()
+    def maintain(self, scopes: Sequence[Scope], hooks: RunHooks, **options: bool) -> MaintenanceReport:
+        """Do one round over these scopes. Then switch the embedder if it is ready, and catch up on enrichment."""
+        report = maintain(self.target, *scopes, hooks=hooks, **options)
+        self.embedding.switch_if_ready()
         if not report.dry_run:
             self.enrichment.catch_up(scopes)
         return report
 
     def resume_erasures(self) -> None:
-        """Complete in the background what a killed process left; without one, say that it is to be done."""
+        """Complete erasures of killed processes in the background; without a background, log that it is due."""
         erasing = self.services.erasing
         if erasing is None or not erasing.running():
             return
@@ -89,23 +92,22 @@ class Workers:
         threading.Thread(target=self._resume, name="engrain-erase", daemon=True).start()
 
     def state(self) -> dict[str, Any]:
-        """How the work in the background stands."""
         return {
             **self.embedding.state(),
-            "changing": self._changing(),
+            "changing": self._switch_state(),
             "enrichment": self.enrichment.state(),
             "vectors": self.vectors.state(),
-            "care": self.scheduler.state(),
+            "maintenance": self.scheduler.state(),
         }
 
     def model_use(self) -> dict[str, object]:
-        """What the small model was asked; empty without one."""
+        """Return the use of the small model; empty without one."""
         if self._model is None:
             return {}
         return {"name": self._model.name, **{name: getattr(self._model, name) for name in _METERED}}
 
-    def _changing(self) -> dict[str, object] | None:
-        """How far the vectors of a new model are, while the one before still answers."""
+    def _switch_state(self) -> dict[str, object] | None:
+        """Return the progress of a new model's vectors while the previous model still answers."""
         new = self.embedding.target.model
         if new.key == self.services.embedder.model.key:
             return None
@@ -118,8 +120,8 @@ class Workers:
         except EngrainError as exc:
             _log.warning("an erasure is still to be completed: %s", exc)
 
-    def _maintain_all(self, still: Callable[[], None]) -> MaintenanceReport:
-        return self.maintain(self.scopes(), Watch(still=still))
+    def _maintain_all(self, check_lease: Callable[[], None]) -> MaintenanceReport:
+        return self.maintain(self.scopes(), RunHooks(before_pass=check_lease))
 
     def _catch_up(self) -> None:
-        self.enrichment.catch_up(memories(self.services))
+        self.enrichment.catch_up(list_scopes(self.services))

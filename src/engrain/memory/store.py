@@ -92,10 +92,10 @@ class Store:
         """Every memory of this store, whoever's. A memory that is being erased is not shown."""
         from engrain.core.model.queries import ListQuery
         from engrain.core.model.results import MemoryInfo
-        from engrain.maintenance.clock_guard import memories
+        from engrain.maintenance.passes import list_scopes
 
         count = self.services.items.count
-        found = memories(self.services)
+        found = list_scopes(self.services)
         return [MemoryInfo(one.tenant, one.agent, one.user, count(ListQuery(one))) for one in found]
 
     @traced
@@ -122,9 +122,9 @@ class Store:
         clock is right, although it says that half a year went by since the last round.
         """
         from engrain.core.progress import count_progress
-        from engrain.maintenance.passes import Watch
+        from engrain.maintenance.passes import RunHooks
 
-        watch = Watch(count_progress(progress, "maintain"))
+        watch = RunHooks(count_progress(progress, "maintain"))
         scopes = self._open.scopes() if scope is None else [scope]
         return self._open.maintain(scopes, watch, dry_run=dry_run, reembed=reembed, trust_clock=trust_clock)
 
@@ -143,13 +143,13 @@ class Store:
         Nothing is changed. All memories of the store are looked into, or one."""
         from engrain.core.progress import count_progress
         from engrain.health import CHECKS, CheckContext, run_checks
-        from engrain.maintenance.clock_guard import memories
-        from engrain.maintenance.status import background_state
+        from engrain.maintenance.passes import list_scopes
+        from engrain.maintenance.status import read_background_state
 
         services = self._open.target
-        others = memories(services) if scope is None else None
+        others = list_scopes(services) if scope is None else None
         look = CheckContext(
-            services, scope or Scope(), background_state(self._open), others=others, store=self._location
+            services, scope or Scope(), read_background_state(self._open), others=others, store=self._location
         )
         return run_checks(look, count_progress(progress, "points", len(CHECKS)))
 
@@ -157,9 +157,9 @@ class Store:
     def rebuild(self, *, progress: Progress | None = None) -> int:
         """Make every index anew from the stored texts; the number of items seen."""
         from engrain.core.progress import count_progress
-        from engrain.maintenance.reembed import rebuild
+        from engrain.maintenance.reembed import rebuild_indexes
 
-        return rebuild(self.services, count_progress(progress, "vectors"))
+        return rebuild_indexes(self.services, count_progress(progress, "vectors"))
 
     @traced
     def copy(self, to: PathLike, *, progress: Progress | None = None) -> CopyResult:

@@ -16,7 +16,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
 from engrain.core.model.results import count_noun
-from engrain.maintenance.backups import code_of
+from engrain.maintenance.backups import hash_folder
 from engrain.ports import Erasable, Services
 from engrain.privacy.audit import MAX_ENTRIES
 from engrain.version import __version__
@@ -199,7 +199,7 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
     """List the copies that the erasure does not reach. The audit log tells how many were made."""
     log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
     rules = services.policies
-    rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
+    rotation = hash_folder(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
         yield {"what": "backups_made_before", "known": _count_backups(log, rotation), "until": BY_HAND}
     if rotation:

@@ -12,7 +12,7 @@ from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
 from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
 from engrain.core.progress import Progress, stage_progress
 from engrain.core.validation import check_key, suggest_name
-from engrain.maintenance.clock_guard import memories
+from engrain.maintenance.passes import list_scopes
 from engrain.ports import Erasable, Services
 from engrain.ports.storage import Folder
 from engrain.privacy.erase import ErasureResult, UndoResult, erase, open_folder, require_erasing
@@ -127,7 +127,7 @@ def _check_user_known(services: Services, user: Subject) -> None:
     """Raise NotFound for a user who never had data here: a mistyped name gets no receipt."""
     if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
         return
-    scopes = memories(services)
+    scopes = list_scopes(services)
     meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -66,7 +66,11 @@ def shown(url: str) -> str:
 
 DEFAULT_TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,38}[A-Za-z0-9]")
-_VECTOR_OPTIONS = ("collection", "timeout", "tls")
+_VECTOR_OPTIONS = {
+    "collection": "3 to 40 letters, digits, dots, dashes or underscores",
+    "timeout": "seconds, up to 600",
+    "tls": "true or false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,64 +94,32 @@ class VectorAddress:
 def parse_vector_url(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAddress:
     """Parse scheme://host:port/?collection=… or scheme:///folder. `options` are those of this kind of server."""
     parts = urlsplit(url)
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in given:
-        if name not in (*_VECTOR_OPTIONS, *options):
-            known = ", ".join((*_VECTOR_OPTIONS, *options))
-            raise ConfigError(f"unknown option {name!r} in the URL of a {parts.scheme} server. Use one of: {known}.")
-    if parts.username or parts.password:
+    scheme, known = parts.scheme, (*_VECTOR_OPTIONS, *options)
+    rest, own = split_url(url, f"{shown(url)} is not a {scheme} URL", known, _parse_vector_option)
+    if unknown := [name for name, _ in parse_qsl(urlsplit(rest).query, keep_blank_values=True)]:
         raise ConfigError(
-            f"a {parts.scheme} URL takes no user or password: set {parts.scheme.upper()}_API_KEY instead."
+            f"unknown option {unknown[0]!r} in the URL of a {scheme} server. Use one of: {', '.join(known)}."
         )
+    if parts.username or parts.password:
+        raise ConfigError(f"a {scheme} URL takes no user or password: set {scheme.upper()}_API_KEY instead.")
     folder = unquote(parts.path) if not parts.hostname else ""
     if not parts.hostname and folder in ("", "/"):
-        raise ConfigError(f"a {parts.scheme} URL needs a host, {parts.scheme}://host:{port}, or a folder after ///.")
+        raise ConfigError(f"a {scheme} URL needs a host, {scheme}://host:{port}, or a folder after ///.")
     if parts.hostname and parts.path not in ("", "/"):
-        raise ConfigError(
-            f"a {parts.scheme} URL names a host or a folder, not both: {parts.scheme}:///folder has three slashes."
-        )
-    return VectorAddress(
-        parts.scheme,
-        parts.hostname or "",
-        _parse_port(parts.scheme, url) or port,
-        Path(folder) if folder else None,
-        _parse_collection(given),
-        _parse_timeout(given),
-        _parse_flag(given, "tls"),
-        tuple((name, given[name]) for name in options if name in given),
-    )
+        raise ConfigError(f"a {scheme} URL names a host or a folder, not both: {scheme}:///folder has three slashes.")
+    extra = tuple((name, own.pop(name)) for name in options if name in own)
+    path = Path(folder) if folder else None
+    return VectorAddress(scheme, parts.hostname or "", parts.port or port, path, options=extra, **own)
 
 
-def _parse_port(scheme: str, url: str) -> int | None:
-    try:
-        return urlsplit(url).port
-    except ValueError as exc:
-        raise ConfigError(f"the port in the {scheme} URL is not a number up to 65535.") from exc
-
-
-def _parse_collection(given: Mapping[str, str]) -> str:
-    name = given.get("collection", "engrain")
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"collection {name!r} must be 3 to 40 letters, digits, dots, dashes or underscores.")
-    return name
-
-
-def _parse_timeout(given: Mapping[str, str]) -> float:
-    text = given.get("timeout", str(DEFAULT_TIMEOUT_SECONDS))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 600:
-        raise ConfigError(f"timeout={text!r} must be a number of seconds up to 600.")
-    return seconds
-
-
-def _parse_flag(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name, "false").lower()
-    if text not in ("true", "false", "1", "0"):
-        raise ConfigError(f"{name}={text!r} must be true or false.")
-    return text in ("true", "1")
+def _parse_vector_option(name: str, value: str) -> object:
+    if name not in _VECTOR_OPTIONS or (name == "collection" and _NAME.fullmatch(value)):
+        return value
+    if name == "timeout" and 0 < (parse_common_option(name, value) or 0) <= 600:
+        return float(value)
+    if name == "tls" and value.lower() in ("true", "false", "1", "0"):
+        return value.lower() in ("true", "1")
+    raise ConfigError(f"{name} in the URL of a vector server must be {_VECTOR_OPTIONS[name]}, not {value!r}.")
 
 
 Durability = Literal["strict", "relaxed"]

@@ -215,6 +215,12 @@ class MovingSuite(Suite):
         (kept,) = add(store, fact("Coffee."))
         assert store.page(ListQuery(ANA))[0].id == kept
 
+    def test_a_preview_loses_no_counted_use(self, store: Any) -> None:
+        (id,) = add(store, fact("Tea."))
+        store.touch(ANA, [id])
+        store.preview(lambda: add(store, fact("Coffee.")))
+        assert store.get_many(ANA, [id])[0].access_count == 1
+
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
         add(store, fact("Ana likes tea."))
         before = dumped(store)

@@ -17,7 +17,7 @@ from engrain.core.errors import ConfigError, EngrainError, UnknownKey
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.results import AgentReply, Called
+    from engrain.agent.results import AgentReply, CallResult
     from engrain.memory import Memory
 
 VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -111,7 +111,7 @@ class Talk:
         finally:
             on_retry.reset(before)
 
-    def called(self, one: Called) -> None:
+    def called(self, one: CallResult) -> None:
         given = ", ".join(f"{name}={value!r}" for name, value in one.arguments.items())
         mark = "✗" if one.failed else "→"
         self.note(f"  {one.tool}({_short(given)}) {mark} {_short(one.result)}")

@@ -74,7 +74,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     rows += [("legal hold", _hold(answer.hold))] if answer.hold else []
     rows += [("not yet erased", _unfinished(one)) for one in answer.background.get("erasures") or ()]
     rows += _vector_server(answer.background.get("vectors") or {}, answer.store["hidden"])
-    rows += _care(answer.background.get("care") or {})
+    rows += _maintenance(answer.background.get("maintenance") or {})
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
@@ -110,12 +110,12 @@ def _vector_server(state: dict[str, Any], hidden: bool) -> list[tuple[str, str]]
     return [("vectors in", f"{state['server']}: {behind}")]
 
 
-def _care(state: dict[str, Any]) -> list[tuple[str, str]]:
+def _maintenance(state: dict[str, Any]) -> list[tuple[str, str]]:
     if not state.get("every_minutes"):
         return []
     last = f"last {state['last']:%Y-%m-%d %H:%M} UTC" if state["last"] else "not yet"
     every = "every minute" if state["every_minutes"] == 1 else f"every {state['every_minutes']:g} minutes"
-    return [("care", f"{every}, {last}")]
+    return [("maintenance", f"{every}, {last}")]
 
 
 def _whole(store: dict[str, Any]) -> str:

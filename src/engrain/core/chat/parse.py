@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
-from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
+from engrain.core.errors import InvalidInput, TooLarge
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import ROLES
 from engrain.core.model.messages import Message, check_message
-from engrain.core.validation import check_list
+from engrain.core.validation import check_keys, check_list
 
 MAX_MESSAGES = 10_000
 
@@ -63,12 +63,12 @@ def _parse_value(value: object) -> list[Message]:
         raise InvalidInput(f"a message needs a role: one of {', '.join(ROLES)}.")
     if "content" not in value and "tool_calls" not in value:
         return [_parse_own(value)]
-    _check_keys(value, (*_API_KEYS, *_RESPONSE_KEYS), "message")
-    return _parse_api_message(value)
+    return _parse_api_message(check_keys(value, (*_API_KEYS, *_RESPONSE_KEYS), "message", ignore_empty=True))
 
 
 def _parse_own(value: Mapping[str, Any]) -> Message:
-    _check_keys(value, _OWN_KEYS, "message")
+    # Responses of the APIs have many keys with empty values.
+    check_keys(value, _OWN_KEYS, "message", ignore_empty=True)
     calls = [_parse_own_call(call) for call in check_list(value.get("calls"), "calls")]
     given = {name: one for name, one in value.items() if name in _OWN_KEYS and one is not None}
     return Message(**{**given, "calls": tuple(calls)})
@@ -77,10 +77,8 @@ def _parse_own(value: Mapping[str, Any]) -> Message:
 def _parse_own_call(call: object) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
-    _check_keys(call, ("id", "name", "arguments", "malformed"), "call")
-    assert isinstance(call, Mapping)
     try:
-        return ToolCall(**call)
+        return ToolCall(**check_keys(call, ("id", "name", "arguments", "malformed"), "call"))
     except TypeError as exc:
         raise InvalidInput(f"a call needs another value: {exc}.") from exc
 
@@ -158,15 +156,6 @@ def _parse_anthropic_result(block: Mapping[str, Any]) -> Message:
         raise InvalidInput("a tool_result may contain only text blocks.")
     text = "\n".join(_check_str(part.get("text"), "the text of a content block") for part in parts)
     return Message("tool", text, answers=block.get("tool_use_id"), failed=block.get("is_error") is True)
-
-
-def _check_keys(value: object, names: Sequence[str], what: str) -> None:
-    # An unknown key with an empty value is ignored: responses of the APIs have many.
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"a {what} must be a dict, not {type(value).__name__}.")
-    for key, one in value.items():
-        if key not in names and one not in (None, [], {}, ""):
-            raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(names)}.")
 
 
 def _check_str(value: object, what: str) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from engrain.core.clock import check_time
-from engrain.core.errors import BackendMissing, InvalidInput, TooLarge, UnknownKey
+from engrain.core.errors import BackendMissing, InvalidInput, TooLarge
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import MAX_PLACE
 from engrain.core.model.messages import Message, check_message, message_to_note
 from engrain.core.model.queries import Summary
-from engrain.core.validation import check_count, check_list, check_name, check_text
+from engrain.core.validation import check_count, check_keys, check_list, check_name, check_text
 
 FORMAT, VERSION = "engrain.conversation", 1
 MAX_FILE_CHARACTERS = 200_000_000
@@ -67,8 +67,7 @@ def data_to_yaml(data: Mapping[str, Any]) -> str:
 def parse_transcript(given: object) -> Transcript:
     """Parse a dict, or its JSON or YAML. Everything is checked before anything is stored."""
     data = _parse_file(given) if isinstance(given, str) else given
-    _check_keys(data, _TRANSCRIPT_KEYS, "conversation")
-    assert isinstance(data, Mapping)
+    data = check_keys(data, _TRANSCRIPT_KEYS, "conversation")
     if data.get("format") != FORMAT:
         raise InvalidInput(f'this is not a conversation that engrain wrote: "format" must be "{FORMAT}".')
     if data.get("version") != VERSION:
@@ -100,8 +99,7 @@ def _call_to_data(call: ToolCall) -> dict[str, Any]:
 
 
 def _parse_message(data: object) -> Message:
-    _check_keys(data, _MESSAGE_KEYS, "message")
-    assert isinstance(data, Mapping)
+    data = check_keys(data, _MESSAGE_KEYS, "message")
     number = check_count(data.get("number"), "the number of a message", 0, MAX_PLACE)
     what = f"message {number}"
     try:
@@ -119,16 +117,14 @@ def _parse_message(data: object) -> Message:
 
 
 def _parse_call(data: object) -> ToolCall:
-    _check_keys(data, _CALL_KEYS, "call")
-    assert isinstance(data, Mapping)
+    data = check_keys(data, _CALL_KEYS, "call")
     return ToolCall(data.get("id", ""), data.get("name", ""), data.get("arguments", {}), _get_text(data, "malformed"))
 
 
 def _parse_summary(data: object, end: int) -> Summary | None:
     if data is None:
         return None
-    _check_keys(data, ("text", "upto", "by"), "summary")
-    assert isinstance(data, Mapping)
+    data = check_keys(data, ("text", "upto", "by"), "summary")
     upto = check_count(data.get("upto"), "upto", 0, end)
     return Summary(_get_text(data, "text"), upto, 0, check_name(data.get("by", ""), "by"))
 
@@ -171,11 +167,3 @@ def _import_yaml() -> Any:
     except ImportError as exc:
         raise BackendMissing("YAML", "yaml") from exc
     return yaml
-
-
-def _check_keys(data: object, known: Sequence[str], what: str) -> None:
-    if not isinstance(data, Mapping):
-        raise InvalidInput(f"a {what} must be a dict, not {type(data).__name__}.")
-    for key in data:
-        if key not in known:
-            raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from engrain.core.clock import Time, check_time
-from engrain.core.errors import InvalidInput, UnknownKey
+from engrain.core.errors import InvalidInput
 from engrain.core.validation import (
     check_count,
     check_key,
+    check_keys,
+    check_list,
     check_metadata,
     check_optional_key,
     check_share,
@@ -206,10 +208,10 @@ def parse_note(value: object) -> Note:
         return Note(value)
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
-    given = _check_keys(value, Note, "note")
+    given = dict(value)
     for name, kind in (("place", SessionPosition), ("source", Source), ("relation", Relation)):
         if isinstance(given.get(name), Mapping):
-            part = _check_keys(given[name], kind, name)
+            part = dict(given[name])
             if name == "source":
                 part["cites"] = _parse_cites(part.get("cites"))
             given[name] = _build(kind, part, name)
@@ -257,13 +259,8 @@ def _check_source(source: str | Source | None) -> Source:
 
 
 def _parse_cites(given: object) -> tuple[Citation, ...]:
-    if given is None:
-        return ()
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
     return tuple(
-        cite if isinstance(cite, Citation) else _build(Citation, _check_keys(cite, Citation, "cite"), "cite")
-        for cite in given
+        cite if isinstance(cite, Citation) else _build(Citation, cite, "cite") for cite in check_list(given, "cites")
     )
 
 
@@ -301,17 +298,9 @@ def _check_relation(relation: Relation | None) -> Relation | None:
     return relation
 
 
-def _check_keys(given: object, kind: type, what: str) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"{what} must be a dict, not {type(given).__name__}.")
-    known = [field.name for field in fields(kind)]
-    for key in given:
-        if key not in known:
-            raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")
-    return dict(given)
-
-
-def _build(kind: Any, given: dict[str, Any], what: str) -> Any:
+def _build(kind: Any, value: object, what: str) -> Any:
+    """Build a dataclass from a dict of its fields."""
+    given = check_keys(value, [one.name for one in fields(kind)], what)
     try:
         return kind(**given)
     except TypeError as exc:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
 from engrain.core.text.passages import Span, index_words
+from engrain.stores.postgres.dialect import load_statements
 from engrain.stores.postgres.index_rows import count_words, write_words
-from engrain.stores.postgres.link import Row
+from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
@@ -94,12 +96,22 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     work.db.run(_SQL["remove_episodes"], (work.owner, [number]))
     for statement in ("remove_words", "remove_vectors"):
         work.db.run(_SQL[statement], (work.owner, [number]))
-    write_words(work.db, work.owner, [(number, words)])
+    write_words(_Statements(work.db), work.owner, [(number, words)])  # type: ignore[arg-type]
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (work.owner, number)):
         where = (shift_offset(start, spans), shift_offset(end, spans), work.owner, row)
         work.db.run(_SQL["move_cite"], where)
         work.change(_SQL["mark"], (work.owner, citing))
     return str(id_)
+
+
+class _Statements:
+    """Named statements on a bare connection, until the last caller has a transaction."""
+
+    def __init__(self, db: Db) -> None:
+        self._db = db
+
+    def run(self, name: str, **values: Any) -> None:
+        self._db.run(load_statements()[name].sql, values)
 
 
 def _entomb(work: Work, text: str) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import Integers, Longs, Reals
 from engrain.stores.relational.dialect import ScopeKey, Transaction
+from engrain.stores.relational.vectors import stack_windows
 
-_MAX_SQUARE = 1.001**2
 _BATCH = 500  # vectors of one statement
 Models = Mapping[str, tuple[int, int]]  # number and dimension, by key
 
@@ -36,10 +35,8 @@ def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Seq
     for n, vectors in entries:
         by_model.setdefault(vectors.model, []).append((n, vectors))
     for key, given in by_model.items():
-        matrix = _read_matrix(given)
         model, dimension = models[key]
-        if matrix.shape[1] != dimension:
-            raise InvalidInput(f"vectors of {key} have {dimension} dimensions here, not {matrix.shape[1]}.")
+        matrix = stack_windows([vectors for _, vectors in given], dimension)
         places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
         for start in range(0, len(places), _BATCH):
             some, rows = np.array(places[start : start + _BATCH]), matrix[start : start + _BATCH]
@@ -69,16 +66,3 @@ def _make_postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np
     totals = np.add.reduceat(counts, starts) if len(items) else items
     lengths = np.repeat(totals, np.diff(np.append(starts, len(items))))
     return items, every[:, 0].astype(np.uint32).view(np.int32).astype(np.int64), passages, lengths, counts
-
-
-def _read_matrix(given: Sequence[tuple[int, Vectors]]) -> npt.NDArray[np.float32]:
-    width = len(given[0][1].rows[0])
-    windows = [row for _, vectors in given for row in vectors.rows]
-    if width == 0 or width % 4 or any(len(row) != width for row in windows):
-        raise InvalidInput(f"vectors of {given[0][1].model} must all be float32 of {width // 4} dimensions.")
-    matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
-    if not np.isfinite(matrix).all():
-        raise InvalidInput("a vector holds a value that is not a finite number.")
-    if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARE:
-        raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
-    return matrix

@@ -269,11 +269,17 @@ class ScopeRegistry:
         if not again and self._known.get(scope, 0.0) > time.monotonic():
             return
         self._link.check_writable()
-        member = json.dumps([scope.tenant, scope.agent, scope.user])
-        self._link.command("ZADD", self._key(scope.id[0]), int(time.time()), member, spare=self._spare)
+        now, member = int(time.time()), _encode_scope(scope)
+        self._link.command("ZADD", self._key(scope.id[0]), now, member, spare=self._spare)
         if len(self._known) >= _MAX_KNOWN_SCOPES:
             self._known.clear()
         self._known[scope] = time.monotonic() + _NOTE_SECONDS
+
+    def has(self, scope: Scope) -> bool:
+        return self._link.command("ZSCORE", self._key(scope.id[0]), _encode_scope(scope)) is not None
+
+    def remove(self, scope: Scope) -> None:
+        self._link.command("ZREM", self._key(scope.id[0]), _encode_scope(scope))
 
     def pages(self) -> Iterator[list[RegisteredScope]]:
         """Yield all scopes in pages. A scope that is noted meanwhile may be missing."""
@@ -298,3 +304,7 @@ class ScopeRegistry:
 
     def _key(self, shard: str) -> str:
         return f"engrain:scopes:{self._of}:{shard}"
+
+
+def _encode_scope(scope: Scope) -> str:
+    return json.dumps([scope.tenant, scope.agent, scope.user])

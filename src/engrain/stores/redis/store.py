@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendUnavailableWarning, ConfigError, StoreClosed, StoreError, StoreUnavailable
-from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.queries import Finding
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis import transfer
 from engrain.stores.redis.connection import RedisConnection
 from engrain.stores.redis.episodes import RedisEpisodes, RedisSessionState
 from engrain.stores.redis.tasks import RedisJournal
-from engrain.stores.redis.transfer import RedisTransfer
+from engrain.stores.redis.transfer import RedisErasure
 from engrain.stores.urls import parse_redis_url
 
 _NEEDED_SETTINGS = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
@@ -94,7 +91,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-class RedisStore:
+class RedisStore(RedisErasure):
     """A Redis store with the ports `episodes`, `journal` and `state`. A memory needs another store for its items.
 
     It opens even if the server does not answer. The journal must know the server's durability, and waits for a
@@ -105,7 +102,7 @@ class RedisStore:
         self._clock = clock
         # Replaced if the items' store knows erasures and legal holds.
         self.guard = ErasureGuard()
-        self._link = RedisConnection(parse_redis_url(url), read_only)
+        super().__init__(RedisConnection(parse_redis_url(url), read_only))
         try:
             read_server_info(self._link)
         except StoreUnavailable as exc:
@@ -136,28 +133,9 @@ class RedisStore:
         check_durability(self._link, read_server_info(self._link, self._link.address.patience))
         return RedisJournal(self._link, self._clock, self.guard)
 
-    @cached_property
-    def moving(self) -> RedisTransfer:
-        return RedisTransfer(self._link)
-
-    def known(self) -> list[Scope]:
-        return transfer.list_scopes(self._link)
-
-    def scopes(self, user: Subject) -> list[Scope]:
-        return transfer.list_user_scopes(self._link, user)
-
     def hold(self, user: Subject) -> None:
         for scope in self.scopes(user):
             self.episodes.hold(scope)
-
-    def erase(self, scope: Scope) -> int:
-        return transfer.erase_scope(self._link, scope)
-
-    def left(self, scope: Scope) -> int:
-        return transfer.count_left(self._link, scope)
-
-    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
-        return transfer.count_remains(self._link, self.moving, scope, before, back)
 
     def check(self) -> list[Finding]:
         try:

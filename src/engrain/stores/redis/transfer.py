@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,8 @@ from engrain.stores.redis.tasks import decode_steps, decode_task, encode_optiona
 
 _EPISODES, _JOURNAL = load_scripts("episodes.lua"), load_scripts("journal.lua")
 _READ_BATCH_SIZE = 100
+_ERASE_BATCH_SIZE = 500
+_MAX_TASKS = 1_000_000
 _TIME_FIELDS = {"until": "until", "ended_at": "ended", "deadline": "deadline"}
 _TEXT_FIELDS = ("goal", "version", "status", "epoch", "worker", "outcome", "snapshot")
 
@@ -180,54 +182,46 @@ _RESTORES: Mapping[RowKind, Callable[[RedisTransfer, Row], None]] = {
 }
 
 
-_REGISTRIES = ("episodes", "tasks")
-_ERASE_BATCH_SIZE = 500
-_MAX_TASKS = 1_000_000
+class RedisErasure:
+    """The part of a RedisStore that lists and erases scopes."""
 
+    def __init__(self, link: RedisConnection) -> None:
+        self._link = link
+        self._registries = [ScopeRegistry(link, name) for name in ("episodes", "tasks")]
 
-def list_scopes(link: RedisConnection) -> list[Scope]:
-    listed = (one.scope for of in _REGISTRIES for page in ScopeRegistry(link, of).pages() for one in page)
-    return list(dict.fromkeys(listed))
+    @cached_property
+    def moving(self) -> RedisTransfer:
+        return RedisTransfer(self._link)
 
+    def known(self) -> list[Scope]:
+        listed = (one.scope for registry in self._registries for page in registry.pages() for one in page)
+        return list(dict.fromkeys(listed))
 
-def list_user_scopes(link: RedisConnection, user: Subject) -> list[Scope]:
-    return [one for one in list_scopes(link) if (one.tenant, one.user) == (user.scope.tenant, user.name)]
+    def scopes(self, user: Subject) -> list[Scope]:
+        return [one for one in self.known() if (one.tenant, one.user) == (user.scope.tenant, user.name)]
 
+    def erase(self, scope: Scope) -> int:
+        self._link.check_writable()
+        keys, gone = self._find_keys(scope), 0
+        for start in range(0, len(keys), _ERASE_BATCH_SIZE):
+            # All keys share the scope's hash tag, and so are in one slot of a cluster.
+            gone += int(self._link.command("UNLINK", *keys[start : start + _ERASE_BATCH_SIZE]))
+        for registry in self._registries:
+            registry.remove(scope)
+        return gone
 
-def erase_scope(link: RedisConnection, scope: Scope) -> int:
-    link.check_writable()
-    keys, gone = _find_keys(link, scope), 0
-    for start in range(0, len(keys), _ERASE_BATCH_SIZE):
-        # All keys share the scope's hash tag, and so are in one slot of a cluster.
-        gone += int(link.command("UNLINK", *keys[start : start + _ERASE_BATCH_SIZE]))
-    for of in _REGISTRIES:
-        link.command("ZREM", _registry_key(of, scope), _registry_member(scope))
-    return gone
+    def left(self, scope: Scope) -> int:
+        return len(self._find_keys(scope)) + sum(registry.has(scope) for registry in self._registries)
 
+    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+        at, entries = to_micros(before), f"{episodes.episode_prefix(scope)}all"
+        old = int(self._link.command("ZCOUNT", entries, "-inf", at))
+        later = int(self._link.command("ZCOUNT", entries, f"({at}", "+inf"))
+        started: list[int] = [row.values["started_at"] for row in self.moving.dump("task", None, _MAX_TASKS, scope)]
+        if back or later or any(one > at for one in started):
+            return old + sum(one <= at for one in started)
+        return self.left(scope)
 
-def count_left(link: RedisConnection, scope: Scope) -> int:
-    named = [link.command("ZSCORE", _registry_key(of, scope), _registry_member(scope)) for of in _REGISTRIES]
-    return len(_find_keys(link, scope)) + sum(one is not None for one in named)
-
-
-def count_remains(link: RedisConnection, moving: RedisTransfer, scope: Scope, before: datetime, back: bool) -> int:
-    at, entries = to_micros(before), f"{episodes.episode_prefix(scope)}all"
-    old = int(link.command("ZCOUNT", entries, "-inf", at))
-    later = int(link.command("ZCOUNT", entries, f"({at}", "+inf"))
-    started: list[int] = [row.values["started_at"] for row in moving.dump("task", None, _MAX_TASKS, scope)]
-    if back or later or any(one > at for one in started):
-        return old + sum(one <= at for one in started)
-    return count_left(link, scope)
-
-
-def _find_keys(link: RedisConnection, scope: Scope) -> list[str]:
-    # A scan, because no index has the answers to lost calls or events without a task. It does not block the server.
-    return list(dict.fromkeys(link.keys(f"engrain:{{{scope.id}}}:*")))
-
-
-def _registry_key(of: str, scope: Scope) -> str:
-    return f"engrain:scopes:{of}:{scope.id[0]}"
-
-
-def _registry_member(scope: Scope) -> str:
-    return json.dumps([scope.tenant, scope.agent, scope.user])
+    def _find_keys(self, scope: Scope) -> list[str]:
+        # A scan, because no index has the answers to lost calls or events without a task. It does not block the server.
+        return list(dict.fromkeys(self._link.keys(f"engrain:{{{scope.id}}}:*")))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
@@ -69,19 +70,18 @@ class UsageCounts:
     def _write_scope(self, scope: Scope) -> None:
         def do(tx: Transaction) -> None:
             tx.rows("lock_known_scope")  # a use brings no erased scope back
-            write_uses(tx, uses)
+            tx.many("add_uses", group_uses(uses))
 
         with self.taking(scope) as uses:
             self._dialect.write(scope, do)
 
 
-def write_uses(tx: Transaction, uses: Uses) -> None:
-    # The items of one search were used equally often, and last at one moment.
+def group_uses(uses: Uses) -> list[dict[str, Any]]:
+    """The values of each statement. The items of one search were used equally often, and last at one moment."""
     alike: dict[tuple[int, int], list[str]] = {}
     for id_, use in uses.items():
         alike.setdefault(use, []).append(id_)
-    for (count, at), ids in alike.items():
-        tx.run("add_uses", count=count, at=at, ids=ids)
+    return [{"count": count, "at": at, "ids": ids} for (count, at), ids in alike.items()]
 
 
 def _merge(into: Uses, more: Uses) -> None:

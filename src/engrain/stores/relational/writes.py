@@ -48,7 +48,7 @@ from engrain.stores.relational.rows import (
 )
 from engrain.stores.relational.sessions import check_summary_version
 from engrain.stores.relational.tasks import Tasks
-from engrain.stores.relational.usage import UsageCounts, Uses, write_uses
+from engrain.stores.relational.usage import UsageCounts, Uses, group_uses
 
 
 class ItemWrites:
@@ -97,7 +97,7 @@ class ItemWrites:
         if journal and plan.record:
             journal.finish_memory(plan.record, [one.id for one in outcomes])
         self._record_forgotten(tx, outcomes)
-        write_uses(tx, uses)
+        tx.many("add_uses", group_uses(uses))
         ended = tx.end_write() if tx.changes else None
         _check_erased(erased)
         if ended and plan.request_id is None:

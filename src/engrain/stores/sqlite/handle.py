@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
@@ -23,6 +23,7 @@ from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine
 from engrain.stores.sqlite.copies import read_bytes
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, upgrade, version
 from engrain.stores.sqlite.opening import (
@@ -38,9 +39,6 @@ from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.writer import WriteQueue
-
-if TYPE_CHECKING:
-    from engrain.stores.sqlite.index.view import IndexCache
 
 Answer = TypeVar("Answer")
 
@@ -61,12 +59,10 @@ class Handle:
         cache_bytes: int = INDEX_BYTES,
     ) -> None:
         self._clock = clock
-        self._cache_bytes = cache_bytes
         self.ids: IdSource = ids or SortableIds()
         self._site = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow_lock(self._site.sibling("-lock")) if self._site.path else None
-        self._indexes: IndexCache | None = None
         self._name = str(self._site.path)
         self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
@@ -77,6 +73,10 @@ class Handle:
         self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still
+        self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
+        self.nearest, self.cosines = self.index.nearest, self.index.cosines
+        self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
+        self.sketches, self.having = self.index.sketches, self.index.having
         self.usage = UsageCounts(self.dialect, self._site.read_only)
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
@@ -187,15 +187,6 @@ class Handle:
     def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
         return read_bytes(self._site, self._lock, self._pool, size, overlap)
 
-    @property
-    def _index(self) -> IndexCache:
-        if self._indexes is None:
-            # Not at the top: it needs numpy, which opening a store does not.
-            from engrain.stores.sqlite.index.view import IndexCache
-
-            self._indexes = IndexCache(self.snapshot, self._micros, self._cache_bytes)
-        return self._indexes
-
     # Closing and forking
 
     def purge(self) -> bool:
@@ -232,7 +223,7 @@ class Handle:
 
     def _after_fork(self, child: bool) -> None:
         if child:
-            self._indexes = None
+            self.index.reset()
             self._writer.reset()
             self._pool.reset()
             self._checkpointer.reset()

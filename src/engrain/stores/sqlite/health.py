@@ -69,7 +69,7 @@ class Health(Handle):
         return [self._check_sync(), *found, check_owners(*owners[0])]
 
     def search_state(self, scope: Scope) -> Finding:
-        state = self._index.usage()
+        state = self.index.usage()
         held, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
         if state["over_cap"]:
             why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"
@@ -112,7 +112,7 @@ class Health(Handle):
             self.transaction(lambda db: write(db, rows, words))  # noqa: B023
             count, last = count + len(rows), rows[-1][0]
         self.transaction(_drop_misfit_vectors)
-        self._indexes = None
+        self.index.clear()
         return count
 
     def _check_engine(self) -> Finding:

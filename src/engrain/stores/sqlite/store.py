@@ -9,8 +9,7 @@ from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups
 from engrain.stores.sqlite.health import Health
-from engrain.stores.sqlite.search import Search
 
 
-class SqliteStore(Search, Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
+class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""

@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import chromadb
 import httpx
@@ -213,13 +211,8 @@ class ChromaServer:
         address, timeout = self._address, self._address.timeout
         headers = {"x-chroma-token": self._key} if self._key else {}
         scheme = "https" if address.tls else "http"
-        # Ask ourselves first: Chroma's client reports a missing server as a wrong value.
-        try:
-            ask = Request(f"{scheme}://{address.host}:{address.port}/api/v2/heartbeat", headers=headers)
-            with urlopen(ask, timeout=timeout) as answer:
-                answer.read()
-        except HTTPError:
-            pass  # it answers; a refusal comes again below
+        # Ask ourselves first: Chroma's client reports a missing server as a wrong value. A refusal comes again below.
+        httpx.get(f"{scheme}://{address.host}:{address.port}/api/v2/heartbeat", headers=headers, timeout=timeout)
         options = dict(address.options)
         settings = Settings(
             chroma_api_impl="chromadb.api.fastapi.FastAPI",

@@ -159,6 +159,12 @@ class ItemTable:
             rows[~np.append(visible.rows, False)[rows]] = -1
         return rows
 
+    def mask_numbers(self, numbers: Sequence[int], visible: Mask) -> Mask:
+        """The visible rows of these item numbers."""
+        flags = np.zeros(len(self.ids), dtype=np.bool_)
+        flags[self.find_rows(np.array(numbers, dtype=np.int64))] = True
+        return Mask(flags & visible.rows, False)
+
     def order_by_newness(self) -> Ints | None:
         """A number for each row, higher for a newer id. None if the rows have that order themselves."""
         if self._ids_ascend:

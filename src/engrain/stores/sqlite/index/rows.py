@@ -8,14 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Vectors, Words
+from engrain.stores.relational.vectors import stack_windows
 from engrain.stores.sqlite.dialect import load_sql
 
 SQL = load_sql()
 MODEL_SHIFT = 40
 _LEVELS = 127
-_MAX_SQUARED_LENGTH = 1.001**2
 
 
 class Writer(Protocol):
@@ -103,16 +102,8 @@ def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
 def _write_vectors(db: Writer, given: Sequence[tuple[int, Vectors]]) -> None:
     """Write vectors of one model."""
     name, width = given[0][1].model, len(given[0][1].rows[0])
-    windows = [row for _, vectors in given for row in vectors.rows]
-    model = _find_or_add_model(db, name, width // 4)
-    if width == 0 or width % 4 or any(len(row) != width for row in windows):
-        raise InvalidInput(f"vectors of {name} must all be float32 of {width // 4} dimensions.")
-    matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
-    if not np.isfinite(matrix).all():
-        raise InvalidInput("a vector holds a value that is not a finite number.")
-    # The error bound of a code holds for unit length. A shorter vector does no harm.
-    if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARED_LENGTH:
-        raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
+    model, dimension = _find_or_add_model(db, name, width // 4)
+    matrix = stack_windows([vectors for _, vectors in given], dimension)
     coded = quantise(matrix)
     first = 0
     for n, vectors in given:
@@ -123,11 +114,10 @@ def _write_vectors(db: Writer, given: Sequence[tuple[int, Vectors]]) -> None:
         first = last
 
 
-def _find_or_add_model(db: Writer, model: str, dimension: int) -> int:
+def _find_or_add_model(db: Writer, model: str, dimension: int) -> tuple[int, int]:
+    """The number of a model, and the dimension of its vectors."""
     found = list(db.rows(SQL["find_vector_model"], {"model": model}))
     if not found:
         found = list(db.rows(SQL["add_vector_model"], {"model": model, "dimension": dimension}))
     number, known = found[0]
-    if known != dimension:
-        raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
-    return int(number)
+    return int(number), int(known)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.errors import StoreCorrupt
+from engrain.core.errors import InvalidInput, StoreCorrupt
 from engrain.stores.sqlite.index.items import (
     SQL,
     Array,
@@ -119,19 +119,22 @@ class VectorIndex(EntryTable):
     # Answers
 
     def find_nearest(
-        self, db: Reader, items: ItemTable, query: Floats, mask: Mask, limit: int
+        self, db: Reader, items: ItemTable, vector: Any, mask: Mask, limit: int
     ) -> tuple[Ints, Floats, float | None]:
-        """Item rows, unordered, with their cosines, and the mean of all cosines.
-
-        The rows hold the best `limit` and those that tie with the last of them."""
+        """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item."""
+        query = self._normalize(vector)
         windows, background = self._find_candidates(query, self._allow(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
             owners, cosines = _keep_best_of_each(owners, cosines)
-        return owners, cosines, background
+        newness = items.order_by_newness()
+        newest = owners if newness is None else newness[owners]
+        order = np.lexsort((-newest, -cosines))[: max(limit, 0)]
+        return owners[order], cosines[order], background
 
-    def score_rows(self, db: Reader, items: ItemTable, query: Floats, rows: Ints) -> Floats:
+    def score_rows(self, db: Reader, items: ItemTable, vector: Any, rows: Ints) -> Floats:
         """The cosine of each item row, nan where there is no vector."""
+        query = self._normalize(vector)
         answer = np.full(len(rows), np.nan)
         known = np.flatnonzero(rows >= 0)
         known = known[self._counts.values[rows[known]] > 0]
@@ -141,6 +144,17 @@ class VectorIndex(EntryTable):
         cosines = self._score(db, items, query, expand_ranges(firsts, counts))
         answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
+
+    def _normalize(self, vector: Any) -> Floats:
+        query = np.asarray(vector, dtype=np.float64).ravel()
+        if len(query) != self.dimension:
+            raise InvalidInput(
+                f"the vector has {len(query)} dimensions; those of its model have {self.dimension} here."
+            )
+        length = float(np.sqrt(np.square(query).sum()))
+        if not np.isfinite(length):
+            raise InvalidInput("the vector holds a value that is not a finite number.")
+        return query / length if length else query
 
     def _allow(self, mask: Mask) -> Flags | None:
         if self._allowed_for is not mask:

@@ -8,23 +8,24 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from math import nan
-from typing import Any, Protocol, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
+from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.filters import build_where
-from engrain.stores.sqlite.index.fields import FieldTable
-from engrain.stores.sqlite.index.items import SQL, ItemTable, Mask, Reader
-from engrain.stores.sqlite.index.vectors import VectorIndex
-from engrain.stores.sqlite.index.words import BestPassages, Scores, WordIndex
+
+# Opening a store must not load numpy: the modules that need it are imported by the first search.
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.index.fields import FieldTable
+    from engrain.stores.sqlite.index.items import Mask, Reader
+    from engrain.stores.sqlite.index.vectors import VectorIndex
+    from engrain.stores.sqlite.index.words import BestPassages, Scores, WordIndex
 
 Answer = TypeVar("Answer")
+SQL = load_sql()
 
 # The rows of so many filters are cached until the scope changes: the searches of one recall share a filter.
 _CACHED_FILTERS = 8
@@ -45,6 +46,10 @@ class IndexCache:
         self._read = read
         self._now = now
         self._max_bytes = max_bytes
+        self.reset()
+
+    def reset(self) -> None:
+        """As if never used: in a forked child, whose threads are gone."""
         self._lock = threading.Lock()
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
         self._dropped = self._over_cap = 0
@@ -57,13 +62,8 @@ class IndexCache:
             if vectors is None:
                 return Nearest([], [])
             mask = index.mask_matching(db, query.where, index.items.mask_visible(self._micros(db, query.at)))
-            vector = _normalize(query.vector, vectors.dimension)
-            rows, cosines, background = vectors.find_nearest(db, index.items, vector, mask, query.limit)
-            newness = index.items.order_by_newness()
-            newest = rows if newness is None else newness[rows]
-            order = np.lexsort((-newest, -cosines))[: max(query.limit, 0)]
-            ids = [index.items.ids[row] for row in rows[order].tolist()]
-            return Nearest(ids, cosines[order].tolist(), background=background)
+            rows, cosines, background = vectors.find_nearest(db, index.items, query.vector, mask, query.limit)
+            return Nearest([index.items.ids[row] for row in rows.tolist()], cosines.tolist(), background=background)
 
         return self._search(query.scope, search)
 
@@ -73,8 +73,7 @@ class IndexCache:
             if vectors is None:
                 return [nan] * len(ids)
             rows = index.items.find_visible_rows(ids, self._micros(db, query.at))
-            vector = _normalize(query.vector, vectors.dimension)
-            found: list[float] = vectors.score_rows(db, index.items, vector, rows).tolist()
+            found: list[float] = vectors.score_rows(db, index.items, query.vector, rows).tolist()
             return found
 
         return self._search(query.scope, search)
@@ -140,6 +139,9 @@ class IndexCache:
         return self._now(db) if at is None else to_micros(at)
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
+        # Before the snapshot: loading numpy takes a while.
+        from engrain.stores.sqlite.index import fields, vectors, words  # noqa: F401
+
         key = scope.id
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())
@@ -175,6 +177,10 @@ class ScopeIndex:
     """The index of one scope. Not safe for several threads at once: IndexCache holds a lock around it."""
 
     def __init__(self, scope: int) -> None:
+        from engrain.stores.sqlite.index.fields import FieldTable
+        from engrain.stores.sqlite.index.items import ItemTable
+        from engrain.stores.sqlite.index.words import WordIndex
+
         self.items = ItemTable(scope)
         self._words = WordIndex()
         self._vectors: dict[str, VectorIndex] = {}
@@ -189,6 +195,8 @@ class ScopeIndex:
     def words(self, db: Reader) -> WordIndex:
         self._words.refresh(db, self.items)
         if self._words.is_stale:
+            from engrain.stores.sqlite.index.words import WordIndex
+
             self._words = WordIndex()
             self._words.refresh(db, self.items)
         return self._words
@@ -202,6 +210,8 @@ class ScopeIndex:
             known = list(db.rows(SQL["find_vector_model"], {"model": model}))
             if not known:
                 return None
+            from engrain.stores.sqlite.index.vectors import VectorIndex
+
             index = self._vectors[model] = VectorIndex(*known[0])
             index.refresh(db, self.items)
         return index
@@ -223,9 +233,7 @@ class ScopeIndex:
             return cached[1]
         sql = f"select item.n from item where item.scope = :scope and {expression}"
         found = db.rows(sql, {**values, "scope": self.items.scope})
-        flags = np.zeros(len(self.items), dtype=np.bool_)
-        flags[self.items.find_rows(np.fromiter((n for (n,) in found), np.int64, len(found)))] = True
-        mask = Mask(flags & visible.rows, False)
+        mask = self.items.mask_numbers([n for (n,) in found], visible)
         self._filtered[key] = (visible, mask)
         while len(self._filtered) > _CACHED_FILTERS:
             self._filtered.popitem(last=False)
@@ -256,16 +264,6 @@ def _refresh(index: ScopeIndex | None, db: Reader, scope_id: str) -> ScopeIndex:
         index = ScopeIndex(scope)
         index.items.refresh(db, newest)
     return index
-
-
-def _normalize(vector: Any, dimension: int) -> npt.NDArray[np.float64]:
-    query = np.asarray(vector, dtype=np.float64).ravel()
-    if len(query) != dimension:
-        raise InvalidInput(f"the vector has {len(query)} dimensions; those of its model have {dimension} here.")
-    length = float(np.sqrt(np.square(query).sum()))
-    if not np.isfinite(length):
-        raise InvalidInput("the vector holds a value that is not a finite number.")
-    return query / length if length else query
 
 
 def _make_matches(index: ScopeIndex, scores: Scores, best: BestPassages) -> WordMatches:

@@ -1,0 +1,30 @@
+"""Check vectors before they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from engrain.core.errors import InvalidInput
+from engrain.core.model.items import Vectors
+
+_MAX_SQUARED_LENGTH = 1.001**2
+
+
+def stack_windows(vectors: Sequence[Vectors], dimension: int) -> npt.NDArray[np.float32]:
+    """All windows of vectors of one model, one a row. InvalidInput unless they are unit vectors of this dimension."""
+    model, width = vectors[0].model, len(vectors[0].rows[0])
+    windows = [row for one in vectors for row in one.rows]
+    if width == 0 or width % 4 or any(len(row) != width for row in windows):
+        raise InvalidInput(f"vectors of {model} must all be float32 of {width // 4} dimensions.")
+    if width // 4 != dimension:
+        raise InvalidInput(f"vectors of {model} have {dimension} dimensions here, not {width // 4}.")
+    matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
+    if not np.isfinite(matrix).all():
+        raise InvalidInput("a vector holds a value that is not a finite number.")
+    # Codes and cosines are exact for unit length. A shorter vector does no harm.
+    if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARED_LENGTH:
+        raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
+    return matrix
