@@ -72,8 +72,7 @@ class Health(Handle):
         return self.dialect.read(None, do)
 
     def search_state(self, scope: Scope) -> Finding:
-        values = {"scope": scope.id, "large": self.large, "widest": MAX_DIMENSION}
-        rows = self.dialect.ask(None, "load_large_models", **values)
+        rows = self.dialect.ask(scope, "load_large_models", large=self.large, widest=MAX_DIMENSION)
         missing = sum(count for count, indexed in rows if not indexed)
         if missing:
             why = f"{missing:,} vectors have no index yet, so that every search compares them all"
