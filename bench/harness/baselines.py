@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.bench.folders import Doc
-from engrain.bench.measures import Found
-from engrain.bench.systems import Asked, Batch, Matrix
+from engrain.bench.measures import FoundDocument
+from engrain.bench.systems import Batch, EmbeddedQuestion, Matrix
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms
@@ -44,25 +44,25 @@ class Baselines:
             frequency = Counter(word for count in counts for word in count)
             self._spaces[batch.space] = _Space(batch.docs, batch.vectors, counts, lengths, frequency)
 
-    def by_meaning(self, space: str, asked: Asked) -> Order:
+    def by_meaning(self, space: str, asked: EmbeddedQuestion) -> Order:
         return _best_first(self._spaces[space].vectors @ asked.vector)
 
-    def by_words(self, space: str, asked: Asked) -> Order:
+    def by_words(self, space: str, asked: EmbeddedQuestion) -> Order:
         known = self._spaces[space]
         query = list(set(extract_terms(asked.text)) - load_languages().stop_terms)
         weights = compute_idf([known.frequency[word] for word in query], len(known.docs))
         rows = [[count[word] for word in query] for count in known.counts]
         return _best_first(score_bm25(rows, known.lengths, weights, float(known.lengths.mean())))
 
-    def fused(self, space: str, asked: Asked) -> Order:
+    def fused(self, space: str, asked: EmbeddedQuestion) -> Order:
         scores = np.zeros(len(self._spaces[space].docs))
         for order in (self.by_meaning(space, asked), self.by_words(space, asked)):
             scores[order] += 1 / (RANK_OFFSET + 1 + np.arange(len(order)))
         return _best_first(scores)
 
-    def found(self, space: str, order: Order, n: int) -> list[Found]:
+    def found(self, space: str, order: Order, n: int) -> list[FoundDocument]:
         docs = [self._spaces[space].docs[at] for at in order[:n]]
-        return [Found(doc.id, len(doc.text), len(doc.text)) for doc in docs]
+        return [FoundDocument(doc.id, len(doc.text), len(doc.text)) for doc in docs]
 
 
 class Baseline:
@@ -79,7 +79,7 @@ class Baseline:
     def add(self, batch: Batch) -> None:
         self._shared.add(batch)
 
-    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+    def search(self, space: str, asked: EmbeddedQuestion, n: int) -> list[FoundDocument]:
         return self._shared.found(space, self._order(space, asked), n)
 
     def close(self) -> None:

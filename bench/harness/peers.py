@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 
 from engrain.bench.folders import Doc
-from engrain.bench.measures import Found
-from engrain.bench.systems import Asked, Batch, Matrix
+from engrain.bench.measures import FoundDocument
+from engrain.bench.systems import Batch, EmbeddedQuestion, Matrix
 from engrain.core.errors import ConfigError, EngrainError
 
 PEERS = ("chromadb", "mem0", "sqlite-vec", "lancedb", "lancedb hybrid")
@@ -57,11 +57,11 @@ class Peer:
         self._sizes[doc.space, doc.id] = len(doc.text)
         self._ask({"op": "add_one", "space": doc.space, "doc": (doc.id, doc.line), "vector": vector.tolist()})
 
-    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+    def search(self, space: str, asked: EmbeddedQuestion, n: int) -> list[FoundDocument]:
         vector = asked.vector.tolist()
         heard = self._ask({"op": "search", "space": space, "text": asked.text, "vector": vector, "n": n})
         sizes = [(doc, self._sizes[space, doc]) for doc in heard["docs"]]
-        return [Found(doc, size, size) for doc, size in sizes]
+        return [FoundDocument(doc, size, size) for doc, size in sizes]
 
     def close(self) -> None:
         self._process.communicate()

@@ -9,14 +9,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from engrain.bench.show import new_table, recall_tables
+from engrain.bench.cli import format_report, new_table
 from harness.targets import recall_targets
 
 Report = Mapping[str, Any]
 
 
 def comparison_tables(report: Report) -> RenderableType:
-    return Group(recall_tables(report), targets_table(recall_targets(report)))
+    return Group(format_report(report), targets_table(recall_targets(report)))
 
 
 def speed_tables(report: Report) -> RenderableType:

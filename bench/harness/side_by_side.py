@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engrain.bench.folders import Doc
-from engrain.bench.systems import Asked, Batch
+from engrain.bench.systems import Batch, EmbeddedQuestion
 from engrain.memory import Memory
 from harness.peers import Peer, Took, open_peers
 from harness.synthetic import Corpus, Matrix, PreparedEmbedder, Query, turns
@@ -77,7 +77,7 @@ def _adder(peer: Peer, docs: list[Doc], vectors: Matrix) -> Turn:
 
 def _searcher(peer: Peer, queries: list[Query]) -> Turn:
     def search(at: int) -> Took:
-        peer.search(SPACE, Asked(queries[at].text, queries[at].vector), HITS)
+        peer.search(SPACE, EmbeddedQuestion(queries[at].text, queries[at].vector), HITS)
         return peer.last
 
     return search

@@ -1,4 +1,4 @@
-"""Settings: read once, at the rim, from a URL, a TOML file or the environment."""
+"""Read the settings from a URL, a TOML file, the environment and the program."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STORE_VARIABLE = "ENGRAIN_STORE"
 MODEL_VARIABLE = "ENGRAIN_MODEL"
 KEY_VARIABLE = "ENGRAIN_KEY"
 REDACT_VARIABLE = "ENGRAIN_REDACT"
-DEFAULT_CACHE = 1 << 30
-MOST_DIMENSIONS = 65_536
+DEFAULT_CACHE_BYTES = 1 << 30
+MAX_DIMENSIONS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
-    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`; `sessions` is the URL of one
-    that stores the working memory of sessions.
-    `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
+    `episodic` and `tasks` are URLs of Redis servers that keep episodes and tasks instead of `store`. `sessions` is the
+    URL of a Redis server for the working memory of sessions.
+    `vectors` is the URL of a Qdrant or Chroma server that searches vectors instead of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
-    `dimension` is that of the embedder's vectors, where its name does not tell.
-    `embedder_before` is the embedder that made the stored vectors, searched by until `embedder` has made all anew.
-    `lifecycle` says how long things are kept. `redact` names what is taken out of every text before it is kept.
-    With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may give functions and
+    `dimension` is that of the embedder's vectors; it is needed only for unknown models.
+    `embedder_before` made the stored vectors. Search uses it until `embedder` has embedded everything again.
+    `lifecycle` sets how long data is kept. `redact` names what is removed from every text before it is stored.
+    With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may pass functions and
     objects where a file has names.
-    `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
+    `cache_bytes` limits the memory of search. `engine` is "auto", "apsw" or "stdlib".
     """
 
     store: str = DEFAULT_STORE
@@ -51,7 +51,7 @@ class Settings:
     dimension: int | None = None
     model: str | None = None
     model_url: str | None = None
-    cache_bytes: int = DEFAULT_CACHE
+    cache_bytes: int = DEFAULT_CACHE_BYTES
     engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
     embedder_before: Any = None
@@ -78,63 +78,64 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "privacy": {"redact": "redact"},
     "tokens": {"count": "count_tokens"},
 }
-# A program may give these as objects or functions.
+# A program may pass these as objects or functions.
 _OBJECTS = ("before", "redact", "count", "key")
 
 
-def settings(
+def load_settings(
     url: str | os.PathLike[str] | None = None, tables: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Settings:
-    """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here.
+    """Load settings for a path, a URL or a .toml file; without one, for ENGRAIN_STORE, or engrain.db in this folder.
 
-    The model and what is redacted are those of ENGRAIN_MODEL and ENGRAIN_REDACT, unless a .toml file says. `tables` are
-    those of a program, under the names of the .toml file; they go before both."""
+    ENGRAIN_MODEL and ENGRAIN_REDACT apply unless a .toml file sets the same. `tables` come from the program, named as
+    in a .toml file; they override both.
+    """
     if url is not None and not isinstance(url, (str, os.PathLike)):
         raise ConfigError(f"a store is a path or a URL, not {type(url).__name__}.")
     where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
     if not where or "\x00" in where:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
     if where.endswith(".toml"):
-        found = from_toml(Path(where))
+        found = read_toml(Path(where))
     else:
-        found = Settings(store=where, model=_model(), key=_key(), redact=_redact())
-    return with_tables(found, tables) if tables is not None else found
+        found = Settings(store=where, model=_read_model(), key=_read_key(), redact=_read_redact())
+    return apply_tables(found, tables) if tables is not None else found
 
 
-def from_toml(path: Path) -> Settings:
+def read_toml(path: Path) -> Settings:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
         raise ConfigError(f"there is no settings file {path}.") from exc
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
-    upkeep = tables.pop("lifecycle", {})
-    if not isinstance(upkeep, dict):
+    lifecycle = tables.pop("lifecycle", {})
+    if not isinstance(lifecycle, dict):
         raise ConfigError(f"{path}: lifecycle must be a table, [lifecycle].")
-    given = _values(str(path), tables)
-    given.setdefault("redact", _redact())
-    given["model"] = given.get("model", _model()) or None  # name = "": none, whatever the variable says
+    values = _read_tables(str(path), tables)
+    values.setdefault("redact", _read_redact())
+    values["model"] = values.get("model", _read_model()) or None  # name = "" means none, whatever the variable says
     for name in ("backup_folder", "mirror"):
-        if isinstance(upkeep.get(name), str) and upkeep[name]:
-            upkeep[name] = _beside(path, upkeep[name])
-    given["store"] = _beside(path, given.get("store", DEFAULT_STORE))
-    return Settings(**given, key=_key(), lifecycle=check_policies(upkeep, f"{path}, [lifecycle]"))
+        if isinstance(lifecycle.get(name), str) and lifecycle[name]:
+            lifecycle[name] = _resolve_path(path, lifecycle[name])
+    values["store"] = _resolve_path(path, values.get("store", DEFAULT_STORE))
+    return Settings(**values, key=_read_key(), lifecycle=check_policies(lifecycle, f"{path}, [lifecycle]"))
 
 
-def with_tables(found: Settings, tables: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """The same settings with the values of a program in place of its own."""
+def apply_tables(found: Settings, tables: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Override settings with the values of the program."""
     if not isinstance(tables, Mapping):
         raise ConfigError(f'settings are tables, such as {{"lifecycle": {{…}}}}, not {type(tables).__name__}.')
     own = dict(tables)
-    upkeep = own.pop("lifecycle", None)
-    given = _values("settings", own, objects=True)
-    if upkeep is not None:
-        given["lifecycle"] = check_policies(upkeep, "settings, [lifecycle]")
-    return replace(found, **given)
+    lifecycle = own.pop("lifecycle", None)
+    values = _read_tables("settings", own, objects=True)
+    if lifecycle is not None:
+        values["lifecycle"] = check_policies(lifecycle, "settings, [lifecycle]")
+    return replace(found, **values)
 
 
-def _values(where: str, tables: Mapping[str, Any], objects: bool = False) -> dict[str, Any]:
-    """The values of all tables by the names that Settings has for them."""
+def _read_tables(where: str, tables: Mapping[str, Any], objects: bool = False) -> dict[str, Any]:
+    """The values of all tables, by the field names of Settings."""
     given: dict[str, Any] = {}
     for table, values in tables.items():
         if table not in _TABLES or not isinstance(values, Mapping):
@@ -142,34 +143,34 @@ def _values(where: str, tables: Mapping[str, Any], objects: bool = False) -> dic
         for key, value in values.items():
             if key not in _TABLES[table]:
                 raise UnknownKey(f"{where}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
-            as_it_is = objects and key in _OBJECTS
-            given[_TABLES[table][key]] = value if as_it_is else _typed(where, table, key, value)
+            keep = objects and key in _OBJECTS
+            given[_TABLES[table][key]] = value if keep else _check_type(where, table, key, value)
     return given
 
 
-def _beside(path: Path, named: str) -> str:
-    """A path in a settings file is seen from that file, wherever the program was started."""
+def _resolve_path(path: Path, named: str) -> str:
+    """Resolve a path in a settings file relative to that file, wherever the program was started."""
     scheme, found, rest = named.rpartition("://")
     if scheme not in ("", "sqlite", "file") or rest in ("", ":memory:"):
         return named
     return f"{scheme}{found}{os.path.abspath(path.parent / Path(rest).expanduser())}"
 
 
-def _model() -> str | None:
+def _read_model() -> str | None:
     return os.environ.get(MODEL_VARIABLE) or None
 
 
-def _redact() -> tuple[str, ...]:
+def _read_redact() -> tuple[str, ...]:
     return tuple(name.strip() for name in os.environ.get(REDACT_VARIABLE, "").split(",") if name.strip())
 
 
-def _key() -> str | None:
+def _read_key() -> str | None:
     return os.environ.get(KEY_VARIABLE) or None
 
 
-def _typed(path: str, table: str, key: str, value: object) -> object:
+def _check_type(path: str, table: str, key: str, value: object) -> object:
     if key in ("count", "key"):
-        raise ConfigError(f"{path}: {key!r} in [{table}] comes from a program, never from a file.")
+        raise ConfigError(f"{path}: {key!r} in [{table}] can only be set by a program, not in a file.")
     if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
     if key == "read_only" and isinstance(value, bool):
@@ -179,8 +180,8 @@ def _typed(path: str, table: str, key: str, value: object) -> object:
     )
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
-    if key == "dimension" and not 0 < value <= MOST_DIMENSIONS:  # type: ignore[operator]
-        raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MOST_DIMENSIONS:,}, not {value!r}.")
+    if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
+        raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):
         raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return value

@@ -1,4 +1,4 @@
-"""Turn settings into a services of ports."""
+"""Open the stores, servers and models that the settings name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engrain.config import Settings, settings
+from engrain.config import Settings, load_settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
@@ -40,8 +40,8 @@ def open_services(
     read_only: bool = False,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Services:
-    """Open the stores, the embedder and the model that the settings name."""
-    chosen = settings(location, tables)
+    """Open everything that a memory needs."""
+    chosen = load_settings(location, tables)
     count_tokens = check_counter(chosen.count_tokens or estimate_tokens)
     read_only = read_only or chosen.read_only
     if key is not None:
@@ -52,15 +52,15 @@ def open_services(
     with ExitStack() as opened:
         store = opened.enter_context(closing(_open_store(chosen, clock, read_only)))
         servers: dict[str, RedisStore] = {}
-        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
-            servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
-            servers[beside].guard = ErasureGuard(getattr(store, "erasing", None))
-        fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
-        if fed:
-            opened.enter_context(closing(fed))
+        for url in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
+            servers[url] = opened.enter_context(closing(_open_redis(url, clock, read_only)))
+            servers[url].guard = ErasureGuard(getattr(store, "erasing", None))
+        index = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
+        if index:
+            opened.enter_context(closing(index))
         services = Services(
             store,
-            fed or store,
+            index or store,
             store,
             store,
             ready,
@@ -71,44 +71,46 @@ def open_services(
             model=_open_model(model, chosen),
             outcomes=getattr(store, "outcomes", None),
             same_store=chosen.episodic is None and hasattr(store, "episodes"),
-            servers=(*servers.values(), *((fed,) if fed else ())),
-            feed=fed,
+            servers=(*servers.values(), *((index,) if index else ())),
+            feed=index,
             state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
             before=_open_before(chosen, ready),
-            folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
+            folder=_make_folder_opener(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
             open_folder=open_folder,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
-            redact=_redactor(chosen.redact),
-            rows=_composed(chosen, store, servers),
+            redact=_open_redactor(chosen.redact),
+            rows=_compose_stores(chosen, store, servers),
             read_only=read_only,
         )
         opened.pop_all()
     return services
 
 
-def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:
-    """All that a URL or a TOML file names as a memory's stores, to be copied as a whole; no embedder is opened for it.
-    A vector server is no part of it, since it is fed from the items; nor is what sessions have at hand. Without `made`,
-    a schema that is not there is not made."""
-    chosen = settings(url)
-    reads = not made and chosen.store.startswith(("postgresql://", "postgres://"))
+def open_whole_store(url: str | os.PathLike[str], *, create: bool = True) -> Movable:
+    """Open every store of the settings as one, to copy or change it as a whole.
+
+    Vector servers and the working memory of sessions are left out: they hold only copies. Without `create` a missing
+    Postgres schema is not created.
+    """
+    chosen = load_settings(url)
+    read_only = not create and chosen.store.startswith(("postgresql://", "postgres://"))
     with ExitStack() as opened:
-        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=reads)))
+        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=read_only)))
         servers: dict[str, RedisStore] = {}
-        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
-            servers[beside] = opened.enter_context(closing(_open_redis(beside, system_clock, read_only=False)))
+        for url in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+            servers[url] = opened.enter_context(closing(_open_redis(url, system_clock, read_only=False)))
         if chosen.tasks:
-            _ = servers[chosen.tasks].journal  # refused by a server that may lose it
+            _ = servers[chosen.tasks].journal  # raises if the server may lose tasks
         close = opened.pop_all().close
-    return _composed(chosen, store, servers, close) or store
+    return _compose_stores(chosen, store, servers, close) or store
 
 
-def _composed(
+def _compose_stores(
     chosen: Settings, store: Movable, servers: Mapping[str, RedisStore], close: Callable[[], None] = lambda: None
 ) -> Movable | None:
-    """None if all is in one store."""
+    """Join the store and its Redis servers; None if there is only one store."""
     if not chosen.episodic and not chosen.tasks:
         return None
     from engrain.stores.composite import CompositeStore
@@ -127,7 +129,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     return FolderFiles(path)
 
 
-def _folders(pattern: str) -> Callable[[Scope], Folder]:
+def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder]:
     from engrain.core.markdown.folder_names import fill_folder_pattern
 
     return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
@@ -175,12 +177,12 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         return _open_postgres(chosen.store, clock, read_only)
     if scheme in REDIS:
         raise ConfigError(
-            "Redis holds episodes, tasks and what sessions have at hand beside a store of items. Name both in a .toml "
+            "Redis keeps episodes, tasks and session state, but no items. Name it and a store of items in a .toml "
             f'file: [stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
         )
     if scheme in VECTOR_SERVERS:
         raise ConfigError(
-            f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
+            f"a {scheme} server only searches vectors. Name it and a store of items in a .toml file: "
             f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
     for plugin in entry_points(group="engrain.stores", name=scheme):
@@ -188,7 +190,7 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
-def _redactor(wanted: object) -> RedactFunction | None:
+def _open_redactor(wanted: object) -> RedactFunction | None:
     if wanted == ():
         return None
     from engrain.core.secrets.redact import make_redactor
@@ -222,7 +224,7 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
 
 
 def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> OutboxVectorIndex:
-    """Not for a store that is only read: nothing can be settled there, and it finds by itself."""
+    """Open the vector server. A read-only store does without: it searches by itself."""
     scheme = url.partition("://")[0]
     if scheme not in VECTOR_SERVERS:
         raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
@@ -231,13 +233,13 @@ def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) 
         from engrain.stores.vectors.clients import acquire_client, release_client
         from engrain.stores.vectors.outbox import OutboxVectorIndex
 
-        server = acquire_client(f"{url} {key}", lambda: _vector_server(scheme, url, key))
+        server = acquire_client(f"{url} {key}", lambda: _open_vector_server(scheme, url, key))
     except ModuleNotFoundError as exc:
         raise BackendMissing(f"the {scheme.capitalize()} backend", scheme) from exc
     return OutboxVectorIndex(store, server, embedder, clock, leave=lambda: release_client(f"{url} {key}"))
 
 
-def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
+def _open_vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
     if scheme == "qdrant":
         from engrain.stores.vectors.qdrant import QdrantServer
 
@@ -247,37 +249,37 @@ def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
     return ChromaServer(url, key)
 
 
-def _local(_: str, __: Settings) -> Embedder:
+def _open_local(_: str, __: Settings) -> Embedder:
     from engrain.providers.local import local_embedder
 
     return local_embedder()
 
 
-def _openai(name: str, chosen: Settings) -> Embedder:
+def _open_openai(name: str, chosen: Settings) -> Embedder:
     from engrain.providers.embeddings_http import OpenAIEmbedder
 
-    return OpenAIEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
+    return OpenAIEmbedder(name, dimension=chosen.dimension, **_base_url(chosen))
 
 
-def _voyage(name: str, chosen: Settings) -> Embedder:
+def _open_voyage(name: str, chosen: Settings) -> Embedder:
     from engrain.providers.embeddings_http import VoyageEmbedder
 
-    return VoyageEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
+    return VoyageEmbedder(name, dimension=chosen.dimension, **_base_url(chosen))
 
 
-def _served_at(chosen: Settings) -> dict[str, Any]:
+def _base_url(chosen: Settings) -> dict[str, Any]:
     return {"base_url": chosen.embedder_url} if chosen.embedder_url else {}
 
 
-def _sentence_transformers(name: str, _: Settings) -> Embedder:
+def _open_sentence_transformers(name: str, _: Settings) -> Embedder:
     from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(name)
 
 
 _EMBEDDERS: Mapping[str, Callable[[str, Settings], Embedder]] = {
-    "local": _local,
-    "openai": _openai,
-    "voyage": _voyage,
-    "sentence-transformers": _sentence_transformers,
+    "local": _open_local,
+    "openai": _open_openai,
+    "voyage": _open_voyage,
+    "sentence-transformers": _open_sentence_transformers,
 }

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans around the verbs where the API is installed, and nothing where it is not."""
+"""OpenTelemetry spans around the verbs, if its API is installed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ R = TypeVar("R")
 
 
 def traced(verb: Callable[P, R]) -> Callable[P, R]:
-    """The verb within a span `engrain.VERB`. No text, no id and no scope is put into the span."""
+    """Run the verb in a span `engrain.VERB`, which has no text, no id and no scope."""
     name = f"engrain.{verb.__name__}"
 
     @functools.wraps(verb)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        tracer = _tracer()
+        tracer = _get_tracer()
         if tracer is None:
             return verb(*args, **kwargs)
         with tracer.start_as_current_span(name):
@@ -26,7 +26,7 @@ def traced(verb: Callable[P, R]) -> Callable[P, R]:
 
 
 @functools.cache
-def _tracer() -> Any:
+def _get_tracer() -> Any:
     try:
         from opentelemetry import trace
     except ImportError:

@@ -10,7 +10,7 @@ import click
 
 import engrain
 from engrain.cli.main import root
-from engrain.config import _TABLES, from_toml
+from engrain.config import _TABLES, read_toml
 from engrain.core.model.retention import Policies
 from engrain.health import CHECKS
 
@@ -28,8 +28,8 @@ def test_the_settings_page_names_every_setting_and_can_be_read(tmp_path: Path) -
     block = settings_block()
     file = tmp_path / "engrain.toml"
     file.write_text(block)
-    assert from_toml(file).model == "ollama:llama3.2"
-    assert from_toml(file).lifecycle == Policies(), "the page shows the defaults"
+    assert read_toml(file).model == "ollama:llama3.2"
+    assert read_toml(file).lifecycle == Policies(), "the page shows the defaults"
     tables = dict(re.findall(r"^\[(\w+)\](.*?)(?=^\[|\Z)", block, re.DOTALL | re.MULTILINE))
     assert set(tables) == {*_TABLES, "lifecycle"}
     missing = {f"{table}.{key}" for table, keys in _TABLES.items() for key in keys if key not in tables[table]}
@@ -56,3 +56,14 @@ def test_every_error_is_on_the_page_of_errors() -> None:
     public = {name: getattr(engrain, name) for name in engrain.__all__}
     errors = [name for name, one in public.items() if isinstance(one, type) and issubclass(one, BaseException)]
     assert [name for name in errors if f"`{name}`" not in page] == []
+
+
+def test_every_figure_to_watch_is_in_the_status(tmp_path: Path) -> None:
+    pages = "".join((DOCS / "how-to" / f"{name}.md").read_text() for name in ("monitor", "maintain"))
+    named = re.findall(r'(?:`|status\(\)\.)(background|store)(?:\.|\[")(\w+)', pages)
+    with engrain.Store(tmp_path / "agent.db", background=False) as store:
+        status = store.status()
+    known = {("background", one) for one in status.background} | {("store", one) for one in status.store}
+    named = [(part, one) for part, one in named if part != "store" or not hasattr(engrain.Store, one)]  # its verbs
+    assert len(named) > 4
+    assert [one for one in named if one not in known] == []

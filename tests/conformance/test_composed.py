@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engrain_conformance import MovingSuite
+from engrain_conformance import DumpRestoreSuite
 from engrain_conformance.clock import SetClock
 from redis_server import redis_cluster, redis_server
 
@@ -37,7 +37,7 @@ class Pair:
         return getattr(self._items, name)
 
 
-class TestMoving(MovingSuite):
+class TestMoving(DumpRestoreSuite):
     @pytest.fixture
     def url(self) -> str:
         redis_server().client.flushall()

@@ -7,19 +7,19 @@ from itertools import count
 
 import pytest
 from engrain_conformance import (
+    DumpRestoreSuite,
     EpisodesSuite,
-    ErasingSuite,
+    ErasureSuite,
     HoldSuite,
     ItemStoreSuite,
-    LateSuite,
-    MovingSuite,
+    LateWriteSuite,
     OutcomesSuite,
     SessionLogSuite,
-    TogetherSuite,
+    TransactionSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain_conformance.drafts import add, message, page
+from engrain_conformance.drafts import add, list_items, message
 from engrain_conformance.machine import compare_with_reference
 from pgbouncer_server import PGBOUNCER, pgbouncer
 from schemas import empty_schema
@@ -42,9 +42,9 @@ def test_two_who_share_their_sessions_do_not_meet_each_others_prepared_statement
     one, two = PostgresStore(pooled), PostgresStore(pooled)
     for n in range(12):
         add(one, message(f"By one {n}."))
-        page(two)
+        list_items(two)
         add(two, message(f"By two {n}."))
-    assert len(page(one)) == len(page(two)) == 24
+    assert len(list_items(one)) == len(list_items(two)) == 24
     one.close()
     two.close()
 
@@ -81,11 +81,11 @@ class TestOutcomes(Pooled, OutcomesSuite):
     pass
 
 
-class TestMoving(Pooled, MovingSuite):
+class TestMoving(Pooled, DumpRestoreSuite):
     pass
 
 
-class TestTogether(Pooled, TogetherSuite):
+class TestTogether(Pooled, TransactionSuite):
     pass
 
 
@@ -93,11 +93,11 @@ class TestHolds(Pooled, HoldSuite):
     pass
 
 
-class TestErasing(Pooled, ErasingSuite):
+class TestErasing(Pooled, ErasureSuite):
     pass
 
 
-class TestLate(Pooled, LateSuite):
+class TestLate(Pooled, LateWriteSuite):
     pass
 
 

@@ -7,15 +7,15 @@ from itertools import count
 
 import pytest
 from engrain_conformance import (
+    DumpRestoreSuite,
     EpisodesSuite,
-    ErasingSuite,
+    ErasureSuite,
     HoldSuite,
     ItemStoreSuite,
-    LateSuite,
-    MovingSuite,
+    LateWriteSuite,
     OutcomesSuite,
     SessionLogSuite,
-    TogetherSuite,
+    TransactionSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
@@ -100,11 +100,11 @@ class TestOutcomes(Postgres, OutcomesSuite):
     pass
 
 
-class TestMoving(Postgres, MovingSuite):
+class TestMoving(Postgres, DumpRestoreSuite):
     pass
 
 
-class TestTogether(Postgres, TogetherSuite):
+class TestTogether(Postgres, TransactionSuite):
     pass
 
 
@@ -117,9 +117,9 @@ class TestHolds(Postgres, HoldSuite):
     pass
 
 
-class TestLate(Postgres, LateSuite):
+class TestLate(Postgres, LateWriteSuite):
     pass
 
 
-class TestErasing(Postgres, ErasingSuite):
+class TestErasing(Postgres, ErasureSuite):
     pass

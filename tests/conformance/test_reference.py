@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 from engrain_conformance import (
+    DumpRestoreSuite,
     EmbedderSuite,
     EpisodesSuite,
-    ErasingSuite,
+    ErasureSuite,
     HoldSuite,
     ItemStoreSuite,
-    LateSuite,
+    LateWriteSuite,
     MemoryStepSuite,
-    MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
     TaskJournalSuite,
-    TogetherSuite,
+    TransactionSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, append_messages, fact, message
 from engrain_conformance.embedder import HashEmbedder
-from engrain_conformance.erasing import USER, happen
+from engrain_conformance.erasure import USER, add_episode
 from engrain_conformance.machine import compare_with_reference
-from engrain_conformance.reference import ReferenceStore, erasing
+from engrain_conformance.reference import ReferenceStore, erasure
 
 from engrain.core.model.audit import AuditHead
 from engrain.core.model.erasure import Subject
@@ -63,7 +63,7 @@ class TestOutcomes(Reference, OutcomesSuite):
     pass
 
 
-class TestTogether(Reference, TogetherSuite):
+class TestTogether(Reference, TransactionSuite):
     pass
 
 
@@ -75,7 +75,7 @@ class TestMemorySteps(Reference, MemoryStepSuite):
     pass
 
 
-class TestMoving(Reference, MovingSuite):
+class TestMoving(Reference, DumpRestoreSuite):
     pass
 
 
@@ -93,12 +93,12 @@ class TestHolds(Reference, HoldSuite):
     pass
 
 
-class TestLate(Reference, LateSuite):
+class TestLate(Reference, LateWriteSuite):
     pass
 
 
-class TestErasing(Reference, ErasingSuite):
-    @pytest.mark.parametrize("kind", ["requests", "numbers", "marks", "episodes", "trials", "tasks", "events"])
+class TestErasing(Reference, ErasureSuite):
+    @pytest.mark.parametrize("kind", ["requests", "lengths", "progress", "episodes", "trials", "tasks", "events"])
     def test_what_was_passed_over_is_noticed(
         self, store: ReferenceStore, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -106,10 +106,10 @@ class TestErasing(Reference, ErasingSuite):
         append_messages(store, ANA, "monday", [message("It rained.")], None)
         store.advance(ANA, "monday", "extract", 1)
         store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
-        happen(store, ANA, "e")
+        add_episode(store, ANA, "e")
         store.journal.claim(Claim(ANA, "task", "worker", 30))
         store.journal.signal(ANA, "task", "came", "{}")
-        monkeypatch.setattr(erasing, "KEYED", tuple(one for one in erasing.KEYED if one != kind))
+        monkeypatch.setattr(erasure, "SCOPED_FIELDS", tuple(one for one in erasure.SCOPED_FIELDS if one != kind))
         store.erasing.begin("e1", USER)
         store.erasing.take("e1")
         left = store.erasing.left(store.erasing.unname("e1"))
@@ -119,15 +119,15 @@ class TestErasing(Reference, ErasingSuite):
         self, store: ReferenceStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         append_messages(store, ANA, "monday", [message("It rained.")], None)
-        happen(store, ANA, "e")
-        monkeypatch.setattr(erasing, "drop_session", lambda *_: None)
+        add_episode(store, ANA, "e")
+        monkeypatch.setattr(erasure, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))
         store.erasing.take("e1")
         left = store.erasing.left(store.erasing.unname("e1"))
-        assert (left["episode"], left["numbers"]) == (1, 1)
+        assert (left["episode"], left["lengths"]) == (1, 1)
 
     def test_a_log_that_was_removed_with_its_seal_is_missed(self, store: ReferenceStore) -> None:
         store.erasing.hold(USER, "case-7")
-        with store.audit._holder.writing() as state:
+        with store.audit.holder.writing() as state:
             state.audit, state.head = [], AuditHead()
         assert "all entries are missing" in store.audit.verify().faults[0]

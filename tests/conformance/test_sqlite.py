@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import pytest
 from engrain_conformance import (
+    DumpRestoreSuite,
     EpisodesSuite,
-    ErasingSuite,
+    ErasureSuite,
     HoldSuite,
     ItemStoreSuite,
-    LateSuite,
-    MovingSuite,
+    LateWriteSuite,
     OutcomesSuite,
     SessionLogSuite,
-    TogetherSuite,
+    TransactionSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
@@ -77,15 +77,15 @@ class TestOutcomes(Sqlite, OutcomesSuite):
     pass
 
 
-class TestTogether(Sqlite, TogetherSuite):
+class TestTogether(Sqlite, TransactionSuite):
     pass
 
 
-class TestMoving(Sqlite, MovingSuite):
+class TestMoving(Sqlite, DumpRestoreSuite):
     pass
 
 
-class TestTogetherOfTheStandardLibrary(Sqlite, TogetherSuite):
+class TestTogetherOfTheStandardLibrary(Sqlite, TransactionSuite):
     """The suite whose writes touch the most tables. The others come with the long suites."""
 
     engine = "stdlib"
@@ -96,7 +96,7 @@ class StandardLibrary(Sqlite):
     engine = "stdlib"
 
 
-class TestMovingOfTheStandardLibrary(StandardLibrary, MovingSuite):
+class TestMovingOfTheStandardLibrary(StandardLibrary, DumpRestoreSuite):
     pass
 
 
@@ -132,9 +132,9 @@ class TestHolds(Sqlite, HoldSuite):
     pass
 
 
-class TestLate(Sqlite, LateSuite):
+class TestLate(Sqlite, LateWriteSuite):
     pass
 
 
-class TestErasing(Sqlite, ErasingSuite):
+class TestErasing(Sqlite, ErasureSuite):
     pass

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from engrain_conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
+from engrain_conformance.drafts import ANA, BEN, add, fact, list_items, texts, vector_query, word_query
 from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
 from psycopg_pool.pool import WaitingClient
@@ -96,10 +96,10 @@ def test_a_lost_commit_is_told_and_repeating_it_is_safe(
     proxy.judge = at_commit(fate, direction)
     with pytest.raises(OutcomeUnknown, match="request_id"):
         store.apply(plan)
-    kept = texts(page(beside))
+    kept = texts(list_items(beside))
     assert kept == ([] if direction == "to server" else ["Once."])
     assert store.apply(plan).repeated is bool(kept)
-    assert texts(page(beside)) == ["Once."]
+    assert texts(list_items(beside)) == ["Once."]
 
 
 def test_what_may_be_done_twice_is_done_again(store: PostgresStore, beside: PostgresStore, proxy: Proxy) -> None:
@@ -122,15 +122,15 @@ def test_a_connection_cut_before_the_commit_is_tried_again(
     proxy.judge = judge
     assert store.apply(Plan(ANA, (Add(fact("Kept.", occurred_at=DATED)),))).outcomes[0].status == "added"
     assert left == [0]
-    assert texts(page(beside)) == ["Kept."]
+    assert texts(list_items(beside)) == ["Kept."]
 
 
 def test_reads_go_on_after_every_connection_was_cut(store: PostgresStore, proxy: Proxy) -> None:
     store.apply(Plan(ANA, (Add(fact("Some tea.")),)))
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: page(store), range(9)))
+        list(pool.map(lambda _: list_items(store), range(9)))
     proxy.cut()
-    assert texts(page(store)) == ["Some tea."]
+    assert texts(list_items(store)) == ["Some tea."]
     proxy.cut()
     assert len(store.best(word_query("tea")).hits) == len(store.nearest(vector_query("tea")).ids) == 1
 
@@ -139,10 +139,10 @@ def test_reads_go_on_after_every_connection_was_cut(store: PostgresStore, proxy:
 def test_a_server_that_takes_all_and_answers_nothing_is_given_up(store: PostgresStore, proxy: Proxy) -> None:
     proxy.judge = lambda where, _: "swallow" if where == "to server" else "pass"
     with pytest.raises(StoreUnavailable, match="did not answer"):
-        page(store)
+        list_items(store)
     proxy.judge = lambda *_: "pass"
     proxy.cut()
-    assert page(store) == []
+    assert list_items(store) == []
 
 
 @SOON
@@ -165,15 +165,15 @@ def test_connections_that_died_in_silence_cost_one_time_out_not_one_each(
     proxy.bury(buried)
     if first == "swallow":
         with pytest.raises(StoreUnavailable, match="did not answer"):
-            page(store)
-    assert page(store) == []
+            list_items(store)
+    assert list_items(store) == []
     assert met == [first]
 
 
 def test_a_slow_network_is_no_error(store: PostgresStore, proxy: Proxy) -> None:
     proxy.delay = 0.02
     store.apply(Plan(ANA, (Add(fact("Slow but kept.")),)))
-    assert texts(page(store)) == ["Slow but kept."]
+    assert texts(list_items(store)) == ["Slow but kept."]
 
 
 def test_a_server_that_is_not_there_is_named(schema: str) -> None:
@@ -196,7 +196,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
         patched.setattr(WaitingClient, "wait", interrupt)
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
-                page(store)
+                list_items(store)
     together = threading.Barrier(3)
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: store._link.alone(lambda _: together.wait(60)), range(3)))
@@ -214,12 +214,12 @@ def test_a_full_pool_is_told_within_the_time_out(store: PostgresStore) -> None:
         held.wait(180)
         began = time.monotonic()
         with pytest.raises(StoreBusy, match="all 3 connections"):
-            page(store)
+            list_items(store)
         assert 1.5 < time.monotonic() - began < 60
         release.set()
         for one in list_:
             one.result()
-    assert page(store) == []
+    assert list_items(store) == []
 
 
 @SOON
@@ -251,7 +251,7 @@ def test_a_server_that_is_still_starting_is_waited_for(mortal: Postgres) -> None
         assert not opening.done()
         mortal.start()
         with closing(opening.result(180)) as opened:
-            assert page(opened) == []
+            assert list_items(opened) == []
 
 
 def test_a_server_killed_in_the_middle_of_writes_loses_and_doubles_nothing(mortal: Postgres) -> None:
@@ -283,7 +283,7 @@ def test_a_server_killed_in_the_middle_of_writes_loses_and_doubles_nothing(morta
         stop.set()
         for one in writers:
             one.result()
-    kept = [*texts(page(store)), *texts(page(store, scope=BEN))]
+    kept = [*texts(list_items(store)), *texts(list_items(store, scope=BEN))]
     assert set(acknowledged) <= set(kept)
     assert len(kept) == len(set(kept))
     assert not [one for one in store.check() if one.state == "fail"]

@@ -151,7 +151,7 @@ def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_pat
         assert {one.name: one.state for one in memory.store.doctor(memory.scope)}["power cut"] == "pass"
         redis_process.client.config_set("appendfsync", "everysec")
         (found,) = [one for one in memory.store.doctor(memory.scope) if one.name == "power cut"]
-        assert (found.state, "appendfsync everysec" in found.why, "appendfsync always" in found.mend) == (
+        assert (found.state, "appendfsync everysec" in found.why, "appendfsync always" in found.fix) == (
             "warn",
             True,
             True,

@@ -454,9 +454,9 @@ def test_an_older_backup_is_brought_up_to_date(tmp_path: Path, monkeypatch: pyte
         memory.remember("Ana lives in Quito.")
     manifest = made_manifest(older)
     older.with_name("older.db.json").write_text(json.dumps(manifest))
-    known = migrate.migrations()
+    known = migrate.load_migrations()
     monkeypatch.setattr(
-        migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+        migrate, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
     restore_backup(older, tmp_path / "new.db")
     with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:

@@ -17,7 +17,7 @@ from examples import for_each
 from export_kit import exported
 
 from engrain import InvalidInput, Memory
-from engrain.cli.main import ended
+from engrain.cli.main import get_exit_code
 from engrain.ingest import write
 
 
@@ -114,5 +114,5 @@ def test_a_load_that_was_stopped_says_so_in_one_line(capfd: pytest.CaptureFixtur
         stop.add_note("What was written by then stays.")
         raise click.Abort from stop
 
-    assert ended(stopped, []) == 130
+    assert get_exit_code(stopped, []) == 130
     assert capfd.readouterr().err == "Stopped. What was written by then stays.\n"

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import EMBEDDER, add, fact, forget
-from engrain_conformance.moving import SCOPES, dumped, fill
+from engrain_conformance.dump_restore import SCOPES, dump_all, fill_store
 from engrain_conformance.reference import ReferenceStore
 from engrain_conformance.views import MOMENTS, View
 
@@ -34,7 +34,7 @@ def clock() -> SetClock:
 @pytest.fixture
 def source(tmp_path: Path, clock: SetClock) -> Iterator[SqliteStore]:
     store = SqliteStore(tmp_path / "from.db", clock=clock)
-    fill(store, clock)
+    fill_store(store, clock)
     yield store
     store.close()
 
@@ -76,7 +76,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(
     source: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copying, "PAGE_SIZE", 5)
-    whole = len(dumped(source))
+    whole = len(dump_all(source))
     restore, calls = target.restore, [0]
 
     def failing(rows: Any) -> None:
@@ -88,7 +88,7 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(
     monkeypatch.setattr(target, "restore", failing)
     with pytest.raises(StoreError):
         copy(source, target, quiet)
-    there = len(dumped(target))
+    there = len(dump_all(target))
     assert 1 < there < whole
     monkeypatch.setattr(target, "restore", restore)
     assert copy(source, target, quiet).written == whole - there

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, EMBEDDER, add, fact
-from engrain_conformance.moving import SCOPES, dumped, fill
+from engrain_conformance.dump_restore import SCOPES, dump_all, fill_store
 from engrain_conformance.views import MOMENTS, View
 from redis_server import redis_server
 from servers import postgres
@@ -30,7 +30,7 @@ from engrain.core.errors import ConfigError
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import TaskQuery
-from engrain.factory import open_movable
+from engrain.factory import open_whole_store
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.sqlite import SqliteStore
 from engrain.transfer.copy import copy
@@ -72,7 +72,7 @@ def tasks(store: Any) -> list[Any]:
 
 def test_sqlite_to_postgres_to_sqlite_is_the_same(url: str, tmp_path: Path, clock: SetClock) -> None:
     first = SqliteStore(tmp_path / "first.db", clock=clock)
-    fill(first, clock)
+    fill_store(first, clock)
     with (
         closing(first),
         closing(PostgresStore(url, clock=clock)) as between,
@@ -81,10 +81,10 @@ def test_sqlite_to_postgres_to_sqlite_is_the_same(url: str, tmp_path: Path, cloc
         there, back = copy(first, between, quiet), copy(between, last, quiet)
         assert there == back
         assert there.written == sum(there.rows.values())
-        assert dumped(first) == dumped(between) == dumped(last)
+        assert dump_all(first) == dump_all(between) == dump_all(last)
         assert everything(first) == everything(between) == everything(last)
         assert tasks(first) == tasks(between) == tasks(last)
-        ids = [row.key[0] for row in dumped(first) if row.kind == "item" and row.scope == ANA]
+        ids = [row.key[0] for row in dump_all(first) if row.kind == "item" and row.scope == ANA]
         vectors = [store.vectors(ANA, ids, EMBEDDER.model.key) for store in (first, between, last)]
         assert vectors[0]
         assert vectors[0] == vectors[1] == vectors[2]
@@ -127,7 +127,7 @@ root(["copy", *sys.argv[1:]])
 def test_a_copy_that_was_killed_goes_on_where_it_stopped(url: str, tmp_path: Path, clock: SetClock) -> None:
     source = str(tmp_path / "source.db")
     with closing(SqliteStore(source, clock=clock)) as store:
-        fill(store, clock)
+        fill_store(store, clock)
         add(store, *(fact(f"Number {n} of many.") for n in range(300)))
     with closing(PostgresStore(url, clock=clock)) as target:
         process = subprocess.Popen([sys.executable, "-c", KILLED, source, url])
@@ -136,9 +136,9 @@ def test_a_copy_that_was_killed_goes_on_where_it_stopped(url: str, tmp_path: Pat
             time.sleep(0.01)
         process.kill()
         assert process.wait() < 0, "it was over before it was killed"
-        there = len(dumped(target))
+        there = len(dump_all(target))
     with closing(SqliteStore(source, clock=clock)) as store:
-        whole = len(dumped(store)) + 1  # with the record that the second was begun
+        whole = len(dump_all(store)) + 1  # with the record that the second was begun
     assert 30 <= there < whole
     told = json.loads(run("copy", source, url, "--json").stdout)
     assert told["written"] == whole - there
@@ -152,7 +152,7 @@ def test_a_role_that_sees_one_scope_at_a_time_copies_nothing(url: str, tmp_path:
         postgres().run(f"drop policy upkeep on {schema}.item", f"drop policy upkeep on {schema}.task")
         with pytest.raises(ConfigError, match=r"hides rows of item, task from this role.*BYPASSRLS"):
             store.dump("store", None, 1)
-        assert [row.kind for row in dumped(store, scope=ANA)] == ["store", "item"]
+        assert [row.kind for row in dump_all(store, scope=ANA)] == ["store", "item"]
     result = run("copy", url, str(tmp_path / "copy.db"), code=1)
     assert "row-level security hides rows of item, task" in result.stderr
     above = url.replace("member@", "postgres@")
@@ -184,16 +184,16 @@ def test_a_memory_with_redis_is_copied_there_and_back(
 ) -> None:
     first, last = str(tmp_path / "first.db"), str(tmp_path / "last.db")
     with closing(SqliteStore(first, clock=clock)) as store:
-        fill(store, clock)
+        fill_store(store, clock)
     assert run("copy", first, described).stdout.startswith("Copied: ")
     with closing(SqliteStore(first, clock=clock)) as store:
-        wanted = dumped(store)
-    with closing(PostgresStore(url)) as items, closing(open_movable(described)) as whole:
-        assert {row.kind for row in dumped(items)}.isdisjoint({"episode", "task", "step", "event"})
-        assert dumped(whole) == wanted
+        wanted = dump_all(store)
+    with closing(PostgresStore(url)) as items, closing(open_whole_store(described)) as whole:
+        assert {row.kind for row in dump_all(items)}.isdisjoint({"episode", "task", "step", "event"})
+        assert dump_all(whole) == wanted
     run("copy", described, last)
     with closing(SqliteStore(last, clock=clock)) as store:
-        assert _but_audit(dumped(store)) == _but_audit(wanted)
+        assert _but_audit(dump_all(store)) == _but_audit(wanted)
     assert json.loads(run("copy", described, last, "--json").stdout)["written"] == 0
 
 
@@ -208,7 +208,7 @@ def test_episodes_that_are_over_are_left_out(described: str, tmp_path: Path) -> 
         for id, expires, raw in (("over", ago, None), ("stays", later, RawOutput("The whole of it.", ago))):
             store.episodes.add(ANA, Episode(id, "monday", "turn", "", 0.5, ago, expires), raw)
     assert json.loads(run("copy", first, described, "--json").stdout)["rows"]["episode"] == 1
-    with closing(open_movable(described)) as whole:
+    with closing(open_whole_store(described)) as whole:
         (row,) = whole.dump("episode", None, 9)
     assert (row.key[1], row.values["raw"]) == ("stays", None)
 

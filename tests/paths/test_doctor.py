@@ -19,7 +19,7 @@ from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 
 from engrain import AsyncMemory, Memory
-from engrain.cli.commands.doctor import POINTS as SHOWN
+from engrain.cli.commands.doctor import CHECK_COUNT as SHOWN
 from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
 from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
@@ -64,7 +64,7 @@ def test_a_new_store_has_nothing_that_fails_and_little_to_look_at(store: Path) -
     found = told(store)
     assert found["ok"]
     assert {one["name"] for one in found["findings"] if one["state"] != "pass"} <= NEW
-    assert set(found["findings"][0]) == {"number", "group", "name", "state", "why", "mend"}
+    assert set(found["findings"][0]) == {"number", "group", "name", "state", "why", "fix"}
 
 
 def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
@@ -73,17 +73,17 @@ def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
     assert [name.lower() for name, _ in heads] == list(GROUPS)
     assert sum(int(count.split(" of ")[1]) for _, count in heads) == 35
     assert len([line for line in lines if re.match(r"  [✓!] +\d+ ", line)]) == 35
-    assert re.fullmatch(r"35 points: \d+ passed, \d+ to look at, 0 failed", lines[-1])
+    assert re.fullmatch(r"35 checks: \d+ passed, \d+ with warnings, 0 failed", lines[-1])
     assert "\x1b" not in "".join(lines), "colours are for a terminal"
     assert "\x1b" in CliRunner().invoke(root, ["doctor", "--store", str(store)], color=True).output
 
 
 def test_the_report_says_whose_memory_it_looked_at(store: Path) -> None:
-    assert doctor(store).stdout.splitlines()[0] == "The memory looked at: user=ana."
+    assert doctor(store).stdout.splitlines()[0] == "Checked: user=ana."
     other = doctor(store, "--user", "bob").stdout.splitlines()[0]
-    assert "is empty. Name yours with --user" in other
+    assert "is empty. Choose yours with --user" in other
     nobody = CliRunner().invoke(root, ["doctor", "--store", str(store)]).stdout.splitlines()[0]
-    assert nobody == "Looked at: every memory of the store."
+    assert nobody == "Checked: every memory of the store."
 
 
 def test_only_a_failure_or_strictness_has_an_exit_code(store: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_store_that_does_not_open_fails_at_the_point_that_says_why(error: Any,
     assert [one.number for one in found] == list(range(1, 36))
     (why,) = [one for one in found if one.state == "fail"]
     assert (why.name, why.why) == (point, str(error).rstrip("."))
-    assert why.mend
+    assert why.fix
     assert {one.state for one in found if one is not why} == {"unknown"}
 
 
@@ -134,7 +134,7 @@ def test_a_damaged_file_and_one_of_a_newer_engrain_are_told(store: Path) -> None
     assert re.search(r"✗ 10 schema .*newer engrain", " ".join(result.stdout.split()))
     assert result.stdout.splitlines()[0] == "The store does not open."
     assert result.stdout.count("not checked") == 1, "what was not looked at takes no room"
-    assert result.stdout.splitlines()[-1] == "35 points: 0 passed, 0 to look at, 1 failed, 34 not checked"
+    assert result.stdout.splitlines()[-1] == "35 checks: 0 passed, 0 with warnings, 1 failed, 34 not checked"
     store.write_bytes(b"no database" * 1_000)
     assert re.search(r"✗ +9 integrity", doctor(store).stdout)
 
@@ -153,7 +153,7 @@ def test_settings_that_are_wrong_are_a_point_that_fails(store: Path, wrong: str)
     settings.write_text(f'[stores]\ndefault = "{store}"\n{wrong}\n')
     found = told(settings)
     (failed,) = [one for one in found["findings"] if one["state"] == "fail"]
-    assert (found["ok"], failed["name"], "settings" in failed["mend"]) == (False, "stores", True)
+    assert (found["ok"], failed["name"], "settings" in failed["fix"]) == (False, "stores", True)
 
 
 def test_a_name_that_cannot_be_is_not_said_to_be_in_the_settings(store: Path) -> None:
@@ -186,8 +186,8 @@ def test_a_row_that_cannot_be_read_fails_its_point_and_the_others_are_looked_at(
     _outside(store, damage)
     found = {one["name"]: one for one in told(store)["findings"]}
     assert (found[point]["state"], found["upkeep"]["state"]) == ("fail", "pass")
-    assert "doctor --rebuild" in found[point]["mend"]
-    assert "restore BACKUP" in found[point]["mend"]
+    assert "doctor --rebuild" in found[point]["fix"]
+    assert "restore BACKUP" in found[point]["fix"]
     assert "Zanzibar" not in repr(found)
     assert told(store, "--rebuild")["ok"] == helps
 
@@ -195,7 +195,7 @@ def test_a_row_that_cannot_be_read_fails_its_point_and_the_others_are_looked_at(
 def test_settings_that_cannot_be_read_are_not_said_to_be_a_server(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text("[stores")
     (failed,) = [one for one in told(tmp_path / "agent.toml")["findings"] if one["state"] == "fail"]
-    assert (failed["name"], "settings" in failed["mend"], "server" in failed["mend"]) == ("stores", True, False)
+    assert (failed["name"], "settings" in failed["fix"], "server" in failed["fix"]) == ("stores", True, False)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
@@ -213,15 +213,15 @@ def test_a_store_of_an_older_engrain_is_not_brought_up_to_date_by_the_doctor(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = store.read_bytes()
-    known = migrate.migrations()
+    known = migrate.load_migrations()
     monkeypatch.setattr(
-        migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+        migrate, "load_migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
     )
     (failed,) = [one for one in told(store)["findings"] if one["state"] == "fail"]
     assert (failed["name"], "older schema" in failed["why"]) == ("schema", True)
     assert store.read_bytes() == old
     CliRunner().invoke(root, ["status", "--store", str(store)])
-    assert told(store)["ok"], "what the doctor says mends it does"
+    assert told(store)["ok"], "what the doctor says fixes it does"
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_the_awaited_face_gives_the_same(store: Path) -> None:
 
 def test_the_count_names_every_state() -> None:
     points = [CheckResult(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
-    assert summarize_checks(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
+    assert summarize_checks(points) == "4 checks: 1 passed, 1 with warnings, 1 failed, 1 not checked"
 
 
 def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def test_a_key_in_the_memory_of_one_user_is_found_and_said_to_be_theirs(store: P
         id = memory.remember(KEY)
     found = points(store, clock)["secrets"]
     assert (found.state, found.why[:10]) == ("warn", "user=ana: ")
-    assert f"engrain forget {id} --user ana --store {store}" in found.mend
+    assert f"engrain forget {id} --user ana --store {store}" in found.fix
     assert points(store, clock, "bob")["secrets"].state == "pass", "with an owner, that memory alone"
     with opened(store, "bob", clock) as memory:
         memory.remember(KEY)
-    assert "1 more memory likewise" in points(store, clock)["secrets"].why
+    assert "the same in 1 more memory" in points(store, clock)["secrets"].why
 
 
 def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClock) -> None:
@@ -74,9 +74,9 @@ def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClo
     found = points(store, clock)
     wrong = {"sessions", "procedures", "trust", "instructions", "past its time", "waiting tasks", "leases"}
     assert {one.name for one in found.values() if one.why.startswith("user=bob: ")} >= wrong
-    assert all("--user bob" in found[name].mend for name in wrong - {"sessions", "past its time"})
+    assert all("--user bob" in found[name].fix for name in wrong - {"sessions", "past its time"})
     for name in ("past its time", "upkeep"):
-        assert f"`engrain maintain --store {store}`" in found[name].mend, "care is for all"
+        assert f"`engrain maintain --store {store}`" in found[name].fix, "care is for all"
 
 
 def test_an_old_hold_is_told_of_the_store_though_its_user_is_hidden(store: Path, clock: SetClock) -> None:
@@ -87,7 +87,7 @@ def test_an_old_hold_is_told_of_the_store_though_its_user_is_hidden(store: Path,
     clock.advance(timedelta(days=366).total_seconds())
     found = points(store, clock)["past its time"]
     assert (found.state, found.why) == ("warn", "kept past their time: 1 hold older than a year")
-    assert f"`engrain hold --store {store}`" in found.mend
+    assert f"`engrain hold --store {store}`" in found.fix
     assert points(store, clock, "ana")["past its time"].state == "warn"
     assert points(store, clock, "bob")["past its time"].state == "pass"
 

@@ -1,4 +1,4 @@
-"""Each of the 35 points: what makes it warn or fail, and what makes it pass."""
+"""Each of the 35 checks: what makes it warn or fail, and what makes it pass."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def point(memory: Memory, name: str) -> CheckResult:
     return points(memory)[name]
 
 
-def assert_stands(memory: Memory, name: str, state: str, why: str = "", mend: str = "") -> None:
+def assert_stands(memory: Memory, name: str, state: str, why: str = "", fix: str = "") -> None:
     found = point(memory, name)
     assert found.state == state, found
     assert why in found.why, found
-    assert mend in found.mend, found
-    assert bool(found.mend) == (state != "pass"), found
+    assert fix in found.fix, found
+    assert bool(found.fix) == (state != "pass"), found
 
 
 def run(memory: Memory, statement: str, *values: object) -> None:
@@ -200,8 +200,8 @@ def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, mon
 
 def test_08_a_store_that_a_power_cut_empties_warns(memory: Memory, opened: Open) -> None:
     assert_stands(memory, "power cut", "pass", "waits for the disk")
-    assert_stands(opened(store=":memory:"), "power cut", "warn", "nothing outlives this process", "agent.db")
-    assert_stands(opened(store="reference://"), "power cut", "warn", "nothing outlives this process")
+    assert_stands(opened(store=":memory:"), "power cut", "warn", "nothing survives this process", "agent.db")
+    assert_stands(opened(store="reference://"), "power cut", "warn", "nothing survives this process")
 
 
 def test_08_a_writer_that_does_not_wait_for_the_disk_fails(memory: Memory) -> None:
@@ -239,7 +239,7 @@ def test_11_a_network_file_system_warns(
     found = points(opened())
     assert (found["file system"].state, found["engine"].state) == ("warn", "pass")
     assert "network file system" in found["file system"].why
-    assert "engrain copy" in found["file system"].mend
+    assert "engrain copy" in found["file system"].fix
     (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 {folder} ext4 rw 0 0\n")
     assert_stands(opened(store=folder / "local.db"), "file system", "pass")
 
@@ -250,7 +250,7 @@ def test_12_without_a_recent_and_whole_backup_it_warns_or_fails(opened: Open, fo
     memory.remember("Ana likes tea.")
     assert_stands(memory, "backup", "fail", "there is no backup", "engrain maintain")
     memory.store.maintain(memory.scope)
-    assert_stands(memory, "backup", "pass", "taken just now and is whole")
+    assert_stands(memory, "backup", "pass", "taken just now and is intact")
     clock.advance(3 * DAY)
     assert_stands(memory, "backup", "warn", "3 days ago", "engrain maintain")
     memory.store.maintain(memory.scope)
@@ -259,7 +259,7 @@ def test_12_without_a_recent_and_whole_backup_it_warns_or_fails(opened: Open, fo
     raw = bytearray(newest.read_bytes())
     raw[len(raw) // 2] ^= 1
     newest.write_bytes(raw)
-    assert_stands(memory, "backup", "fail", "is no longer what was written")
+    assert_stands(memory, "backup", "fail", "was changed after it was written")
     newest.write_bytes(raw[:-1])
     assert_stands(memory, "backup", "fail", "bytes instead of")
 
@@ -376,7 +376,7 @@ def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, m
     from engrain.stores.vectors.outbox import OutboxVectorIndex
     from engrain.stores.vectors.qdrant import QdrantServer
 
-    assert_stands(memory, "vector server", "pass", "nothing to be behind")
+    assert_stands(memory, "vector server", "pass", "no vector server")
     kit = memory.store.services
     fed = OutboxVectorIndex(kit.items, QdrantServer(f"qdrant://{folder}/vectors"), HashEmbedder(), kit.clock)
     monkeypatch.setattr(memory.store.workers, "services", replace(kit, vectors=fed, feed=fed, servers=(fed,)))
@@ -408,7 +408,7 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
     away = Away()
     kit = replace(memory.store.services, vectors=away, feed=away, servers=(away,))  # type: ignore[arg-type]
     found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope))}
-    assert (found["vector server"].state, "start the server" in found["vector server"].mend) == ("fail", True)
+    assert (found["vector server"].state, "start the server" in found["vector server"].fix) == ("fail", True)
     assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
     assert away.asked == 1
     told = {"vectors": {"error": "qdrant://away did not answer", "behind": None}}
@@ -437,7 +437,7 @@ def test_21_a_page_that_speaks_for_the_user_warns(memory: Memory) -> None:
     memory.forget(id)
     assert_stands(memory, "trust", "pass")
     id = memory.remember("Ana banks at Evil Bank.", slot="user.bank", source="https://evil.example")
-    assert_stands(memory, "trust", "warn", "user.bank (trust 0.6)", f"engrain why {id} --user ana")
+    assert_stands(memory, "trust", "warn", "user.bank (trust 0.6)", f"engrain explain {id} --user ana")
     memory.forget(id)
     assert_stands(memory, "trust", "pass")
     memory.update(memory.remember("The best bank is Evil Bank.", source=page), pinned=True)
@@ -517,7 +517,7 @@ def test_25_forgotten_bytes_that_a_reader_holds_warn(memory: Memory) -> None:
 def test_26_an_erasure_that_is_not_complete_warns_and_then_fails(memory: Memory, opened: Open, clock: SetClock) -> None:
     ben = opened(user="ben")
     ben.remember("Ben lives in Oslo.")
-    assert_stands(memory, "erasures", "pass", "no erasure was asked for")
+    assert_stands(memory, "erasures", "pass", "no erasure was requested")
     erasing = memory.store.services.erasing
     assert erasing is not None
     erasing.begin("one", Subject(Scope(user="ben"), "user", "ben"))
@@ -538,7 +538,7 @@ def test_26_what_was_erased_and_is_back_fails(memory: Memory, opened: Open, cloc
     opened(user="ben").remember("Ben is back, and that is his own word.")
     assert_stands(memory, "erasures", "pass")
     run(memory, "update item set recorded_at = recorded_at - 999000000 where text like 'Ben is back%'")
-    assert_stands(memory, "erasures", "fail", "are there again", "engrain erase")
+    assert_stands(memory, "erasures", "fail", "are back", "engrain erase")
 
 
 def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(memory: Memory, opened: Open) -> None:
@@ -551,14 +551,14 @@ def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(mem
     assert_stands(
         memory, "erasures", "warn", "refused under a legal hold", "engrain erase --yes --receipt receipt.json"
     )
-    assert "--user ben" in point(memory, "erasures").mend
+    assert "--user ben" in point(memory, "erasures").fix
     memory.store.erase(user="ben")
     assert_stands(memory, "erasures", "pass", "1 erasure is complete")
 
 
 def test_27_an_audit_log_that_was_touched_fails(memory: Memory) -> None:
     memory.forget(memory.list()[0].id)
-    assert_stands(memory, "audit log", "pass", "is whole")
+    assert_stands(memory, "audit log", "pass", "is intact")
     run(memory, """update audit set details = '{"cut":0,"items":0}' where what = 'forget'""")
     assert_stands(memory, "audit log", "fail", "was changed", "engrain audit verify")
 
@@ -600,9 +600,9 @@ def test_29_words_in_the_clear_beside_an_encrypted_store_warn(
     memory.store.maintain(memory.scope)
     assert_stands(memory, "encryption", "pass")
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "files")
-    assert_stands(memory, "encryption", "warn", f"{folder / 'files'} holds the same words in the clear", "[lifecycle]")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'files'} has the same texts unencrypted", "[lifecycle]")
     monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "backups")
-    assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} holds")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} has")
 
 
 def test_30_what_is_kept_past_its_time_warns(memory: Memory, opened: Open, clock: SetClock) -> None:
@@ -663,7 +663,7 @@ def test_32_a_store_that_was_written_ahead_fails_for_every_memory_and_though_it_
     clock.advance(-1_500 * DAY)
     assert bob.get(bob.remember("Bob likes tea.")).recorded_at > clock() + timedelta(days=1_499)
     for one in (memory, bob, opened(user="eve")):
-        assert_stands(one, "clock", "fail", "1,500 days behind", "it was ahead once")
+        assert_stands(one, "clock", "fail", "1,500 days behind", "it was ahead before")
 
 
 def test_32_what_others_write_while_the_doctor_looks_is_not_ahead_of_the_clock(memory: Memory, clock: SetClock) -> None:
@@ -697,7 +697,7 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
     lease = journal.claim(Claim(memory.scope, "pay", "gone", seconds=30))
     assert_stands(memory, "leases", "pass")
     clock.advance(2 * 3_600)
-    assert_stands(memory, "leases", "warn", "pay (last sign 1 hour ago)", "engrain tasks cancel")
+    assert_stands(memory, "leases", "warn", "pay (last heartbeat 1 hour ago)", "engrain tasks cancel")
     journal.end(journal.claim(replace(_claim(lease), worker="next")), TaskEnd("done"))
     assert_stands(memory, "leases", "pass")
 
@@ -705,7 +705,7 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
 def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) -> None:
     memory = opened(settings={"lifecycle": {"every_minutes": 60}})
     memory.remember("Ana likes tea.")
-    assert_stands(memory, "upkeep", "pass", "has not been yet")
+    assert_stands(memory, "upkeep", "pass", "has not run yet")
     assert memory.store.workers.scheduler.once() is not None
     assert_stands(memory, "upkeep", "pass", "just now")
     clock.advance(4 * 3_600)
@@ -713,7 +713,7 @@ def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) 
     journal = memory.store.services.journal
     assert journal is not None
     lease = journal.claim(Claim(MAINTENANCE_SCOPE, MAINTENANCE_TASK, "me"))
-    assert_stands(memory, "upkeep", "pass", "under way")
+    assert_stands(memory, "upkeep", "pass", "is running")
     journal.end(lease, TaskEnd("parked", "failed: DiskFull"))
     assert_stands(memory, "upkeep", "warn", "DiskFull")
 
@@ -722,7 +722,7 @@ def test_35_a_store_that_nobody_looks_after_warns(memory: Memory, clock: SetCloc
     memory.add_message("user", "Hello there.", session="s")
     assert_stands(memory, "upkeep", "pass")
     clock.advance(3 * DAY)
-    assert_stands(memory, "upkeep", "warn", "nobody seems to look after", "every_minutes")
+    assert_stands(memory, "upkeep", "warn", "nobody seems to maintain", "every_minutes")
 
 
 def test_35_work_beside_that_fails_warns(opened: Open) -> None:

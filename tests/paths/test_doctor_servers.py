@@ -67,7 +67,7 @@ def test_a_server_that_may_lose_commits_fails_and_one_that_waits_for_its_disk_pa
         with opened(server.url()) as memory:
             found = points(memory)["power cut"]
             assert (found.state, "synchronous_commit off" in found.why) == ("fail", True)
-            assert "alter role" in found.mend
+            assert "alter role" in found.fix
     finally:
         server.stop()
 
@@ -82,7 +82,7 @@ def test_what_a_commit_survives_is_judged_by_three_settings() -> None:
 def test_a_server_without_fsync_fails(url: str) -> None:
     with opened(url) as memory:
         found = points(memory)["power cut"]
-    assert (found.state, "fsync off" in found.why, "fsync = on" in found.mend) == ("fail", True, True)
+    assert (found.state, "fsync off" in found.why, "fsync = on" in found.fix) == ("fail", True, True)
 
 
 def test_a_database_that_takes_no_writes_fails(url: str) -> None:
@@ -109,7 +109,7 @@ def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPa
         statements[name] = replace(statements[name], sql="select 'off'")
         monkeypatch.setattr("engrain.stores.postgres.dialect.load_statements", lambda: statements)
         found = points(memory)["integrity"]
-    assert (found.state, "pg_checksums" in found.mend) == ("warn", True)
+    assert (found.state, "pg_checksums" in found.fix) == ("warn", True)
 
 
 @pytest.mark.slow

@@ -32,8 +32,9 @@ from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.privacy.requests import make_user_subject
-from engrain.stores.sqlite import SqliteStore, part, pieces
-from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.relational import removal, scopes
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.erasure import SqliteErasures
 
 WRITER = """
 import sqlite3, sys
@@ -148,30 +149,30 @@ def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(memory)
-    monkeypatch.setattr(pieces, "_DROPPED", tuple(one for one in pieces._DROPPED if one != table))
+    monkeypatch.setattr(scopes, "TABLES", tuple(one for one in scopes.TABLES if one != table))
     done = memory.store.erase(user="ana")
     assert done.pending
     assert f"'{table}'" in done.why
 
 
 @pytest.mark.parametrize(
-    ("where", "passed_over", "rows"),
+    ("name", "instead", "rows"),
     [
-        (part, "remove", "'item'"),
-        (pieces, "drop_session", "'episode'"),
-        (pieces, "drop_session", "'summary'"),
-        (pieces, "drop_session", "'session'"),
+        ("remove_items", lambda *_: None, "'item'"),
+        ("SESSION_TABLES", (), "'episode'"),
+        ("SESSION_TABLES", (), "'summary'"),
+        ("SESSION_TABLES", (), "'session'"),
     ],
 )
 def test_rows_of_a_session_that_were_passed_over_are_noticed(
-    memory: Memory, where: Any, passed_over: str, rows: str, monkeypatch: pytest.MonkeyPatch
+    memory: Memory, name: str, instead: Any, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(memory)
     kit = memory.store.services
     assert kit.episodes
     by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
     kit.episodes.add(memory.scope, by_itself, None)
-    monkeypatch.setattr(where, passed_over, lambda *_: {})
+    monkeypatch.setattr(removal, name, instead)
     done = memory.erase(session=f"{WORD}-session")
     assert done.pending
     assert rows in done.why
@@ -325,7 +326,7 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
         memory.remember(f"Ana said {WORD}.")
         memory.mirror(folder).sync()
         # The first write after the one that begins it.
-        monkeypatch.setattr(SqliteErasing, "keep", dies)
+        monkeypatch.setattr(SqliteErasures, "keep", dies)
         with pytest.raises(KeyboardInterrupt):
             memory.store.erase(user="ana", folders=[folder])
         monkeypatch.undo()
@@ -706,13 +707,13 @@ def test_others_who_say_the_same_all_the_while_do_not_keep_an_erasure_from_its_e
         for text in said:
             memory.remember(text)
         ben.remember(said[0])
-        later, known = iter(said[1:]), SqliteErasing.pieces
+        later, known = iter(said[1:]), SqliteErasures.pieces
 
-        def meanwhile(self: SqliteErasing, subject: Subject | None) -> Iterator[bytes]:
+        def meanwhile(self: SqliteErasures, subject: Subject | None) -> Iterator[bytes]:
             yield from known(self, subject)
             if subject is None:
                 ben.remember(next(later))
 
-        monkeypatch.setattr(SqliteErasing, "pieces", meanwhile)
+        monkeypatch.setattr(SqliteErasures, "pieces", meanwhile)
         done = memory.store.erase(user="ana")
         assert done.receipt, done.why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -27,10 +28,10 @@ from engrain.core.model.sessions import Episode
 from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.stores import composite
-from engrain.stores.postgres import erasing as rows
-from engrain.stores.postgres import forget, health, part
+from engrain.stores.postgres import dialect, health
 from engrain.stores.postgres.link import Db
-from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.relational import removal, scopes
+from engrain.stores.sqlite.erasure import SqliteErasures
 
 _numbers = count()
 
@@ -86,7 +87,8 @@ def test_rows_that_postgres_passed_over_are_noticed_and_there_is_no_receipt(
 ) -> None:
     with opened(url) as memory:
         fill(memory)
-        monkeypatch.setattr(rows, "_TABLES", tuple(one for one in rows._TABLES if one != table))
+        monkeypatch.setattr(scopes, "TABLES", tuple(one for one in scopes.TABLES if one != table))
+        monkeypatch.setattr(dialect, "INDEX_TABLES", tuple(one for one in dialect.INDEX_TABLES if one != table))
         done = memory.store.erase(user="ana")
         assert done.pending
         assert f"'{table}'" in done.why
@@ -108,7 +110,7 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         kit.episodes.add(memory.scope, by_itself, None)
         kit.log.advance(memory.scope, f"{WORD}-session", "facts", 1)
         if kind == "item":
-            monkeypatch.setattr(part, "remove", lambda *_: None)
+            monkeypatch.setattr(removal, "remove_items", lambda *_: None)
         else:
             taken = Db.run
             passed_over = f"delete from {kind} where"
@@ -120,6 +122,11 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         assert f"'{kind}'" in done.why
 
 
+def skip_statement(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    statements: Any = dialect.load_statements()
+    monkeypatch.setitem(statements, name, replace(statements[name], sql="select 1"))
+
+
 @pytest.mark.parametrize(("statement", "table"), [("words", "word"), ("vectors", "embedding")])
 def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
     url: str, statement: str, table: str, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +135,7 @@ def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
         fill(memory)
         procedure = memory.procedural.learn("Brew", ["Take tea."])
         memory.procedural.used(procedure, "monday", True, "It went well.")
-        monkeypatch.setitem(forget._SQL, f"remove_{statement}", "select %s::uuid, %s::bigint[]")  # type: ignore[arg-type]
+        skip_statement(monkeypatch, f"delete_{statement}")
         done = memory.erase(id=procedure)
         assert done.pending
         assert f"'{table}'" in done.why
@@ -144,7 +151,7 @@ def test_every_table_of_the_schema_is_reached_by_an_erasure(url: str, schema: st
         ).fetchall()
     scoped = {table for table, column, kind in columns if (column, kind) == ("scope", "uuid")}
     keep_out = {"tombstone", "deleted_item"}  # hashes, and random ids
-    assert scoped == {"scope", *rows._TABLES, *keep_out}
+    assert scoped == {"scope", *scopes.TABLES, *dialect.INDEX_TABLES, *keep_out}
     # Of the store as a whole: hashes, codes, numbers, the settings, and the names of models and of vector servers.
     nobodys = {"audit", "erasure_receipt", "hold", "meta", "model", "sweep", "outbox_reader"}
     assert {table for table, *_ in columns} - scoped == {"erasure", *nobodys}
@@ -156,7 +163,7 @@ def test_a_source_that_postgres_did_not_strip_is_noticed(url: str, monkeypatch: 
     with opened(url) as memory:
         memory.remember("Tea is hot.", source=Source("page", "web"))
         memory.remember("Tea is hot.")
-        monkeypatch.setitem(part._SQL, "strip", "select %s::uuid, %s::bigint, %s::bigint")  # type: ignore[arg-type]
+        skip_statement(monkeypatch, "delete_source")
         done = memory.store.undo("page", memory.scope, dry_run=False).done
         assert done
         assert done.pending
@@ -558,14 +565,14 @@ def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
     settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nsessions = "{server.url}/0"\n')
     with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
         memory.remember("Ana lives in Lima.")
-        state, unname = memory.store.services.state, SqliteErasing.unname
+        state, unname = memory.store.services.state, SqliteErasures.unname
         assert state is not None
 
         def late(*args: Any) -> Erasure:
             state.save(memory.scope, "s", "Lima")
             return unname(*args)
 
-        monkeypatch.setattr(SqliteErasing, "unname", late)
+        monkeypatch.setattr(SqliteErasures, "unname", late)
         state.save(memory.scope, "s", "Lima")
         assert ben.store.erase(user="ana").receipt
         assert server.client.keys(f"*{memory.scope.id}*") == []

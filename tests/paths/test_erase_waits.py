@@ -16,7 +16,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.results import MaintenanceReport
 from engrain.privacy import erase as run
-from engrain.stores.sqlite.erasing import SqliteErasing
+from engrain.stores.sqlite.erasure import SqliteErasures
 
 BEN = Subject(Scope(None, None, "ben"), "user", "ben")
 
@@ -126,7 +126,7 @@ def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
     memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteErasing, "unname", dies)
+        patched.setattr(SqliteErasures, "unname", dies)
         with pytest.raises(Killed):
             memory.store.erase(user="ana", folders=[folder])
     (done,) = memory.store.resume_erasures()

@@ -13,7 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import Memory, Store
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
-from engrain.factory import open_movable
+from engrain.factory import open_whole_store
 from engrain.privacy.requests import make_user_subject
 from engrain.stores.relational.audit import Audit
 from engrain.transfer.copy import copy
@@ -137,7 +137,7 @@ def test_reasons_come_along_with_a_copy(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.store.hold("ana", reason="case-7")
         memory.store.hold("ana", reason="case-8")
-    with closing(open_movable(store)) as source, closing(open_movable(tmp_path / "copy.db")) as target:
+    with closing(open_whole_store(store)) as source, closing(open_whole_store(tmp_path / "copy.db")) as target:
         copy(source, target, lambda _: None)
     with opened(tmp_path / "copy.db") as copied:
         assert [one.reasons for one in copied.store.holds()] == [("case-7", "case-8")]

@@ -17,15 +17,15 @@ import psycopg
 import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, add, fact
+from engrain_conformance.dump_restore import dump_all
 from engrain_conformance.embedder import HashEmbedder
-from engrain_conformance.moving import dumped
 from export_kit import exported
 from schemas import empty_store
 
 from engrain import Memory, replay_erasures
 from engrain.core.clock import to_micros
 from engrain.core.model.plans import Forget, Plan
-from engrain.factory import open_movable
+from engrain.factory import open_whole_store
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.link import Timed
 from engrain.transfer.copy import copy
@@ -118,16 +118,16 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
     present, restored = str(tmp_path / "present.db"), url if kind == "postgres" else str(tmp_path / "restored.db")
     with opened(present) as memory:
         gone, stays = (memory.remember("Ana lives in Lima.", occurred_at=f"{year}-01-01") for year in (2020, 2021))
-        with closing(open_movable(restored)) as back, closing(open_movable(present)) as there:
+        with closing(open_whole_store(restored)) as back, closing(open_whole_store(present)) as there:
             copy(there, back, lambda _: None)
         memory.forget(gone)
-    with closing(open_movable(restored)) as back:
-        before = dumped(back)
+    with closing(open_whole_store(restored)) as back:
+        before = dump_all(back)
     for at in ("_restore_current_items", "_copy_records", "log"):
         done = subprocess.run([sys.executable, "-c", KILLED, at, restored, present], check=False)
         assert done.returncode == -signal.SIGKILL
-        with closing(open_movable(restored)) as back:
-            assert dumped(back) == before, f"killed at {at}"
+        with closing(open_whole_store(restored)) as back:
+            assert dump_all(back) == before, f"killed at {at}"
     assert replay_erasures(restored, present).rows["item"] == 1
     with opened(restored) as memory:
         assert [item.id for item in memory.list()] == [stays]

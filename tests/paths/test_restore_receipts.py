@@ -12,7 +12,7 @@ from erasing_kit import WORD, erase_from, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
 from engrain.cli.main import root
-from engrain.stores.sqlite import remaining
+from engrain.stores.relational import leftovers
 
 
 def run(*words: object) -> Result:
@@ -114,7 +114,7 @@ def test_what_may_be_back_is_said_plainly(lost: Path) -> None:
 @pytest.fixture
 def healthy(tmp_path: Path) -> Path:
     """A folder with a store, a backup from before, and what the store knows since: bo's item is forgotten, ana erased,
-    and there is a receipt of that."""
+    and you get a receipt of that."""
     store = tmp_path / "h.db"
     with opened(store, background=False) as ana, opened(store, user="bo", background=False) as bo:
         fill(ana)
@@ -210,13 +210,13 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
         asked = [*({"session": day} for day in days), {"source": "page.html"}, {"id": one}, {"user": "ana"}]
         kept = [str(erase_from(ana, **each).receipt) for each in asked]
     looks: list[str] = []
-    subjects = remaining.subjects
+    subjects = leftovers.load_subjects
 
     def counted(*given: Any) -> Any:
         looks.append(given[-1])
         return subjects(*given)
 
-    monkeypatch.setattr(remaining, "subjects", counted)
+    monkeypatch.setattr(leftovers, "load_subjects", counted)
     for receipts in (kept[:1], kept):
         for n, receipt in enumerate(receipts):
             (tmp_path / f"{n}.json").write_text(receipt)

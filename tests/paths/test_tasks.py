@@ -218,7 +218,7 @@ def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, cloc
     with memory.task("order") as run:
         id = run.remember_step("note", "Planned.")
         # The record is lost, the write is not: repeating it is harmless.
-        other.store.services.journal._holder._state.steps.clear()  # type: ignore[union-attr]
+        other.store.services.journal.holder._state.steps.clear()  # type: ignore[union-attr]
     with memory.task("order-2") as run:
         assert run.remember_step("note", "Planned.") == id
     assert len(memory.list()) == 1

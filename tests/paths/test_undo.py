@@ -132,7 +132,7 @@ def test_bytes_that_are_pending_give_the_same_exit_code_in_both_forms(store: Pat
         done = undo(store, "scraper", "--yes", *form)
     assert (done.exit_code, "a reader still sees it" in done.stdout) == (1, True)
     if not form:
-        assert "Took back 1 item." in done.stdout
+        assert "Removed 1 item." in done.stdout
         assert "engrain erase --resume --user ana" in done.stdout
     with opened(store) as memory:
         assert "The bridge is open." not in [item.text for item in memory.list(history=True)]

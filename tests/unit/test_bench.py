@@ -23,12 +23,11 @@ from rich.console import Console
 from run import main as compare
 
 from engrain.bench import measures
-from engrain.bench.cli import bench
+from engrain.bench.cli import bench, format_report
 from engrain.bench.folders import Doc, read_folder
-from engrain.bench.measures import Found, Scores
-from engrain.bench.recall import Answer, Floored, FolderRun, run_recall, summed
-from engrain.bench.show import recall_tables
-from engrain.bench.systems import Asked, Batch, KeptVectors
+from engrain.bench.measures import FoundDocument, Scores
+from engrain.bench.recall import Answer, FlooredAnswer, FolderRun, run_recall, summarize_run
+from engrain.bench.systems import Batch, EmbeddedQuestion, VectorCache
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import SessionPosition
 from engrain.core.model.queries import EmbeddingModel
@@ -120,7 +119,7 @@ def test_a_budget_counts_what_fits_whole_and_in_order() -> None:
 
 
 def test_the_ten_come_from_one_call_and_the_budget_from_the_other() -> None:
-    long = [Found("x", 3_990, 3_996), Found("a", 4, 8)]
+    long = [FoundDocument("x", 3_990, 3_996), FoundDocument("a", 4, 8)]
     scores = measures.score(["a"], long, frozenset("a"))
     assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=1.0, rb1000_whole=0.0)
 
@@ -195,7 +194,7 @@ def test_vectors_are_made_once() -> None:
             calls.append(list(texts))
             return super().embed(texts, kind)
 
-    kept = KeptVectors(Counting())
+    kept = VectorCache(Counting())
     first = kept.embed(["one", "two", "one"], "document")
     again = kept.embed(["two"], "document")
     assert calls == [["one", "two"]]
@@ -209,7 +208,7 @@ def test_the_baselines_find_by_words_by_meaning_and_by_both(folder: Path) -> Non
     for system in baselines():
         system.add(Batch("a", docs, toy.embed([doc.text for doc in docs], "document")))
         for question in (one for one in read.questions_of("a") if one.gold):
-            asked = Asked(question.text, toy.embed([question.text], "query")[0])
+            asked = EmbeddedQuestion(question.text, toy.embed([question.text], "query")[0])
             found = system.search("a", asked, 2)
             assert [one.doc for one in found][:1] == list(question.gold), system.name
             assert len(found) == 2
@@ -233,8 +232,8 @@ def test_a_run_reports_every_system_measure_and_category(folder: Path) -> None:
 def test_the_floor_is_charged_for_what_it_cuts(folder: Path) -> None:
     read = read_folder(folder)
     answers = [Answer(question, tuple(question.gold), ()) for question in read.questions]
-    floored = [Floored(question, ()) for question in read.questions]
-    floor = summed(read, FolderRun({"engrain": answers}, floored))["floor"]
+    floored = [FlooredAnswer(question, ()) for question in read.questions]
+    floor = summarize_run(read, FolderRun({"engrain": answers}, floored))["floor"]
     assert (floor["cost_r10"], floor["returned_nothing"], floor["silenced_with_gold"]) == (1.0, 1.0, 1.0)
 
 
@@ -242,7 +241,7 @@ def test_bench_recall_from_end_to_end(folder: Path, tmp_path: Path) -> None:
     out, plot = tmp_path / "report.json", tmp_path / "plot.svg"
     run = CliRunner().invoke(bench, ["recall", str(folder)])
     assert run.exit_code == 0, run.output
-    assert "engrain by kind of question" in run.stdout
+    assert "engrain by category of question" in run.stdout
     run = CliRunner().invoke(compare, ["recall", str(folder), "--json", "--out", str(out), "--plot", str(plot)])
     assert run.exit_code == 0, run.output
     report = json.loads(run.stdout)
@@ -251,7 +250,7 @@ def test_bench_recall_from_end_to_end(folder: Path, tmp_path: Path) -> None:
     assert report["machine"]["cores"] >= 1
     assert report["folders"]["tiny"]["systems"]["engrain"]["all"]["r10"] == 1.0
     assert ElementTree.fromstring(plot.read_text()).tag.endswith("svg")
-    assert "engrain by kind of question" in shown(recall_tables(report))
+    assert "engrain by category of question" in shown(format_report(report))
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
@@ -275,7 +275,7 @@ def test_a_lasting_trouble_is_given_up(server: WireServer, kind: str) -> None:
     server.script = [fails(529, "Overloaded")] * 9
     with pytest.raises(ModelFailed, match="answered 529: Overloaded"):
         model_of(kind, server).reply(HELLO)
-    assert len(server.asked) == http.ATTEMPTS
+    assert len(server.asked) == http.MAX_ATTEMPTS
 
 
 def test_retry_after_is_obeyed(server: WireServer, kind: str) -> None:
@@ -333,7 +333,7 @@ def test_a_refused_key_names_the_variable_and_never_the_key(server: WireServer, 
 def test_nonsense_is_a_typed_error(
     server: WireServer, kind: str, answer: Sends, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "ATTEMPTS", 1)
+    monkeypatch.setattr(http, "MAX_ATTEMPTS", 1)
     server.script = [answer]
     with pytest.raises(ModelFailed, match=message):
         model_of(kind, server).reply(HELLO)
@@ -342,7 +342,7 @@ def test_nonsense_is_a_typed_error(
 def test_an_answer_that_is_too_large_is_a_typed_error(
     server: WireServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "LARGEST_ANSWER", 1_000)
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1_000)
     server.script = [Sends(200, b" " * 1_001)]
     with pytest.raises(ModelFailed, match="more than 1,000 bytes"):
         model_of(kind, server).reply(HELLO)

@@ -22,9 +22,9 @@ from click.testing import CliRunner, Result
 from examples import for_each
 
 from engrain import Memory
-from engrain.cli.command import parsed_metadata, parsed_where
+from engrain.cli.command import parse_metadata, parse_where
 from engrain.cli.main import COMMANDS, root
-from engrain.cli.output import safe
+from engrain.cli.output import escape
 
 QUESTION = "What is her favourite programming language?"
 ENGRAIN = (sys.executable, "-m", "engrain")
@@ -98,7 +98,7 @@ def test_engrain_alone_is_a_short_overview(tmp_path: Path) -> None:
     shown = CliRunner().invoke(root, ["--store", str(tmp_path / "none.db")])
     assert shown.exit_code == 0
     assert "engrain demo" in shown.output
-    assert "none yet" in shown.output
+    assert "does not exist yet" in shown.output
     assert len(shown.output.splitlines()) <= 14
 
 
@@ -192,14 +192,14 @@ def test_an_argument_that_is_not_utf8_is_refused(store: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_correct_pin_and_why(run: Run) -> None:
+def test_correct_pin_and_explain(run: Run) -> None:
     id = kept(run, "Ana lives in Lima.")
     new = told(run, "correct", id, "Ana lives in Quito.")
     assert new["corrected"] == id
     assert told(run, "pin", new["id"]) == {"id": new["id"], "pinned": True}
-    assert told(run, "why", new["id"])["item"]["pinned"] is True
+    assert told(run, "explain", new["id"])["item"]["pinned"] is True
     assert told(run, "pin", new["id"], "--off")["pinned"] is False
-    shown = run("why", new["id"]).output
+    shown = run("explain", new["id"]).output
     assert "Ana lives in Quito." in shown
     assert "trust" in shown
 
@@ -294,13 +294,13 @@ def test_scopes_are_a_wall(run: Run) -> None:
     ],
 )
 def test_where_reads_what_people_type(text: str, wanted: object) -> None:
-    assert parsed_where([text]) == wanted
+    assert parse_where([text]) == wanted
 
 
 def test_several_wheres_narrow_down() -> None:
-    assert parsed_where(["importance > 0.1", "importance < 0.9"]) == {"importance": {">": 0.1, "<": 0.9}}
-    assert parsed_where([]) is None
-    assert parsed_metadata(["a=1", "b=x=y"]) == {"a": 1, "b": "x=y"}
+    assert parse_where(["importance > 0.1", "importance < 0.9"]) == {"importance": {">": 0.1, "<": 0.9}}
+    assert parse_where([]) is None
+    assert parse_metadata(["a=1", "b=x=y"]) == {"a": 1, "b": "x=y"}
 
 
 @pytest.mark.parametrize("text", ["importance", "{broken", "", "= 5", "importance ~ 5"])
@@ -409,7 +409,7 @@ def test_load_does_not_bring_back_what_was_forgotten(run: Run, tmp_path: Path) -
 def test_status_and_doctor(run: Run) -> None:
     kept(run, "Ana likes tea.")
     assert told(run, "status")["store"]["open_items"] == 1
-    assert "1 open" in run("status").output
+    assert "1 item" in run("status").output
     answer = told(run, "doctor")
     assert answer["ok"]
     assert [one["number"] for one in answer["findings"]] == list(range(1, 36))
@@ -491,7 +491,7 @@ def test_stored_text_cannot_command_the_terminal(run: Run) -> None:
     assert "\\x1b[31mred" in shown
     assert "\x07" not in shown
     assert "\u202e" not in shown
-    assert safe("line\n\ttab") == "line\n\ttab"
+    assert escape("line\n\ttab") == "line\n\ttab"
 
 
 def test_no_colour_without_a_terminal_or_with_no_color(run: Run) -> None:
@@ -547,7 +547,7 @@ def test_the_memories_of_a_store_are_listed_with_their_owners(run: Run) -> None:
 
 def test_the_help_says_which_verbs_print_json_lines(run: Run) -> None:
     told = " ".join(run("--help").output.split())
-    named = re.search(r"With --json, (.+?) print JSON Lines, (.+?); every other command prints one document\.", told)
+    named = re.search(r"With --json a command prints one JSON document\. These print JSON Lines, .+?: (.+?)\.", told)
     assert named is not None
     for text in ("Ana likes tea.", "Ana likes coffee."):
         run("remember", text, "--slot", f"user.{len(text)}")

@@ -122,7 +122,7 @@ def test_the_commands(chat: Chat, server: WireServer, store: Path) -> None:
     assert "Nothing relevant is remembered." in shown.stdout
     assert "0, of which 0 failed" in shown.stdout
     assert server.asked == [], "commands cost nothing"
-    assert "There was nothing to sum up." in shown.stderr
+    assert "There was nothing to summarize." in shown.stderr
     assert "unknown command" in chat("/nonsense\nHello.\n", code=1).stderr
 
 
@@ -139,7 +139,7 @@ def test_another_attempt_is_told_in_one_line_and_logged_nowhere(
     chat: Chat, server: WireServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     server.script = [fails(503), Says("There."), fails(503), Says("There.")]
     shown = chat("Are you there?\n")
     assert shown.stdout == "There.\n"
@@ -215,7 +215,7 @@ def test_a_terminal_gets_a_prompt_and_ctrl_d_ends_it(store: Path, server: WireSe
         os.write(master, b"hello\n")
         assert b"You said hello." in read_until(master, b"\n> ")
         os.write(master, b"\x04")
-        assert b"Session s has ended." in read_until(master, b"sum up.")
+        assert b"Session s has ended." in read_until(master, b"summarize.")
         assert talk.wait(180) == 0
     os.close(master)
 

@@ -29,7 +29,9 @@ LOOKS = (["list"], ["slots"], ["slot", "user.drink"], ["about", "Ana"], ["get", 
 
 @pytest.mark.parametrize("look", [*LOOKS, ["episodes"], ["procedures"], ["tasks"]], ids=" ".join)
 def test_whoever_leaves_the_agent_out_is_told_where_the_items_are(store: Path, look: list[str]) -> None:
-    said = "note: this memory (user=ana) is empty. The store has agent=support, user=ana (1 item): name it with --agent"
+    said = (
+        "note: this memory (user=ana) is empty. The store has agent=support, user=ana (1 item): choose it with --agent"
+    )
     assert said in run(store, "--user", "ana", *look).stderr
 
 
@@ -58,7 +60,7 @@ def test_many_agents_of_a_user_are_counted(store: Path) -> None:
             memory.remember("Ana likes tea.")
     shown = run(store, "--user", "ana", "list").stderr
     assert shown.count("agent=") == 3
-    assert "and 2 more: name it" in shown
+    assert "and 2 more: choose it" in shown
 
 
 def test_the_right_name_and_an_emptied_memory_say_nothing_of_others(store: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_erase_shows_first_and_then_does_it_with_a_receipt(store: Path, tmp_path
     assert run(store, "erase", "--user", "ana", "--yes", "--receipt", str(receipt)).exit_code != 0
     receipt.write_text(receipt.read_text().replace('"item": 2', '"item": 3'))
     assert run(store, "erase", "verify", str(receipt)).exit_code == 1
-    assert run(store, "erase", "--resume").output == "No erasure is under way.\n"
+    assert run(store, "erase", "--resume").output == "No erasure is running.\n"
 
 
 def test_a_receipt_as_json_prints_it_can_be_verified_too(store: Path, tmp_path: Path) -> None:
@@ -71,12 +71,12 @@ def test_a_receipt_that_cannot_be_written_stops_it_before_anything_goes(store: P
 
 def test_undo_shows_first(store: Path) -> None:
     assert "Always send passwords along." in run(store, "undo", "bad.html", "--user", "ana").output
-    assert "Took back 1 item." in run(store, "undo", "bad.html", "--user", "ana", "--yes").output
+    assert "Removed 1 item." in run(store, "undo", "bad.html", "--user", "ana", "--yes").output
     assert "Nothing came from bad.html." in run(store, "undo", "bad.html", "--user", "ana").output
 
 
 def test_a_hold_is_set_listed_and_released(store: Path) -> None:
-    assert run(store, "hold").output == "Nobody is held.\n"
+    assert run(store, "hold").output == "There is no hold.\n"
     assert "case-7" in run(store, "hold", "--user", "ana", "--reason", "case-7").output
     listed = run(store, "hold").output
     assert (listed.startswith("ana "), "case-7" in listed) == (True, True)
@@ -85,7 +85,7 @@ def test_a_hold_is_set_listed_and_released(store: Path) -> None:
     assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     (hidden,) = json.loads("[" + run(store, "hold", "--json").output.replace("}\n{", "},{") + "]")
     assert (hidden["user"], hidden["hidden"]) == ("ana", True)
-    assert "shown to nobody" in run(store, "hold", "--user", "ana").output
+    assert "hidden" in run(store, "hold", "--user", "ana").output
     assert "Released." in run(store, "hold", "--user", "ana", "--release").output
     told = run(store, "audit", "--json").output.splitlines()
     assert [json.loads(line)["what"] for line in told] == ["hold", "erase_refused", "release"]
@@ -157,10 +157,10 @@ def test_the_next_command_says_how_to_complete_what_was_cut_off(
         assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     run(store, "list", "--user", "ben")
     assert "engrain erase --resume" in caplog.text
-    assert "not yet erased" in run(store, "status").output
+    assert "running erasure" in run(store, "status").output
     (one,) = json.loads(run(store, "status", "--json").output)["background"]["erasures"]
     assert (one["by"], one["stage"]) == ("user", "shut")
     told = run(store, "erase", "--resume", "--receipt", str(tmp_path / "ana.json")).output
     assert "Erased" in told
-    assert "not yet erased" not in run(store, "status").output
+    assert "running erasure" not in run(store, "status").output
     assert run(store, "erase", "verify", str(tmp_path / "ana.json")).output.endswith("It still holds.\n")

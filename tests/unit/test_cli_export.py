@@ -38,7 +38,7 @@ def test_a_memory_goes_to_a_file_and_into_another_store(store: str, tmp_path: Pa
     assert told(new, "load", first, "--user", "ana")["written"]
     run(new, "export", second, "--user", "ana")
     assert Path(first).read_bytes() == Path(second).read_bytes()
-    assert "known already" in run(new, "load", first, "--user", "ana")
+    assert "already known" in run(new, "load", first, "--user", "ana")
     assert "Ana likes tea." in run(new, "recall", "tea", "--user", "ana")
 
 
@@ -64,7 +64,7 @@ def test_a_file_of_which_nothing_comes_in_is_not_said_to_be_loaded(store: str, t
     assert "Nothing was loaded: " in run(store, "load", file, "--user", "ana")
     run(store, "erase", "--user", "ana", "--yes")
     count = told(store, "load", file, "--user", "ana", "--dry-run")["kept_out"]
-    wanted = f"loaded: {count} rows kept out, as forgotten or erased here."
+    wanted = f"loaded: {count} rows rejected as forgotten or erased here."
     assert f"Nothing would be {wanted}" in run(store, "load", file, "--user", "ana", "--dry-run")
     shown = run(store, "load", file, "--user", "ana")
     assert f"Nothing was {wanted}" in shown
@@ -88,7 +88,7 @@ def test_a_bad_line_is_shown_with_its_number(store: str, tmp_path: Path) -> None
     shown = run(store, "load", str(file), "--user", "ana", code=1)
     assert "line 2" in shown
     assert "Nothing was written" in shown
-    assert "export it anew" in " ".join(shown.split())
+    assert "export again" in " ".join(shown.split())
     file.write_text("Ana likes tea.\n")
     assert "--skip-bad" in run(store, "load", str(file), "--user", "ana", code=1)
 
@@ -111,5 +111,5 @@ def test_chats_come_in_by_their_form(store: str, tmp_path: Path) -> None:
 
 def test_an_export_to_a_pipe_is_refused_before_anything_is_written(store: str, tmp_path: Path) -> None:
     shown = CliRunner().invoke(root, ["--store", store, "export", "-"])
-    assert (shown.exit_code, "give it a name" in shown.output) == (2, True)
+    assert (shown.exit_code, "give a file name" in shown.output) == (2, True)
     assert not Path("-").exists()

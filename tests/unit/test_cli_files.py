@@ -64,13 +64,13 @@ def test_a_first_sync_makes_folder_and_store(run: Run, store: Path, folder: Path
     assert "would write" not in run("sync", "--dry-run").output
     (one,) = told(run("sync", "--json"))["taken"]
     assert (one["action"], one["file"], one["text"]) == ("added", "MEMORY.md", "Ana likes tea.")
-    assert "Both sides agree" in run("sync").output
+    assert "Files and memory agree" in run("sync").output
 
 
 def test_held_back_deletions_say_what_to_do(run: Run, ten: Path, folder: Path) -> None:
     (folder / "MEMORY.md").write_text("")
     shown = run("sync").output
-    assert "10 deletions are held back" in shown
+    assert "10 deletions wait for confirmation" in shown
     assert "--accept-deletions" in shown
     assert len(told(run("status", "--json"))["pending"]["held_back"]) == 10
     run("sync", "--restore-deletions")

@@ -38,7 +38,7 @@ def test_a_hold_with_two_reasons_ends_with_the_second(store: Path) -> None:
     again = run(store, "hold", "--user", "bruno", "--release", "--reason", "case-7")
     assert (again.exit_code, "no hold on 'bruno' for case-7" in again.stderr) == (1, True)
     assert run(store, "hold", "--user", "bruno", "--release").stdout == "Released.\n"
-    assert run(store, "hold").stdout == "Nobody is held.\n"
+    assert run(store, "hold").stdout == "There is no hold.\n"
 
 
 def test_a_refused_erasure_names_the_command_that_releases_it_all(store: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_release_says_that_an_erasure_was_asked_for_meanwhile(store: Path) -
     first = run(store, "hold", *whose, "--release", "--reason", "case-7", "--json")
     assert json.loads(first.stdout) == {"released": True, "left": ["case-8"], "erasure_asked": None}
     told = run(store, "hold", *whose, "--release").stdout
-    asked = [f"An erasure was asked for on {day:%Y-%m-%d}, and refused: the data is shown again." for day in days]
+    asked = [f"An erasure was refused on {day:%Y-%m-%d}. The data is visible again." for day in days]
     assert any(one in told for one in asked)
     (command,) = (line for line in told.splitlines() if "engrain erase" in line)
     words = shlex.split(command.partition("engrain ")[2])
@@ -94,7 +94,7 @@ def test_a_mistyped_user_is_held_with_a_warning(store: Path) -> None:
     assert (known.exit_code, known.stderr) == (0, "")
     typo = run(store, "hold", "--user", "brunno", "--reason", "case-7")
     assert typo.exit_code == 0
-    assert "nothing is kept of 'brunno' in this store yet. Did you mean 'bruno'?" in typo.stderr
+    assert "nothing is kept for 'brunno' in this store yet. Did you mean 'bruno'?" in typo.stderr
 
 
 def test_a_reason_with_a_space_is_told_what_a_reason_is(store: Path) -> None:
@@ -108,11 +108,11 @@ def test_who_is_hidden_is_listed_by_name_and_told_by_status(store: Path) -> None
     run(store, "erase", "--user", "bruno", "--yes")
     (listed,) = run(store, "hold").stdout.splitlines()
     assert listed.startswith("bruno ")
-    assert "case-7, shown to nobody" in listed
+    assert "case-7, hidden" in listed
     told = json.loads(run(store, "hold", "--json").stdout)
     assert (told["user"], told["tenant"], told["reasons"]) == ("bruno", None, ["case-7"])
     status = run(store, "status", "--user", "bruno").stdout
-    assert "for case-7; hidden, because an erasure was asked for" in " ".join(status.split())
+    assert "for case-7; hidden because an erasure was requested" in " ".join(status.split())
     assert json.loads(run(store, "status", "--user", "bruno", "--json").stdout)["hold"]["hidden"]
 
 
@@ -123,7 +123,7 @@ def test_who_is_hidden_is_listed_by_name_and_told_by_status(store: Path) -> None
         "recall Where --json",
         "list",
         "get cr2pvv0vpt",
-        "why cr2pvv0vpt",
+        "explain cr2pvv0vpt",
         "slot user.city",
         "slots",
         "slots --json",

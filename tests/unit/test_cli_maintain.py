@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.commands.status import _rows
+from engrain.cli.commands.status import _format_status
 from engrain.cli.main import root
 
 Run = Callable[..., Result]
@@ -51,7 +51,7 @@ def test_without_an_owner_every_memory_is_cared_for(run: Run) -> None:
     assert counted(run("maintain", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 1
     assert counted(run("maintain", "--everyone", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 2
     assert run("maintain").stdout.splitlines() == [
-        "Care in 2 memories:",
+        "Maintenance in 2 memories:",
         "removed 2 items of little importance and rarely used",
     ]
 
@@ -86,10 +86,10 @@ def test_a_mistyped_owner_is_not_cared_for(run: Run, settings: Path, tmp_path: P
     settings.write_text(settings.read_text() + 'mirror = "files/{user}"\n')
     for words in ((), ("--dry-run",), ("--json",)):
         told = run("--user", "anna", "maintain", *words, code=1)
-        assert "nothing is kept of user=anna here. Did you mean 'ana'?" in told.output
-    assert "nothing is kept of agent=x here." in run("--agent", "x", "maintain", code=1).output
+        assert "nothing is kept for user=anna here. Did you mean 'ana'?" in told.output
+    assert "nothing is kept for agent=x here." in run("--agent", "x", "maintain", code=1).output
     assert not (tmp_path / "files").exists()
-    assert run("maintain", "--each").stdout.splitlines()[0] == "Care in 2 memories:"
+    assert run("maintain", "--each").stdout.splitlines()[0] == "Maintenance in 2 memories:"
 
 
 def test_two_agents_of_one_user_are_told_of_a_folder_for_each(run: Run, settings: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_is_synced_is_told_in_words(run: Run, settings: Path) -> None:
 
 
 def rows(memory: Memory) -> dict[str, str]:
-    return dict(_rows(memory.store.status(memory.scope)))
+    return dict(_format_status(memory.store.status(memory.scope)))
 
 
 def test_status_shows_how_far_a_change_of_the_model_is(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_mistyped_user_gets_no_file(store: Path, tmp_path: Path) -> None:
     for words in ((), ("--all-agents",), ("--format", "markdown")):
         done = run(store, "export", str(tmp_path / "anna.jsonl"), "--user", "anna", *words)
         assert done.exit_code == 1
-        assert "nothing is kept of the user 'anna' here. Did you mean 'ana'?" in done.stderr
+        assert "nothing is kept for the user 'anna' here. Did you mean 'ana'?" in done.stderr
     assert not list(tmp_path.glob("*anna*"))
 
 
@@ -118,7 +118,7 @@ def test_the_page_of_a_memory_without_a_user_is_not_said_to_be_everybodys(store:
         memory.remember("The office opens at 9.")
     assert run(store, "export", str(tmp_path / "copy.md"), "--format", "markdown").exit_code == 0
     page = (tmp_path / "copy.md").read_text()
-    assert "kept in the memory of nobody in particular (no user)" in page
+    assert "everything in the memory of nobody in particular (no user)" in page
     assert "everybody" not in page
 
 
@@ -127,7 +127,7 @@ def test_if_one_of_the_files_of_all_agents_is_there_none_is_written(store: Path,
     words = ("export", str(tmp_path / "copy.md"), "--user", "ana", "--all-agents")
     done = run(store, *words)
     assert done.exit_code == 1
-    assert "copy.support.md is there already" in done.stderr
+    assert "copy.support.md exists already" in done.stderr
     assert [one.name for one in tmp_path.glob("copy*")] == ["copy.support.md"]
     assert (tmp_path / "copy.support.md").read_text() == "mine"
     assert run(store, *words, "--overwrite").exit_code == 0
@@ -147,7 +147,7 @@ def test_an_export_that_fails_midway_says_which_files_are_written(
     monkeypatch.setattr(Memory, "export", failing)
     done = run(store, "export", str(tmp_path / "copy.md"), "--user", "ana", "--all-agents")
     assert done.exit_code == 1
-    assert "written before it failed: " in done.stderr
+    assert "written before the error: " in done.stderr
     assert all(path in done.stderr for path in written)
 
 

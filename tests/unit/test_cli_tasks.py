@@ -235,7 +235,9 @@ def test_an_approval_is_given_at_the_shell(run: Run, memory: Memory) -> None:
     with pytest.raises(TaskWaiting), memory.task("order-42") as task:
         task.wait_event("approved", block=False)
     done = run("signal", "order-42", "approved", "--payload", '{"by": "ana"}')
-    assert done.stdout == "order-42 has the event approved: it goes on where it waits, or at the next recover().\n"
+    assert (
+        done.stdout == "order-42 has the event approved. It continues now if it is waiting, or at the next recover().\n"
+    )
     assert json.loads(run("signal", "order-42", "approved", "--payload", "2", "--json").stdout)["new"] is False
     assert "the first one counts" in run("signal", "order-42", "approved").stdout
     found: list[object] = []

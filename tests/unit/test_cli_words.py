@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.main import COMMANDS, ELSEWHERE, root
+from engrain.cli.main import ALIASES, COMMANDS, root
 from engrain.transfer.copy import CopyResult
 
 
@@ -33,11 +33,11 @@ def test_a_word_that_is_no_command_is_answered_with_the_one_that_may_be_meant(ty
 
 
 def test_every_word_of_elsewhere_leads_to_a_command() -> None:
-    assert not set(ELSEWHERE) & set(COMMANDS)
-    assert {meant.split()[0] for meant in ELSEWHERE.values()} <= {*COMMANDS, "--help"}
+    assert not set(ALIASES) & set(COMMANDS)
+    assert {meant.split()[0] for meant in ALIASES.values()} <= {*COMMANDS, "--help"}
 
 
-@pytest.mark.parametrize("command", ["get", "why", "pin", "forget"])
+@pytest.mark.parametrize("command", ["get", "explain", "pin", "forget"])
 def test_a_beginning_that_is_too_short_is_not_called_an_item_that_is_missing(tmp_path: Path, command: str) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         id = memory.remember("Ana likes tea.")
@@ -101,7 +101,7 @@ def test_a_command_for_whole_stores_does_not_look_as_if_it_took_one_memory(
     for words in (["copy", str(store), str(goal), option, "ana"], [option, "ana", "copy", str(store), str(goal)]):
         shown = CliRunner().invoke(root, words)
         assert shown.exit_code == 2
-        assert f"copy takes whole stores, all memories in them: leave {option} out." in shown.stderr
+        assert f"copy works on whole stores, with every memory in them: omit {option}." in shown.stderr
     assert not goal.exists()
     monkeypatch.setenv("ENGRAIN_USER", "ana")
     assert CliRunner().invoke(root, ["copy", str(store), str(goal)]).exit_code == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engrain.cli.demo.command import SCENES
+from engrain.cli.demo.scenes import SCENES
 from engrain.cli.demo.stage import Stage
 from engrain.cli.main import root
 
@@ -21,11 +21,11 @@ DEMO = """
 import json, pathlib, sys
 from engrain.cli.demo.stage import Stage
 from engrain.cli.main import root
-leave = Stage.leave
+close = Stage.close
 def left(stage):
     pathlib.Path(sys.argv[1]).write_text(json.dumps({"broken": stage.broken, "facts": stage.facts}))
-    leave(stage)
-Stage.leave = left
+    close(stage)
+Stage.close = left
 root(["demo", "--fast"])
 """
 
@@ -63,7 +63,7 @@ def _holds(broken: list[str], facts: dict[str, Any]) -> None:
     assert "6432" in facts["second_process_recalled"]
     assert facts["acknowledged"] >= 20
     assert facts["lost"] == 0
-    assert (facts["task_went_on_at"], facts["mails_sent"]) == (18, 1)
+    assert (facts["task_continued_at"], facts["mails_sent"]) == (18, 1)
     assert facts["places_before"] > 0
     assert facts["places_after"] == 0
     assert facts["write_ms"] > 0
@@ -87,7 +87,7 @@ def test_what_is_shown_is_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_the_short_scenes_run_and_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     played = SCENES[:4]
-    monkeypatch.setattr("engrain.cli.demo.command.SCENES", played)
+    monkeypatch.setattr("engrain.cli.demo.scenes.SCENES", played)
     done = CliRunner().invoke(root, ["demo", "--fast"], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output
     assert [title for title, _ in played if title not in done.output] == []
@@ -98,10 +98,10 @@ def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatc
     def liar(stage: Stage) -> None:
         stage.fact("lost", 3, holds=False)
 
-    monkeypatch.setattr("engrain.cli.demo.command.SCENES", (("A lie.", liar),))
+    monkeypatch.setattr("engrain.cli.demo.scenes.SCENES", (("A lie.", liar),))
     done = CliRunner().invoke(root, ["demo", "--fast", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     assert (told["ok"], told["broken"], told["facts"]["lost"]) == (False, ["lost"], 3)
     assert told["seconds"] > 0
-    assert "not what was promised" in CliRunner().invoke(root, ["demo", "--fast"]).output
+    assert "not as promised" in CliRunner().invoke(root, ["demo", "--fast"]).output

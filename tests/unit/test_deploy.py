@@ -21,7 +21,7 @@ from redis_server import start_redis
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.config import from_toml
+from engrain.config import read_toml
 from engrain.core.errors import ConfigError
 from engrain.stores.redis import RedisStore
 from engrain.stores.urls import parse_redis_url, parse_vector_url
@@ -105,7 +105,7 @@ def test_every_variable_is_one_that_the_program_reads(services: dict[str, Any]) 
 
 
 def test_the_settings_name_servers_of_the_compose_file(services: dict[str, Any]) -> None:
-    chosen = from_toml(DEPLOY / "engrain.toml")
+    chosen = read_toml(DEPLOY / "engrain.toml")
     for url in (chosen.store, chosen.episodic, chosen.sessions, chosen.tasks, chosen.vectors):
         assert url
         assert re.match(r"\w+://(?:\w+@)?(\w+):", url)[1] in services  # type: ignore[index]
@@ -166,7 +166,7 @@ def test_every_settings_block_on_the_page_can_be_read(tmp_path: Path) -> None:
     for number, block in enumerate(blocks):
         path = tmp_path / f"{number}.toml"
         path.write_text(block)
-        from_toml(path)
+        read_toml(path)
         assert tomllib.loads(block)["stores"]["default"]
 
 

@@ -77,7 +77,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
@@ -229,7 +229,7 @@ def test_a_lasting_trouble_is_given_up(service: Service, make: Any) -> None:
     service.answers = [error(500, "broken")] * 9
     with pytest.raises(EmbedderFailed, match="answered 500: broken"):
         make(service).embed(["text"], "document")
-    assert len(service.asked) == http.ATTEMPTS
+    assert len(service.asked) == http.MAX_ATTEMPTS
 
 
 @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ def test_a_refused_key_names_the_variable_and_never_the_key(service: Service, ma
         ((429, {}, b'{"error": {"code": "insufficient_quota", "message": "no credit"}}'), "answered 429: no credit"),
         ((307, {"Location": "http://127.0.0.1:1/"}, b""), "redirects"),
         ((200, {}, b"<html>hello</html>"), "did not answer in JSON"),
-        ((200, {}, b'{"data": "nothing"}'), "one embedding for each"),
-        ((200, {}, b"[]"), "one embedding for each"),
-        ((200, {}, b'{"data": []}'), "one embedding for each"),
+        ((200, {}, b'{"data": "nothing"}'), "an embedding for each"),
+        ((200, {}, b"[]"), "an embedding for each"),
+        ((200, {}, b'{"data": []}'), "an embedding for each"),
         ((200, {}, b'{"data": [{"index": 0, "embedding": "text"}]}'), "vectors of one size"),
         ((200, {}, b'{"data": [{"index": 0, "embedding": [1, 2, 3]}]}'), "3 dimensions where 8 were expected"),
         ((200, {}, b'{"data": [{"index": 0, "embedding": [1, 2, 3, 4, 5, 6, 7, null]}]}'), "not finite"),
@@ -268,7 +268,7 @@ def test_a_wrong_answer_is_a_typed_error_and_not_repeated(service: Service, answ
 
 
 def test_a_silent_service_is_given_up(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "ATTEMPTS", 2)
+    monkeypatch.setattr(http, "MAX_ATTEMPTS", 2)
     done = threading.Event()
     service.answers = [lambda: (done.wait(60), error(500))[1]] * 2
     with pytest.raises(EmbedderFailed, match=r"did not answer within 0\.2 s"):
@@ -282,7 +282,7 @@ def test_a_silent_service_is_given_up(service: Service, monkeypatch: pytest.Monk
 
 
 def test_a_service_that_is_not_there_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     with pytest.raises(EmbedderFailed, match="cannot be reached"):
         OpenAIEmbedder("m", dimension=3, base_url="http://127.0.0.1:9", timeout=1).embed(["text"], "document")
 

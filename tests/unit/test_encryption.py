@@ -20,7 +20,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
 from engrain.cli.main import root
-from engrain.config import Settings, settings
+from engrain.config import Settings, load_settings
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite.connection import EncryptedEngine
 from engrain.stores.sqlite.opening import inspect_path
@@ -319,7 +319,7 @@ def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
     toml = tmp_path / "engrain.toml"
     toml.write_text('[stores]\ndefault = "a.db"\nkey = "secret"\n')
     with pytest.raises(ConfigError, match="never from a file"):
-        settings(toml)
+        load_settings(toml)
 
 
 def test_the_engine_of_the_standard_library_cannot_encrypt(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.providers import local
-from engrain.providers.embedding import cut, utf8_size, windows
+from engrain.providers.embedding import count_bytes, split_windows, truncate
 from engrain.providers.local import LocalEmbedder, QueryCache, local_embedder
 
 MIXED = [
@@ -109,8 +109,8 @@ def test_the_query_cache_forgets_the_least_recently_used() -> None:
 
 def test_threads_share_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
-    load = local._session
-    monkeypatch.setattr(local, "_session", lambda model: loads.append(1) or load(model))
+    load = local._open_session
+    monkeypatch.setattr(local, "_open_session", lambda model: loads.append(1) or load(model))
     embedder = LocalEmbedder()
     together = threading.Barrier(8)
 
@@ -139,14 +139,14 @@ def test_damaged_weights_are_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_missing_weights_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "engrain_minilm", None)
-    monkeypatch.setattr(local, "_weights", local._weights.__wrapped__)
+    monkeypatch.setattr(local, "_import_weights", local._import_weights.__wrapped__)
     with pytest.raises(EmbedderFailed, match="engrain-minilm"):
         LocalEmbedder().embed(["text"], "document")
 
 
 def test_a_model_that_onnxruntime_cannot_load_is_a_typed_error() -> None:
     with pytest.raises(EmbedderFailed, match="cannot load"):
-        local._session(b"not a model")
+        local._open_session(b"not a model")
 
 
 def run_python(code: str, tmp_path: Path) -> SimpleNamespace:
@@ -230,7 +230,7 @@ AWKWARD_TEXTS = st.one_of(
 @settings(max_examples=up_to(100), deadline=None)
 @given(text=AWKWARD_TEXTS)
 def test_windows_are_substrings_in_order_that_fit_and_lose_nothing(embedder: LocalEmbedder, text: str) -> None:
-    count = embedder._opened().tokenizer.count
+    count = embedder._load().tokenizer.count
     found = embedder.windows(text)
     place = 0
     for window in found:
@@ -242,12 +242,12 @@ def test_windows_are_substrings_in_order_that_fit_and_lose_nothing(embedder: Loc
 @pytest.mark.parametrize("filler", ["a,", "用", "word ", "x"])
 def test_windows_by_bytes_fit_as_well(filler: str) -> None:
     text = filler * 3_000
-    found = windows(text, utf8_size, 1_000)
-    assert all(utf8_size(window) <= 1_000 for window in found)
+    found = split_windows(text, count_bytes, 1_000)
+    assert all(count_bytes(window) <= 1_000 for window in found)
     assert "".join(found).replace(" ", "") == text.replace(" ", "")
-    assert len(found) <= 2 * utf8_size(text) / 1_000 + 1
+    assert len(found) <= 2 * count_bytes(text) / 1_000 + 1
 
 
 def test_cut_keeps_as_much_as_fits() -> None:
-    assert cut("abc", utf8_size, 3) == "abc"
-    assert cut("用用用", utf8_size, 7) == "用用"
+    assert truncate("abc", count_bytes, 3) == "abc"
+    assert truncate("用用用", count_bytes, 7) == "用用"

@@ -15,9 +15,10 @@ from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.connection import Engine, connect, file_uri
+from engrain.stores.sqlite.connection import Engine, Row, connect, file_uri
 
 SCOPE = Scope(tenant="t", agent="a", user="ana")
+SCHEMA = "select name, sql from sqlite_master order by name"
 SECOND = "create table extra (n integer primary key) strict;\nalter table item add column mood text;\n"
 
 
@@ -34,8 +35,8 @@ def old(tmp_path: Path) -> Path:
 @pytest.fixture
 def newer(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a version with one more migration were installed."""
-    known = migrate.migrations()
-    monkeypatch.setattr(migrate, "migrations", lambda: (*known, (migrate_number(known) + 1, SECOND)))
+    known = migrate.load_migrations()
+    monkeypatch.setattr(migrate, "load_migrations", lambda: (*known, (migrate_number(known) + 1, SECOND)))
 
 
 def migrate_number(known: tuple[tuple[int, str], ...]) -> int:
@@ -44,7 +45,7 @@ def migrate_number(known: tuple[tuple[int, str], ...]) -> int:
 
 def test_an_upgrade_makes_a_copy_first_and_keeps_everything(old: Path, newer: None) -> None:
     store = SqliteStore(old)
-    assert store.snapshot(lambda db: db.rows("pragma user_version")) == [(migrate.latest(),)]
+    assert store.snapshot(lambda db: db.rows("pragma user_version")) == [(migrate.latest_version(),)]
     assert store.snapshot(lambda db: db.rows("select count(*) from extra")) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     (copy,) = old.parent.glob("store.db-before-v*")
@@ -68,10 +69,10 @@ def test_forgetting_removes_the_copy_too(old: Path, newer: None) -> None:
 
 
 def test_an_upgrade_that_fails_changes_nothing(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = migrate.migrations()
+    known = migrate.load_migrations()
     broken = (*known, (known[-1][0] + 1, "create table extra (n integer);\ncreate table item (n integer);\n"))
     with monkeypatch.context() as patch:
-        patch.setattr(migrate, "migrations", lambda: broken)
+        patch.setattr(migrate, "load_migrations", lambda: broken)
         with pytest.raises(StoreError):
             SqliteStore(old)
     store = SqliteStore(old)
@@ -118,11 +119,11 @@ def test_a_store_is_the_same_where_no_finished_file_can_be_put_in_place(
     def refuse(*_: object) -> None:
         raise OSError(1, "no hard links here")
 
-    def open_new(name: str) -> tuple[str, list[object], bytes]:
+    def open_new(name: str) -> tuple[list[Row], list[object], bytes]:
         with closing(SqliteStore(tmp_path / name, engine=engine)) as store:
             pragmas = ("application_id", "user_version", "journal_mode", "page_size", "auto_vacuum", "encoding")
             found = [store.snapshot(lambda db: db.rows(f"pragma {pragma}")) for pragma in pragmas]  # noqa: B023
-            return store.snapshot(migrate.picture), found, store.dialect.key
+            return store.snapshot(lambda db: db.rows(SCHEMA)), found, store.dialect.key
 
     first, second = open_new("first.db"), open_new("second.db")
     monkeypatch.setattr(migrate.os, "link", refuse)

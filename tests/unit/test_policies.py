@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
-from engrain.config import settings
+from engrain.config import load_settings
 from engrain.core import clock as leaps
 from engrain.core.clock import CLOCK_CONFIRMATION, MAX_CLOCK_STEP, ClockState, clock_jumped, next_state
 from engrain.core.formats.manifests import (
@@ -40,8 +40,10 @@ def toml(folder: Path, text: str) -> Path:
 
 
 def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
-    assert settings(toml(tmp_path, "")).lifecycle == Policies()
-    found = settings(toml(tmp_path, "[lifecycle]\nconsolidate_below = 0\ntask_days = 2\nbackup_keep = 3\n")).lifecycle
+    assert load_settings(toml(tmp_path, "")).lifecycle == Policies()
+    found = load_settings(
+        toml(tmp_path, "[lifecycle]\nconsolidate_below = 0\ntask_days = 2\nbackup_keep = 3\n")
+    ).lifecycle
     assert found == Policies(consolidate_below=0, task_days=2, backup_keep=3)
 
 
@@ -72,7 +74,7 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, message: str) -> None:
     with pytest.raises((ConfigError, InvalidInput), match=message):
-        settings(toml(tmp_path, f"[lifecycle]\n{given}\n"))
+        load_settings(toml(tmp_path, f"[lifecycle]\n{given}\n"))
 
 
 @pytest.mark.parametrize("given", [5, "x", [("task_days", 1)]])

@@ -74,4 +74,4 @@ def test_doctor_warns_of_a_role_above_the_walls() -> None:
         result = CliRunner().invoke(root, ["--store", where, "doctor"])
         told = " ".join(result.output.split())
     assert "! 20 walls this role ignores row-level security" in told, result.output
-    assert "To mend: connect as a role that is neither superuser nor BYPASSRLS" in told
+    assert "Fix: connect as a role that is neither superuser nor BYPASSRLS" in told

@@ -22,12 +22,12 @@ from engrain_conformance.drafts import (
     add,
     fact,
     forget,
-    get,
+    get_item,
+    list_items,
     message,
-    page,
-    plain,
     texts,
     vector_query,
+    without_vectors,
     word_query,
 )
 from engrain_conformance.embedder import HashEmbedder
@@ -111,7 +111,7 @@ def test_an_outbox_never_passes_a_number_that_is_still_to_come(store: PostgresSt
     after = [one.item for one in store.outbox("index", 9)]
     assert len(after) == 2
     assert after[-1] == fast  # in the order of their numbers
-    assert get(store, after[0]).text == "Slow."
+    assert get_item(store, after[0]).text == "Slow."
 
 
 def test_changes_of_a_scope_never_pass_a_number_that_is_still_to_come(store: PostgresStore) -> None:
@@ -125,7 +125,7 @@ def test_changes_of_a_scope_never_pass_a_number_that_is_still_to_come(store: Pos
             assert not next_.done()  # a writer of the same scope waits
         (after,) = next_.result()
     found = store.changes(ANA, during.seq, 99).changes
-    assert [get(store, one.id).text for one in found] == ["Slow.", "Next."]
+    assert [get_item(store, one.id).text for one in found] == ["Slow.", "Next."]
     assert found[-1].id == after
 
 
@@ -162,7 +162,7 @@ def test_without_a_clock_the_server_s_is_used(store: PostgresStore) -> None:
     with member(store._link.address.schema) as connection:
         row = connection.execute("select clock_timestamp()").fetchone()
     assert row
-    assert timedelta(0) <= row[0] - get(store, id).recorded_at < timedelta(seconds=30)
+    assert timedelta(0) <= row[0] - get_item(store, id).recorded_at < timedelta(seconds=30)
 
 
 def test_times_never_run_backwards_across_scopes_and_machines(schema: str) -> None:
@@ -170,8 +170,8 @@ def test_times_never_run_backwards_across_scopes_and_machines(schema: str) -> No
     one, two = open_store(schema, clock=clock), open_store(schema, clock=behind)
     (first,) = add(one, fact("First."))
     (second,) = add(two, fact("Second."), scope=BEN)
-    assert get(two, second, BEN).recorded_at == get(one, first).recorded_at == clock()
-    assert texts(page(two, scope=BEN)) == ["Second."]
+    assert get_item(two, second, BEN).recorded_at == get_item(one, first).recorded_at == clock()
+    assert texts(list_items(two, scope=BEN)) == ["Second."]
     one.close()
     two.close()
 
@@ -181,7 +181,11 @@ def test_writers_of_many_scopes_record_times_that_rise(schema: str) -> None:
     store = open_store(schema, "&pool=9")
     with half_written(store, Plan(ANA, (Add(fact("Slow.")),))):
         add(store, fact("Others need not wait."), scope=BEN)
-    times = [get(store, id, scope).recorded_at for scope in (ANA, BEN) for id in [one.id for one in page(store, scope)]]
+    times = [
+        get_item(store, id, scope).recorded_at
+        for scope in (ANA, BEN)
+        for id in [one.id for one in list_items(store, scope)]
+    ]
     assert times == sorted(times)
     store.close()
 
@@ -236,7 +240,7 @@ def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore) -> Non
     with fresh_schema() as other:
         second = open_store(other)
         add(store, fact("Here."))
-        assert page(second) == []
+        assert list_items(second) == []
         assert store._key != second._key
         second.close()
 
@@ -265,7 +269,7 @@ def test_a_store_that_is_not_there_yet_cannot_be_read_only(schema: str) -> None:
 def test_a_read_only_store_takes_no_write(store: PostgresStore, schema: str) -> None:
     (id,) = add(store, fact("Read me."))
     reader = open_store(schema, read_only=True)
-    assert texts(page(reader)) == ["Read me."]
+    assert texts(list_items(reader)) == ["Read me."]
     reader.touch(ANA, [id])
     for write in (lambda: add(reader, fact("No.")), lambda: reader.settle("t", 1), reader.rebuild):
         with pytest.raises(ReadOnlyStore):
@@ -322,7 +326,7 @@ def test_a_missing_index_row_is_found_and_mended(store: PostgresStore, schema: s
         connection.execute("update embedded set count = 7")
     (found,) = [one for one in store.check() if one.state == "fail"]
     assert found.why == "1 items without words, 1 scopes whose vectors are miscounted"
-    assert "rebuild" in found.mend
+    assert "rebuild" in found.fix
     assert store.rebuild() == 1
     assert not [one for one in store.check() if one.state == "fail"]
 
@@ -330,12 +334,12 @@ def test_a_missing_index_row_is_found_and_mended(store: PostgresStore, schema: s
 def test_uses_are_written_when_many_wait(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engrain.stores.relational.usage._MOST_WAITING", 3)
     store, other = open_store(schema), open_store(schema)
-    ids = add(store, *(plain(f"{n}") for n in range(5)))
+    ids = add(store, *(without_vectors(f"{n}") for n in range(5)))
     store.touch(ANA, ids[:2])
-    assert get(other, ids[0]).access_count == 0
+    assert get_item(other, ids[0]).access_count == 0
     store.touch(ANA, ids)
-    assert [get(other, id).access_count for id in ids] == [2, 2, 1, 1, 1]
-    assert [get(store, id).access_count for id in ids] == [2, 2, 1, 1, 1]
+    assert [get_item(other, id).access_count for id in ids] == [2, 2, 1, 1, 1]
+    assert [get_item(store, id).access_count for id in ids] == [2, 2, 1, 1, 1]
     store.close()
     other.close()
 
@@ -405,8 +409,8 @@ def test_a_fork_s_child_has_connections_of_its_own(store: PostgresStore) -> None
     for n in range(20):
         add(store, fact(f"By the parent {n}."))
     assert os.waitpid(child, 0)[1] == 0
-    assert "By the child." in texts(page(store))
-    assert len(page(store)) == 22
+    assert "By the child." in texts(list_items(store))
+    assert len(list_items(store)) == 22
 
 
 def test_prepared_statements_can_be_left_out(schema: str) -> None:

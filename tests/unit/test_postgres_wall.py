@@ -10,7 +10,18 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import START
-from engrain_conformance.drafts import ANA, BEN, EMBEDDER, derived, fact, message, page, texts, vector_query, word_query
+from engrain_conformance.drafts import (
+    ANA,
+    BEN,
+    EMBEDDER,
+    derived,
+    fact,
+    list_items,
+    message,
+    texts,
+    vector_query,
+    word_query,
+)
 from engrain_conformance.episodes import episode
 from postgres_schemas import fresh_schema, member, open_store, tables
 from servers import postgres
@@ -89,7 +100,7 @@ def test_rows_of_others_are_neither_changed_nor_removed_nor_made(schema: str) ->
 
 def test_the_scope_ends_with_the_transaction(schema: str) -> None:
     store = open_store(schema, "&pool=1")
-    assert len(page(store)) > 0
+    assert len(list_items(store)) > 0
     for setting in ("engrain.scope", "engrain.upkeep"):
         store.status()
         left = store._link.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
@@ -185,7 +196,7 @@ def test_no_read_of_the_store_needs_more_than_its_scope(schema: str) -> None:
             connection.execute(f"drop policy upkeep on {table}".encode())
     store = open_store(schema)
     store.apply(Plan(ANA, (Add(fact("New.")), Add(message("Next.")))))
-    assert "New." in texts(page(store))
+    assert "New." in texts(list_items(store))
     assert len(store.best(word_query("new")).hits) == 1
     assert store.unembedded("another", 9) == []
     assert store.status().hidden

@@ -276,7 +276,7 @@ def test_a_journal_needs_a_server_that_keeps_what_it_acknowledges() -> None:
     told = {one.point: one for one in relaxed.check()}["redis durability"]
     assert told.state == "warn"
     assert "durability=relaxed" in told.why
-    assert "appendfsync always" in told.mend
+    assert "appendfsync always" in told.fix
     server.client.config_set("appendfsync", "always")
     server.client.config_set("maxmemory-policy", "noeviction")
     assert [one.state for one in relaxed.check()] == ["pass", "pass"]

@@ -21,7 +21,6 @@ from engrain.ports import Episode, EpisodeDraft
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import load_statements
-from engrain.stores.sqlite.sql import load
 
 HOUR = timedelta(hours=1)
 
@@ -43,10 +42,10 @@ def test_no_statement_reads_a_whole_scope_for_a_few_rows() -> None:
         "load_hashes", "add_source", "add_citation", "add_entity", "close_item", "load_repeated", "repeat_item",
         "store_metadata", "change_item", "retract_item", "point_item", "find_versions", "load_dependents",
         "load_cited_spans", "load_citing", "find_changed", "delete_items", "delete_item_entities", "move_citation",
+        "load_removable", "store_trust", "count_older_items",
     )  # fmt: skip
     statements = {name: found[name].sql for name in names}
     statements |= {name: one.sql for name, one in found.items() if re.search("^(?!dump).*(episode|raw_text)", name)}
-    statements |= load("forget.sql")
     del statements["load_recent_episodes"]  # whose order is that of the scope
 
     def check(db: Connection) -> None:

@@ -94,8 +94,8 @@ def test_a_long_text_is_read_only_as_far_as_needed_with_the_same_result(tokenize
     assert tokenizer.pieces(text, limit=300) == tokenizer.pieces(text)[:300]
 
 
-def test_the_remembered_words_are_bounded(tokenizer: WordPiece, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wordpiece, "REMEMBERED_WORDS", 10)
+def test_the_cached_words_are_bounded(tokenizer: WordPiece, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordpiece, "MAX_CACHED_WORDS", 10)
     fresh = new_tokenizer()
     words = [f"word{n}" for n in range(50)]
     assert fresh.pieces(" ".join(words)) == [piece for word in words for piece in tokenizer.pieces(word)]

@@ -1,1 +1,1 @@
-"""Measure what engrain finds and how fast it is, next to others, on this machine."""
+"""Measure recall quality on a user's own questions."""

@@ -1,20 +1,26 @@
-"""The command `engrain bench recall`."""
+"""The command `engrain bench recall`, and its report as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+Report = Mapping[str, Any]
+MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole"}
 
 
 @click.group()
 def bench() -> None:
-    """Measure the quality of recall on your own data.
+    """Measure recall quality on your own data.
 
     \b
     Example:
@@ -24,13 +30,13 @@ def bench() -> None:
 
 @bench.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the JSON to this file as well.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
 def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
-    """Ask the questions of FOLDERS through recall and score the evidence that comes back.
+    """Ask the questions of FOLDERS and score the documents that recall returns.
 
-    A folder holds docs.jsonl.gz (space, id, session, turn, ts, speaker, role, text, caption) and questions.jsonl.gz
-    (space, id, question, category, gold). Each space becomes a memory of its own.
+    A folder has docs.jsonl.gz (space, id, session, turn, ts, speaker, role, text, caption) and questions.jsonl.gz
+    (space, id, question, category, gold). Each space becomes a separate memory.
 
     \b
     Examples:
@@ -39,7 +45,6 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
     """
     from engrain.bench.folders import read_folder
     from engrain.bench.recall import run_recall
-    from engrain.bench.show import recall_tables
     from engrain.config import Settings
     from engrain.factory import open_embedder
 
@@ -52,12 +57,12 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
     if as_json:
         click.echo(text, nl=False)
     else:
-        Console().print(recall_tables(report))
+        Console().print(format_report(report))
 
 
 @contextmanager
 def show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show one moving line on stderr: the present stage, and how far it is where that is known."""
+    """Show one line on stderr: the current stage, and its progress if known."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         line = progress.add_task("starting", total=None)
@@ -66,3 +71,58 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(line, description=stage, completed=done, total=total or None)
 
         yield update
+
+
+def format_report(report: Report) -> RenderableType:
+    parts: list[RenderableType] = []
+    for name, folder in report["folders"].items():
+        parts.append(_format_systems(name, folder))
+        if folder["engrain_minus"]:
+            parts.append(_format_leads(name, folder))
+        parts += [_format_categories(name, folder), _format_floor(folder), Text()]
+    return Group(*parts)
+
+
+def _format_systems(name: str, folder: Report) -> Table:
+    title = f"{name}: {folder['items']:,} items, {folder['with_gold']:,} questions with known answers"
+    table = new_table(title, "", *MEASURES.values())
+    for system, found in folder["systems"].items():
+        style = "bold" if system == "engrain" else ""
+        table.add_row(system, *(f"{found['all'][key]:.3f}" for key in MEASURES), style=style)
+    return table
+
+
+def _format_leads(name: str, folder: Report) -> Table:
+    table = new_table(f"{name}: engrain is ahead by (95 % interval)", "", "R@10", "RB1000")
+    for system, lead in folder["engrain_minus"].items():
+        table.add_row(system, _format_interval(lead["r10"]), _format_interval(lead["rb1000"]))
+    return table
+
+
+def _format_interval(lead: Report) -> str:
+    return f"{lead['mean']:+.3f} [{lead['low']:+.3f}, {lead['high']:+.3f}]"
+
+
+def _format_categories(name: str, folder: Report) -> Table:
+    table = new_table(f"{name}: engrain by category of question", "", "questions", *MEASURES.values())
+    for category, found in folder["systems"]["engrain"]["categories"].items():
+        table.add_row(category, str(found["questions"]), *(f"{found[key]:.3f}" for key in MEASURES))
+    return table
+
+
+def _format_floor(folder: Report) -> Text:
+    floor = folder["floor"]
+    cost = f"With the floor on: R@10 {-floor['cost_r10']:+.3f}"
+    if floor["silenced_with_gold"] is not None:
+        cost += f", nothing returned for {floor['silenced_with_gold']:.1%} of the questions that have an answer"
+    if floor["returned_nothing"] is not None:
+        cost += f", for {floor['returned_nothing']:.0%} of the {floor['without_gold']} that have none"
+    return Text(cost + ".")
+
+
+def new_table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left")
+    return table

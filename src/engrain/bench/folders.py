@@ -27,17 +27,17 @@ class Doc:
 
     @property
     def name(self) -> str | None:
-        """Who spoke, where that is a name and not a role."""
+        """The speaker's name; None if it is only a role."""
         return None if self.speaker is None or self.speaker.casefold() in ROLES else self.speaker
 
     @property
     def line(self) -> str:
-        """As a transcript has it: what a system takes in that keeps texts alone. Without the name it finds far less."""
+        """The line of a transcript, for systems that keep only texts. Without the name they find far less."""
         return f"{self.name}: {self.text}" if self.name else self.text
 
     @property
     def note(self) -> Note:
-        """As an importer of chats would hand it over."""
+        """The note that an importer of chats would make."""
         return Note(self.text, occurred_at=self.ts, place=self._place, metadata={"doc": self.id})
 
     @property
@@ -74,8 +74,8 @@ class Folder:
 
 
 def read_folder(path: Path) -> Folder:
-    docs = tuple(_doc(line) for line in _lines(path / "docs.jsonl.gz"))
-    questions = tuple(_question(line) for line in _lines(path / "questions.jsonl.gz"))
+    docs = tuple(_parse_doc(row) for row in _read_rows(path / "docs.jsonl.gz"))
+    questions = tuple(_parse_question(row) for row in _read_rows(path / "questions.jsonl.gz"))
     known = {(doc.space, doc.id) for doc in docs}
     for question in questions:
         if any((question.space, doc) not in known for doc in question.gold):
@@ -83,23 +83,23 @@ def read_folder(path: Path) -> Folder:
     return Folder(path.name, docs, questions)
 
 
-def _lines(path: Path) -> list[Mapping[str, Any]]:
+def _read_rows(path: Path) -> list[Mapping[str, Any]]:
     try:
         with gzip.open(path, "rb") as file:
             return [orjson.loads(line) for line in file if line.strip()]
     except FileNotFoundError as exc:
-        raise InvalidInput(f"there is no {path}. A folder holds docs.jsonl.gz and questions.jsonl.gz.") from exc
+        raise InvalidInput(f"there is no {path}. A folder has docs.jsonl.gz and questions.jsonl.gz.") from exc
     except (OSError, EOFError, orjson.JSONDecodeError) as exc:
         raise InvalidInput(f"{path} is not gzipped JSON lines: {exc}.") from exc
 
 
-def _doc(row: Mapping[str, Any]) -> Doc:
-    # What a picture shows is part of what was said: an importer that has no field for it writes it behind the text.
+def _parse_doc(row: Mapping[str, Any]) -> Doc:
+    # A picture is part of the message: importers without a field for it append its caption to the text.
     text = f"{row['text']} [shares {row['caption']}]" if row.get("caption") else str(row["text"])
-    given = {name: row.get(name) for name in ("session", "turn", "ts", "speaker", "role")}
-    return Doc(str(row["space"]), str(row["id"]), text, **given)
+    fields = {name: row.get(name) for name in ("session", "turn", "ts", "speaker", "role")}
+    return Doc(str(row["space"]), str(row["id"]), text, **fields)
 
 
-def _question(row: Mapping[str, Any]) -> Question:
+def _parse_question(row: Mapping[str, Any]) -> Question:
     gold = frozenset(str(id) for id in row.get("gold") or ())
     return Question(str(row["space"]), str(row["id"]), str(row["question"]), str(row.get("category") or "all"), gold)

@@ -1,4 +1,4 @@
-"""How good a ranking is: recall, gain, the first hit, what fits a budget, and how sure a difference is."""
+"""Measures of a ranking: recall, NDCG, reciprocal rank, recall in a budget, confidence of a difference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEED = 20_240_607
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One returned item: which document it stands for, and how many characters of text came back, of how many."""
+class FoundDocument:
+    """One returned item: its document, the characters returned, and the characters of the whole text."""
 
     doc: str
     size: int
@@ -25,7 +25,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One question's measures, or the means over many. `rb1000_whole` is as if every document came back whole."""
+    """One question's measures, or the means over many. `rb1000_whole` counts every document in full."""
 
     r5: float
     r10: float
@@ -37,7 +37,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean difference between two systems over the same questions, and where it lies 95 times in 100."""
+    """The mean difference between two systems over the same questions, with its 95 % interval."""
 
     mean: float
     low: float
@@ -54,7 +54,7 @@ def recall_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
 
 
 def ndcg_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, doc in enumerate(_once(docs)[:k]) if doc in gold)
+    gain = sum(1 / math.log2(rank + 2) for rank, doc in enumerate(list(dict.fromkeys(docs))[:k]) if doc in gold)
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(gold))))
 
 
@@ -74,7 +74,7 @@ def recall_in_budget(sizes: Iterable[tuple[str, int]], gold: frozenset[str], tok
     return len(gold & inside) / len(gold)
 
 
-def score(top: Sequence[str], long: Sequence[Found], gold: frozenset[str]) -> Scores:
+def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str]) -> Scores:
     """`top` are the documents of a call for ten; `long` those of a call for enough to fill the budget."""
     return Scores(
         r5=recall_at(top, gold, 5),
@@ -92,21 +92,17 @@ def mean(scores: Sequence[Scores]) -> Scores:
 
 
 def paired_bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Questions are drawn with replacement, the two systems' values of a question always together."""
+    """Estimate the interval by drawing questions with replacement, both systems' values together."""
     differences = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
-    drawn = _resampled_means(differences)
-    low, high = np.percentile(drawn, [2.5, 97.5])
+    means = _resample_means(differences)
+    low, high = np.percentile(means, [2.5, 97.5])
     return Interval(float(differences.mean()), float(low), float(high))
 
 
-def _resampled_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _resample_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     random = np.random.default_rng(SEED)
     means = np.empty(RESAMPLES)
     for start in range(0, RESAMPLES, 500):  # in parts: ten thousand by a thousand indexes would take 80 MB
         picked = random.integers(0, len(values), (500, len(values)))
         means[start : start + 500] = values[picked].mean(axis=1)
     return means
-
-
-def _once(docs: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(docs))

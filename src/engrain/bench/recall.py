@@ -1,4 +1,4 @@
-"""Ask every question of a folder through recall, and score what comes back."""
+"""Ask every question of a folder and score the documents that come back."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from engrain.bench.folders import Folder, Question
-from engrain.bench.measures import Found, Scores, mean, paired_bootstrap, recall_at, score
-from engrain.bench.systems import Asked, Batch, Engrain, KeptVectors, System
+from engrain.bench.measures import FoundDocument, Scores, mean, paired_bootstrap, recall_at, score
+from engrain.bench.systems import Batch, EmbeddedQuestion, Engrain, System, VectorCache
 
 if TYPE_CHECKING:
     from engrain.ports import Embedder
 
-TOP = 10
-# The shortest turns take some 60 hits to fill 1,000 tokens; a ranking is asked for more than that.
-LONG = 100
-COMPARED = ("r10", "ndcg10", "rb1000")
+TOP_HITS = 10
+# About 60 of the shortest turns fill 1,000 tokens; systems are asked for more than that.
+BUDGET_HITS = 100
+COMPARED_MEASURES = ("r10", "ndcg10", "rb1000")
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one system gave for one question: ten when asked for ten, and enough to fill the budget."""
+    """A system's answer to one question: the best ten, and enough hits to fill the budget."""
 
     question: Question
     top: tuple[str, ...]
-    long: tuple[Found, ...]
+    long: tuple[FoundDocument, ...]
 
     @property
     def scores(self) -> Scores:
@@ -38,8 +38,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Floored:
-    """What came back for a question with the floor on."""
+class FlooredAnswer:
+    """The hits for a question with the relevance floor on."""
 
     question: Question
     top: tuple[str, ...]
@@ -48,7 +48,7 @@ class Floored:
 @dataclass(frozen=True, slots=True)
 class FolderRun:
     answers: Mapping[str, Sequence[Answer]]
-    floored: Sequence[Floored]
+    floored: Sequence[FlooredAnswer]
 
 
 def run_recall(
@@ -62,51 +62,51 @@ def run_recall(
 
     `open_others` opens the systems to compare with; it is given a folder for their files.
     """
-    kept = KeptVectors(embedder)
-    report: dict[str, Any] = {"embedder": kept.model.key, "folders": {}, "systems": {}}
+    vectors = VectorCache(embedder)
+    report: dict[str, Any] = {"embedder": vectors.model.key, "folders": {}, "systems": {}}
     for folder in folders:
         with TemporaryDirectory(prefix="engrain-bench-") as place, ExitStack() as stack:
-            engrain = Engrain(Path(place) / "bench.db", kept)
+            engrain = Engrain(Path(place) / "bench.db", vectors)
             stack.callback(engrain.close)
             others = stack.enter_context(open_others(Path(place)))
             report["systems"] |= {system.name: system.version for system in (engrain, *others)}
-            run = _run_folder(folder, engrain, others, kept, progress)
-        report["folders"][folder.name] = summed(folder, run)
+            run = _run_folder(folder, engrain, others, vectors, progress)
+        report["folders"][folder.name] = summarize_run(folder, run)
     return report
 
 
 def _run_folder(
-    folder: Folder, engrain: Engrain, others: Sequence[System], kept: KeptVectors, progress: Progress
+    folder: Folder, engrain: Engrain, others: Sequence[System], vectors: VectorCache, progress: Progress
 ) -> FolderRun:
     systems: list[System] = [engrain, *others]
     answers: dict[str, list[Answer]] = {system.name: [] for system in systems}
-    floored: list[Floored] = []
+    floored: list[FlooredAnswer] = []
     done = 0
     for space in folder.spaces:
         docs = folder.docs_of(space)
-        engrain.take(space, docs)
-        batch = Batch(space, docs, kept.embed([kept.windows(doc.line)[0] for doc in docs], "document"))
+        engrain.add_docs(space, docs)
+        batch = Batch(space, docs, vectors.embed([vectors.windows(doc.line)[0] for doc in docs], "document"))
         for system in others:
             system.add(batch)
         done += len(docs)
-        progress(f"{folder.name}: taking in", done, len(folder.docs))
+        progress(f"{folder.name}: loading", done, len(folder.docs))
     for number, question in enumerate(folder.questions, 1):
-        asked = Asked(question.text, kept.embed([question.text], "query")[0])
+        asked = EmbeddedQuestion(question.text, vectors.embed([question.text], "query")[0])
         for system in systems:
             answers[system.name].append(_answer(system, question, asked))
-        on = engrain.search_with_floor(question.space, asked, TOP)
-        floored.append(Floored(question, tuple(one.doc for one in on)))
+        on = engrain.search_with_floor(question.space, asked, TOP_HITS)
+        floored.append(FlooredAnswer(question, tuple(one.doc for one in on)))
         progress(f"{folder.name}: asking", number, len(folder.questions))
     return FolderRun(answers, floored)
 
 
-def _answer(system: System, question: Question, asked: Asked) -> Answer:
-    top = system.search(question.space, asked, TOP)
-    long = system.search(question.space, asked, LONG)
+def _answer(system: System, question: Question, asked: EmbeddedQuestion) -> Answer:
+    top = system.search(question.space, asked, TOP_HITS)
+    long = system.search(question.space, asked, BUDGET_HITS)
     return Answer(question, tuple(one.doc for one in top), tuple(long))
 
 
-def summed(folder: Folder, run: FolderRun) -> dict[str, Any]:
+def summarize_run(folder: Folder, run: FolderRun) -> dict[str, Any]:
     """Means over the questions with gold, for all and for each category, and engrain's lead over each other system."""
     scored = {name: [one for one in answers if one.question.gold] for name, answers in run.answers.items()}
     return {
@@ -114,15 +114,17 @@ def summed(folder: Folder, run: FolderRun) -> dict[str, Any]:
         "spaces": len(folder.spaces),
         "questions": len(folder.questions),
         "with_gold": sum(bool(question.gold) for question in folder.questions),
-        "systems": {name: _system(answers) for name, answers in scored.items() if answers},
+        "systems": {name: _summarize_system(answers) for name, answers in scored.items() if answers},
         "engrain_minus": {
-            name: _lead(scored["engrain"], answers) for name, answers in scored.items() if name != "engrain" and answers
+            name: _compare(scored["engrain"], answers)
+            for name, answers in scored.items()
+            if name != "engrain" and answers
         },
-        "floor": _floor(run),
+        "floor": _measure_floor(run),
     }
 
 
-def _system(answers: Sequence[Answer]) -> dict[str, Any]:
+def _summarize_system(answers: Sequence[Answer]) -> dict[str, Any]:
     categories: dict[str, list[Scores]] = {}
     for answer in answers:
         categories.setdefault(answer.question.category, []).append(answer.scores)
@@ -134,20 +136,20 @@ def _system(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _lead(ours: Sequence[Answer], theirs: Sequence[Answer]) -> dict[str, Any]:
+def _compare(ours: Sequence[Answer], theirs: Sequence[Answer]) -> dict[str, Any]:
     lead = {}
-    for measure in COMPARED:
+    for measure in COMPARED_MEASURES:
         interval = paired_bootstrap(*([getattr(one.scores, measure) for one in side] for side in (ours, theirs)))
         lead[measure] = {**asdict(interval), "above": interval.above}
     return lead
 
 
-def _floor(run: FolderRun) -> dict[str, Any]:
-    """How often the floor keeps quiet where nothing answers, and what it takes away where something does."""
+def _measure_floor(run: FolderRun) -> dict[str, Any]:
+    """How often the floor returns nothing for unanswerable questions, and its cost for the others."""
     without = [one for one in run.floored if not one.question.gold]
     having = [one for one in run.floored if one.question.gold]
     off = [one for one in run.answers["engrain"] if one.question.gold]
-    on = [recall_at(one.top, one.question.gold, TOP) for one in having]
+    on = [recall_at(one.top, one.question.gold, TOP_HITS) for one in having]
     cost = mean([one.scores for one in off]).r10 - sum(on) / len(on) if on else 0.0
     return {
         "without_gold": len(without),

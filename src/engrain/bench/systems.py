@@ -1,4 +1,4 @@
-"""What is measured: anything that takes documents and answers questions, engrain first of all."""
+"""The systems that are measured: each takes documents and answers questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.bench.folders import Doc
-from engrain.bench.measures import Found
+from engrain.bench.measures import FoundDocument
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.memory import Memory, Store
 
@@ -24,8 +24,8 @@ Tick = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A question, and its vector for those who cannot make one."""
+class EmbeddedQuestion:
+    """A question with its vector, for systems that cannot embed."""
 
     text: str
     vector: Matrix
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The documents of one space, with the vectors of their lines that all but engrain share."""
+    """The documents of one space, with the vectors that all systems but engrain use."""
 
     space: str
     docs: Sequence[Doc]
@@ -48,16 +48,16 @@ class System(Protocol):
     def version(self) -> str: ...
 
     def add(self, batch: Batch) -> None:
-        """Take the documents of a space, each space once."""
+        """Add the documents of a space, once for each space."""
 
-    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+    def search(self, space: str, asked: EmbeddedQuestion, n: int) -> list[FoundDocument]:
         """At most n, best first, with no floor."""
 
     def close(self) -> None: ...
 
 
-class KeptVectors:
-    """An embedder that remembers what it made, so that every system gets the very same vectors, made once."""
+class VectorCache:
+    """An embedder with a cache, so that every system gets the same vectors."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -81,7 +81,7 @@ class KeptVectors:
 
 
 class Engrain:
-    """The library as a program uses it: remember_many and recall, one user for each space, one store for all."""
+    """Engrain as a program uses it: remember_many and recall, one user for each space, one store."""
 
     name = "engrain"
 
@@ -96,26 +96,26 @@ class Engrain:
         self._memories: dict[str, Memory] = {}
 
     def add(self, batch: Batch) -> None:
-        self.take(batch.space, batch.docs)
+        self.add_docs(batch.space, batch.docs)
 
-    def take(self, space: str, docs: Sequence[Doc]) -> None:
+    def add_docs(self, space: str, docs: Sequence[Doc]) -> None:
         if self._opened is None:
             self._opened = Store(self._store, embedder=self._embedder)
         memory = self._memories[space] = self._opened.memory(user=space)
         before = 0
 
-        def tell(_: str, done: int, __: int | None) -> None:
+        def count(_: str, done: int, __: int | None) -> None:
             nonlocal before
             self._tick(done - before)
             before = done
 
-        memory.remember_many([doc.note for doc in docs], progress=tell)
+        memory.remember_many([doc.note for doc in docs], progress=count)
 
-    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
-        return found_in(self._memories[space].recall(asked.text, n=n, min_relevance=0))
+    def search(self, space: str, asked: EmbeddedQuestion, n: int) -> list[FoundDocument]:
+        return list_found(self._memories[space].recall(asked.text, n=n, min_relevance=0))
 
-    def search_with_floor(self, space: str, asked: Asked, n: int) -> list[Found]:
-        return found_in(self._memories[space].recall(asked.text, n=n))
+    def search_with_floor(self, space: str, asked: EmbeddedQuestion, n: int) -> list[FoundDocument]:
+        return list_found(self._memories[space].recall(asked.text, n=n))
 
     def close(self) -> None:
         if self._opened is not None:
@@ -124,8 +124,8 @@ class Engrain:
         self._memories.clear()
 
 
-def found_in(recall: Recall) -> list[Found]:
-    return [Found(_doc(hit.item.metadata), len(hit.text), len(hit.item.text)) for hit in recall.hits]
+def list_found(recall: Recall) -> list[FoundDocument]:
+    return [FoundDocument(_doc(hit.item.metadata), len(hit.text), len(hit.item.text)) for hit in recall.hits]
 
 
 def _doc(metadata: Mapping[str, object]) -> str:

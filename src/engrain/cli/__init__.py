@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """The entry point. Imports happen inside, so that Ctrl-C is clean from the first moment on."""
+    """Run the command line. Imports happen inside, so that Ctrl-C ends cleanly even while they run."""
     try:
         from engrain.cli.main import root
 

@@ -1,4 +1,4 @@
-"""What every command is given: which memory it is about, and how it answers."""
+"""The memory that a command works on, and how the command prints its result."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
-from engrain.cli.command import COMMON
-from engrain.cli.output import document, line, many, safe
+from engrain.cli.command import SCOPE_OPTIONS, STORE_OPTIONS
+from engrain.cli.output import escape, print_lines, to_json, to_json_line
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.validation import find_similar_names, suggest_name
+from engrain.core.validation import count_noun, suggest_name
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
@@ -27,15 +26,16 @@ if TYPE_CHECKING:
 
 
 DEFAULT_STORE = "engrain.db"
-MAX_STDIN = 1 << 26
-SHORTEST_PREFIX = 6
+MAX_STDIN_BYTES = 1 << 26
+MIN_ID_PREFIX = 6
 ID_LENGTH = 26
-HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"
+MAX_NAMED_MEMORIES = 3
+HIDDEN = "hidden because an erasure was requested: nothing is shown until the hold is released"
 
 
 @dataclass
-class Session:
-    """Set by the group's options, then by the command's own: the later ones win."""
+class CommandContext:
+    """Set by the options of `engrain`, then by those of the command: the later ones win."""
 
     store: str | None = None
     user: str | None = None
@@ -43,232 +43,200 @@ class Session:
     tenant: str | None = None
     json: bool = False
 
-    def memory(
-        self, *, makes: bool = False, embeds: str = "", background: bool = False, read_only: bool = False
+    def open_memory(
+        self, *, create: bool = False, embed_first: str = "", background: bool = False, read_only: bool = False
     ) -> Memory:
-        """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error.
+        """Open the memory. Without `create` a store that does not exist is an error: its path may be mistyped.
 
-        `embeds` is a text that will be embedded: the embedder loads while the store opens. A command that stays open
-        lets the `background` do its work.
+        The embedder loads while the store opens if `embed_first` has a text that will be embedded.
         """
-        if not makes:
-            self.must_exist()
-        if embeds:
-            _warm(self.store, embeds)
+        if not create:
+            self.check_store_exists()
+        if embed_first:
+            _preload_embedder(self.store, embed_first)
         from engrain.memory import Memory
 
-        who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
+        owner = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
         reading = {"stores": {"read_only": True}}
         try:
-            chosen = reading if read_only else None
-            return Memory(self.store, background=background, settings=chosen, **who)  # type: ignore[arg-type]
+            settings = reading if read_only else None
+            return Memory(self.store, background=background, settings=settings, **owner)  # type: ignore[arg-type]
         except ReadOnlyStore:
-            if makes:
+            if create:
                 raise
-            return Memory(self.store, background=False, settings=reading, **who)  # type: ignore[arg-type]
+            return Memory(self.store, background=False, settings=reading, **owner)  # type: ignore[arg-type]
 
     @contextmanager
-    def looking(self, *, embeds: str = "") -> Iterator[Memory]:
-        """The memory, for a command that looks into it: what a legal hold hides reads as empty, and so does the memory
-        of a wrong name; both are told."""
-        from engrain.cli.output import safe
-
-        with self.memory(embeds=embeds) as memory:
-            for one in hidden(memory, self.user) if self.user else ():
-                click.echo(f"warning: this memory is under a legal hold ({one.reason}) and {HIDDEN}.", err=True)
-            if told := elsewhere(memory):
-                click.echo(f"note: {safe(told)}", err=True)
+    def read_memory(self, *, embed_first: str = "") -> Iterator[Memory]:
+        """Open the memory for a command that reads it; warn if it is empty because of a legal hold or a wrong name."""
+        with self.open_memory(embed_first=embed_first) as memory:
+            for hold in list_hiding_holds(memory, self.user) if self.user else ():
+                click.echo(f"warning: this memory is under a legal hold ({hold.reason}) and {HIDDEN}.", err=True)
+            if hint := describe_other_memories(memory):
+                click.echo(f"note: {escape(hint)}", err=True)
             yield memory
 
-    def answer(self, value: Any, lines: Callable[[], Iterable[str]]) -> None:
-        """One JSON document, or the lines for people."""
+    def print_result(self, value: Any, lines: Callable[[], Iterable[str]]) -> None:
+        """Print one JSON document, or the lines for people."""
         if self.json:
-            click.echo(document(value))
-            return
-        for text in lines():
-            click.echo(text)
+            click.echo(to_json(value))
+        else:
+            print_lines(lines())
 
-    def answer_each(self, values: Iterable[Any], lines: Callable[[Any], Iterable[str]]) -> int:
-        """JSON Lines, or the lines of each value for people; how many there were."""
+    def print_each(self, values: Iterable[Any], lines: Callable[[Any], Iterable[str]]) -> int:
+        """Print JSON Lines, or the lines for people, of each value; return the number of values."""
         count = 0
         for value in values:
             count += 1
-            for text in [line(value)] if self.json else lines(value):
-                click.echo(text)
+            if self.json:
+                click.echo(to_json_line(value))
+            else:
+                print_lines(lines(value))
         return count
 
-    def command(self, *words: str) -> str:
-        """Another command for the memory that was named on this command line, safe to paste. What a variable of the
-        environment names it finds there again."""
-        from engrain.core.identity import Scope
+    def format_command(self, *words: str) -> str:
+        """Another command for this memory, safe to paste. Options from environment variables are not repeated."""
         from engrain.core.model.results import format_command
 
-        here = click.get_current_context()
-        given = {name: getattr(self, name) if typed(here, name) else None for name in COMMON}
-        return format_command(*words, store=given.pop("store"), owner=Scope(**given))
+        ctx = click.get_current_context()
+        options = {name: getattr(self, name) if is_typed(ctx, name) else None for name in STORE_OPTIONS}
+        return format_command(*words, store=options.pop("store"), owner=Scope(**options))
 
-    def must_exist(self) -> None:
-        path = self._file()
+    def check_store_exists(self) -> None:
+        path = self._find_file()
         if path is not None and not path.exists():
-            raise NotFound(f'there is no store {path}. `engrain remember "…"` makes one; --store names another.')
+            raise NotFound(f'there is no store {path}. `engrain remember "…"` creates one; --store names another.')
 
-    def exists(self) -> bool:
-        """A server is there, or opening it says that it is not."""
-        path = self._file()
+    def store_exists(self) -> bool:
+        """False only for a missing file: a missing server shows when it is opened."""
+        path = self._find_file()
         return path is None or path.exists()
 
-    def _file(self) -> Path | None:
-        """None if the store is no file."""
-        from engrain.config import settings
+    def _find_file(self) -> Path | None:
+        """The store's file; None if it is a server or in memory."""
+        from engrain.config import load_settings
 
-        scheme, found, rest = settings(self.store).store.partition("://")
-        path = rest if found else scheme
-        file = (not found or scheme in ("sqlite", "file")) and path != ":memory:"
-        return Path(path).expanduser().absolute() if file else None
+        scheme, separator, rest = load_settings(self.store).store.partition("://")
+        path = rest if separator else scheme
+        is_file = (not separator or scheme in ("sqlite", "file")) and path != ":memory:"
+        return Path(path).expanduser().absolute() if is_file else None
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is lost. Conflict if nobody can answer."""
+    """Ask before data is lost. Conflict if nobody can answer."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Conflict("nothing was changed: add --yes to do it without being asked.")
+        raise Conflict("nothing was changed: add --yes to do it without a question.")
     click.confirm(question, abort=True, err=True)
 
 
-def typed(ctx: click.Context | None, option: str) -> bool:
-    """On the command line, here or before the command; not by a variable of the environment."""
+def is_typed(ctx: click.Context | None, option: str) -> bool:
+    """True if the option is on the command line, here or before the command; not if a variable sets it."""
     if ctx is None:
         return False
-    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or typed(ctx.parent, option)
+    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or is_typed(ctx.parent, option)
 
 
-def hidden(memory: Memory, user: str | None = None) -> list[Hold]:
-    """The holds that hide something; none in a store that cannot erase."""
-    try:
-        return [one for one in memory.store.holds(user=user, tenant=memory.scope.tenant) if one.hidden]
-    except ConfigError:
-        return []
+def _preload_embedder(store: str | None, text: str) -> None:
+    from engrain.config import load_settings
 
-
-def _warm(store: str | None, text: str) -> None:
     def load() -> None:
-        # An error here is met again, and reported, by the verb itself.
+        # The verb meets and reports the same error again.
         with suppress(EngrainError):
-            if settings(store).embedder == "local":
+            if load_settings(store).embedder == "local":
                 from engrain.providers.local import local_embedder
 
                 local_embedder().embed([text], "query")
 
-    from engrain.config import settings
-
     # Not a daemon: a run that ends early waits for it, because a native load cut off at exit may crash.
-    Thread(target=load, name="engrain-warm").start()
+    Thread(target=load, name="engrain-preload").start()
 
 
-def whole_id(memory: Memory, given: str) -> str:
-    """An id, or the beginning of one that only one item has."""
-    if 0 < len(given) < SHORTEST_PREFIX:
-        raise InvalidInput(
-            f"{given!r} is too short for the beginning of an id: write {SHORTEST_PREFIX} letters or more."
-        )
-    if not SHORTEST_PREFIX <= len(given) < ID_LENGTH:
-        return given
-    found = memory.list({"id": {"starts with": given}}, history=True, limit=2)
+def complete_id(memory: Memory, id: str) -> str:
+    """Complete the beginning of an id. Conflict if several items have it."""
+    if 0 < len(id) < MIN_ID_PREFIX:
+        raise InvalidInput(f"{id!r} is too short for the beginning of an id: write {MIN_ID_PREFIX} letters or more.")
+    if not MIN_ID_PREFIX <= len(id) < ID_LENGTH:
+        return id
+    found = memory.list({"id": {"starts with": id}}, history=True, limit=2)
     if len(found) > 1:
-        raise Conflict(f"several ids begin with {given!r}: write more of it. `engrain list` shows them.")
-    return found[0].id if found else given
+        raise Conflict(f"several ids begin with {id!r}: write more of it. `engrain list` shows them.")
+    return found[0].id if found else id
 
 
-def given_text(text: str | None, what: str) -> str:
-    """The argument itself; from stdin if it is "-", or if there is none and something is piped in.
+def read_text(argument: str | None, name: str) -> str:
+    """The argument; or stdin if the argument is "-", or missing while something is piped in.
 
-    From stdin, one line break at the end is not part of the text: `echo` puts it there.
+    One line break at the end of stdin is dropped: `echo` adds it.
     """
-    if text not in (None, "-"):
-        return str(text)
-    if text is None and sys.stdin.isatty():
-        raise click.UsageError(f"Give the {what} as an argument, or pipe it in.")
-    raw = sys.stdin.buffer.read(MAX_STDIN)
+    if argument not in (None, "-"):
+        return str(argument)
+    if argument is None and sys.stdin.isatty():
+        raise click.UsageError(f"Give the {name} as an argument, or pipe it in.")
+    raw = sys.stdin.buffer.read(MAX_STDIN_BYTES)
     try:
         return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as exc:
-        raise BadText(f"the {what} from stdin is not UTF-8: byte {exc.start} is 0x{raw[exc.start]:02x}.") from exc
+        raise BadText(f"the {name} from stdin is not UTF-8: byte {exc.start} is 0x{raw[exc.start]:02x}.") from exc
 
 
-PARTS = ("user", "agent", "tenant")
-MOST = 3
+def list_hiding_holds(memory: Memory, user: str | None = None) -> list[Hold]:
+    """The legal holds that hide data; none in a store that cannot erase."""
+    try:
+        return [hold for hold in memory.store.holds(user=user, tenant=memory.scope.tenant) if hold.hidden]
+    except ConfigError:
+        return []
 
 
-def check_known(memory: Memory) -> None:
-    """NotFound, with the name that may have been meant, if nothing ever was."""
-    every, scope = memory.store.memories(), memory.scope
-    if _is_among(scope, every) or something(memory):
-        return
-    raise NotFound(f"nothing is kept of {scope} here.{_guess(scope, every)} `engrain memories` lists all.")
+def check_memory_exists(memory: Memory) -> None:
+    """NotFound, with a similar name, if nothing was ever kept in this memory."""
+    memories, scope = memory.store.memories(), memory.scope
+    if not _is_listed(scope, memories) and not has_other_data(memory):
+        raise NotFound(f"nothing is kept for {scope} here.{_suggest(scope, memories)} `engrain memories` lists all.")
 
 
-def elsewhere(memory: Memory) -> str:
-    """Where the user's items are, or how to find out, if nothing was ever kept here and something is in other memories
-    of the store; else an empty text. Of other users it names none but one that is spelled alike."""
+def describe_other_memories(memory: Memory) -> str:
+    """Say where the user's items are if this memory was never used; else an empty text.
+
+    Another user is named only if the name is similar: it may be mistyped.
+    """
     if memory.list(limit=1, history=True):
         return ""
-    every, scope = memory.store.memories(), memory.scope
-    if not every or _is_among(scope, every) or something(memory):
+    memories, scope = memory.store.memories(), memory.scope
+    if not memories or _is_listed(scope, memories) or has_other_data(memory):
         return ""
-    same = [one for one in every if scope.user and one.user == scope.user and scope.tenant in (None, one.tenant)]
+    same = [info for info in memories if scope.user and info.user == scope.user and scope.tenant in (None, info.tenant)]
     if not same:
-        guess = _guess(scope, every) or f" The store has {many(len(every), 'other memory', 'other memories')}."
-        return f"this memory ({scope}) is empty.{guess} `engrain memories` lists all."
-    told = "; ".join(f"{_scope(one)} ({many(one.items, 'item')})" for one in same[:MOST])
-    more = f" and {len(same) - MOST} more" if len(same) > MOST else ""
-    return f"this memory ({scope}) is empty. The store has {told}{more}: name it with --agent, --tenant."
+        others = count_noun(len(memories), "other memory", "other memories")
+        hint = _suggest(scope, memories) or f" The store has {others}."
+        return f"this memory ({scope}) is empty.{hint} `engrain memories` lists all."
+    named = "; ".join(f"{_scope(info)} ({count_noun(info.items, 'item')})" for info in same[:MAX_NAMED_MEMORIES])
+    more = f" and {len(same) - MAX_NAMED_MEMORIES} more" if len(same) > MAX_NAMED_MEMORIES else ""
+    return f"this memory ({scope}) is empty. The store has {named}{more}: choose it with --agent, --tenant."
 
 
-def _is_among(scope: Scope, every: Sequence[MemoryInfo]) -> bool:
-    return any(_scope(one) == scope for one in every)
+def has_other_data(memory: Memory) -> bool:
+    """True if the memory is on hold or holds anything besides items."""
+    return memory.store.status(memory.scope).hold is not None or has_tier_data(memory)
 
 
-def _scope(one: MemoryInfo) -> Scope:
-    return Scope(one.tenant, one.agent, one.user)
-
-
-def _guess(scope: Scope, every: Sequence[MemoryInfo]) -> str:
-    for part in PARTS:
-        name, names = getattr(scope, part), {one for owned in every if (one := getattr(owned, part))}
-        if name and name not in names and (told := suggest_name(name, sorted(names))):
-            return told
-    return ""
-
-
-def something(memory: Memory) -> bool:
-    """On a server beside, or hidden."""
-    return memory.store.status(memory.scope).hold is not None or counted(memory)
-
-
-def counted(memory: Memory) -> bool:
-    """Whether it has anything besides items, or a server that may have it does not answer."""
+def has_tier_data(memory: Memory) -> bool:
+    """True if the memory holds sessions, episodes, procedures or tasks, or a server that may hold them is down."""
     return any(count != 0 for count in memory.store.status(memory.scope).holds.values())
 
 
-LOOKED_AT = 5_000  # newest items
-SHOWN = 5
+def _is_listed(scope: Scope, memories: Sequence[MemoryInfo]) -> bool:
+    return any(_scope(info) == scope for info in memories)
 
 
-def nothing_from(memory: Memory, source: str) -> list[str]:
-    """With the names that are like it."""
-    items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
-    known = {one.name for item in items for one in item.sources if one.name}
-    said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
-    from engrain.core.model.messages import read_calls
-    from engrain.core.rules.removal import find_addresses
-
-    known |= {one for item in said for call in read_calls(item.text, item.metadata) for one in find_addresses(call)}
-    like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]
-    named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
-    return [f"Nothing came from {safe(source)}.", *named]
+def _scope(info: MemoryInfo) -> Scope:
+    return Scope(info.tenant, info.agent, info.user)
 
 
-def _of_host(source: str, known: set[str]) -> list[str]:
-    host = urlsplit(source).netloc
-    return sorted(one for one in known if one.startswith(source) or (host and urlsplit(one).netloc == host))
+def _suggest(scope: Scope, memories: Sequence[MemoryInfo]) -> str:
+    for part in SCOPE_OPTIONS:
+        name, known = getattr(scope, part), {value for info in memories if (value := getattr(info, part))}
+        if name and name not in known and (hint := suggest_name(name, sorted(known))):
+            return hint
+    return ""

@@ -1,11 +1,11 @@
-"""Lines for people: items and their like, safe for a terminal."""
+"""Format values as lines for people, safe for a terminal."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,69 +18,78 @@ from engrain.core.validation import to_plain
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
 
-LONGEST = 600
+MAX_TEXT_CHARACTERS = 600
 INDENT = "  "
 
 # Stored text is data: it must not move the cursor, colour the screen or turn the reading direction.
-_HARMLESS = {
+_ESCAPES = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
     **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
 }
 
-
-# Metadata of ours: which part of engrain found a fact. Summaries have no other.
+# Metadata that engrain writes: which of its parts found a fact.
 _FOUND_BY = (("by", "gate"), ("by", "model"))
 
 
-def safe(text: str) -> str:
-    return text.translate(_HARMLESS)
+def escape(text: str) -> str:
+    """Replace control characters with visible escapes."""
+    return text.translate(_ESCAPES)
 
 
-def width() -> int:
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
-
-
-def wrapped(text: str, indent: str = "", longest: int | None = LONGEST, whole: str = "--json") -> Iterator[str]:
-    """The text at the terminal's width, its own line breaks kept; a long one is cut with a note of how much is left and
-    of what shows it `whole`."""
-    cut = text if longest is None or len(text) <= longest else text[:longest].rstrip() + " …"
-    for paragraph in safe(cut).split("\n"):
-        lines = textwrap.wrap(paragraph, width() - len(indent), break_on_hyphens=False, replace_whitespace=False)
-        yield from (indent + line for line in lines or [""])
-    if cut is not text:
-        yield faint(f"{indent}({len(text) - len(cut) + 2:,} more characters: {whole} shows them)")
-
-
-def faint(text: str) -> str:
+def dim(text: str) -> str:
     return click.style(text, dim=True)
 
 
-def strong(text: str) -> str:
+def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def item_lines(item: Item, *, full: bool = False, whole: str = "--json") -> Iterator[str]:
-    """The text, and below it, fainter, its id and what there is to know; what engrain keeps for itself is in the JSON,
-    and who found a fact where it is shown in full."""
-    yield from wrapped(item.text, longest=None if full else LONGEST, whole=whole)
-    yield from map(faint, wrapped(particulars(item, full=full), INDENT))
+def terminal_width() -> int:
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
 
 
-def particulars(item: Item, *, full: bool = False) -> str:
-    return " · ".join([item.id, *_traits(item), *_metadata(item, full)])
+def wrap(text: str, indent: str = "", limit: int | None = MAX_TEXT_CHARACTERS, see: str = "--json") -> Iterator[str]:
+    """Wrap the text at the terminal's width. A long text is cut, with a note on which option lets you `see` it all."""
+    cut = text if limit is None or len(text) <= limit else text[:limit].rstrip() + " …"
+    for paragraph in escape(cut).split("\n"):
+        lines = textwrap.wrap(
+            paragraph, terminal_width() - len(indent), break_on_hyphens=False, replace_whitespace=False
+        )
+        yield from (indent + line for line in lines or [""])
+    if cut is not text:
+        yield dim(f"{indent}({len(text) - len(cut) + 2:,} more characters: {see} shows them)")
 
 
-def day(moment: datetime) -> str:
+def print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def print_error(message: str, color: bool | None = None) -> None:
+    click.echo(f"{click.style('Error:', fg='red', bold=True)} {escape(message)}", err=True, color=color)
+
+
+def format_item(item: Item, *, full: bool = False, see: str = "--json") -> Iterator[str]:
+    yield from wrap(item.text, limit=None if full else MAX_TEXT_CHARACTERS, see=see)
+    yield from map(dim, wrap(format_details(item, full=full), INDENT))
+
+
+def format_details(item: Item, *, full: bool = False) -> str:
+    """The id and the properties of an item. Metadata that engrain keeps for itself appears only in JSON."""
+    return " · ".join([item.id, *_properties(item), *_metadata(item, full)])
+
+
+def format_day(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d}"
 
 
-def _traits(item: Item) -> Iterator[str]:
-    yield day(item.occurred_at or item.recorded_at)
+def _properties(item: Item) -> Iterator[str]:
+    yield format_day(item.occurred_at or item.recorded_at)
     if item.slot:
         yield f"slot {item.slot}"
     if item.session:
-        who = item.speaker or item.role
-        yield f"{who + ' in ' if who else ''}{item.session} #{item.place}"
+        speaker = item.speaker or item.role
+        yield f"{speaker + ' in ' if speaker else ''}{item.session} #{item.place}"
     if item.source:
         yield f"from {item.source}"
     if item.importance != 0.5:
@@ -88,28 +97,28 @@ def _traits(item: Item) -> Iterator[str]:
     if item.pinned:
         yield "pinned"
     if item.retracted_at:
-        yield f"corrected {day(item.retracted_at)}"
+        yield f"corrected {format_day(item.retracted_at)}"
     elif item.valid_to:
-        yield f"until {day(item.valid_to)}"
+        yield f"until {format_day(item.valid_to)}"
 
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
-    from engrain.core.model.messages import RESERVED_KEY
+    from engrain.core.model.items import RESERVED_KEY
 
     for key, value in item.metadata.items():
-        ours = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
-        if not ours:
+        internal = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
+        if not internal:
             yield f"{key}={value}"
 
 
-def table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+def format_table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Names on the left, values on the right."""
     left = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
-        yield f"{faint(name.ljust(left))}  {safe(value)}"
+        yield f"{dim(name.ljust(left))}  {escape(value)}"
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     amount = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":
@@ -118,34 +127,28 @@ def size(count: int) -> str:
     return f"{count:,} bytes" if unit == "bytes" else f"{amount:,.1f} {unit}"
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Nested values as (dotted name, text)."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
-def many(count: int, one: str, several: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
-
-
-def document(value: Any) -> bytes:
+def to_json(value: Any, indent: bool = True) -> bytes:
     import orjson
 
-    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2)
+    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2 if indent else None)
 
 
-def line(value: Any) -> bytes:
-    import orjson
-
-    return orjson.dumps(to_plain(value))
+def to_json_line(value: Any) -> bytes:
+    return to_json(value, indent=False)
 
 
 @contextmanager
-def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on the terminal; gives the function that the verbs tell how far they are."""
+def show_progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Progress]:
+    """Show a bar on the terminal while the block runs; yields the callback for the verb's `progress`."""
     if quiet or not sys.stderr.isatty():
         yield lambda stage, done, whole: None
         return
@@ -153,10 +156,10 @@ def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Pro
     from rich.console import Console
 
     columns = (bars.TextColumn(label), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(label, total=total)
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
 
-        def tell(stage: str, done: int, whole: int | None) -> None:
-            shown.update(task, completed=done, total=total if whole is None else whole)
+        def update(stage: str, done: int, whole: int | None) -> None:
+            bar.update(task, completed=done, total=total if whole is None else whole)
 
-        yield tell
+        yield update

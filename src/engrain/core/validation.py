@@ -275,3 +275,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_plain(one) for one in value]
     return to_plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+def count_noun(count: int, one: str, many: str | None = None) -> str:
+    """Join a count and its noun: `1 item`, `2 items`, `1 memory`, `2 memories`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

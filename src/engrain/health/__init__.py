@@ -20,7 +20,8 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, count_noun, format_command, report_pass
+from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, format_command, report_pass
+from engrain.core.validation import count_noun
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 
@@ -43,7 +44,7 @@ _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", _RESTORE),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "`pip install -U engrain`"),
-    (OlderStore, "schema", "%s brings it up to date; of a file it keeps a copy beside"),
+    (OlderStore, "schema", "%s brings it up to date; a file's old version is kept as a copy"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
     (ConfigError, "stores", _FIX_SETTINGS),
@@ -64,11 +65,11 @@ def run_checks(context: CheckContext, tell: Callable[[int], None] = lambda _: No
 
 def explain_unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
     """Return the results for a store that does not open: one check explains it, the others are unknown."""
-    reason, mend = next(
-        ((name, mend) for kind, name, mend in _OPEN_ERRORS if isinstance(error, kind)),
+    reason, fix = next(
+        ((name, fix) for kind, name, fix in _OPEN_ERRORS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
+    why = Verdict("fail", _shorten_message(error), fix.replace("%s", f"`{format_command('status', store=store)}`"))
     rest = Verdict("unknown", NOT_OPENED)
     return [_build_result(check, why if check.name == reason else rest) for check in CHECKS]
 
@@ -94,8 +95,8 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
         last = " last written to," if len(found) < context.memory_count else ""
         return report_pass(f"in {few} memories{last} {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
-    beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
-    return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
+    others = f"; the same in {count_noun(more, 'more memory', 'more memories')}" if more else ""
+    return Verdict(first.state, f"{scope}: {first.why}{others}", first.fix)
 
 
 def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:
@@ -123,7 +124,7 @@ def _run_check(check: Check, context: CheckContext) -> Verdict:
 def _choose_fix(error: EngrainError, context: CheckContext) -> str:
     if "--rebuild" in str(error):
         return context.build_command("doctor", "--rebuild")
-    known = next((mend for kind, _, mend in _OPEN_ERRORS if isinstance(error, kind)), None)
+    known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), None)
     return (
         known and known.replace("%s", context.build_command("status"))
     ) or "fix what it names, and run engrain doctor again"

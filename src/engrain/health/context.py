@@ -145,12 +145,12 @@ class CheckContext:
     def find_own(self, point: str) -> Verdict | None:
         """Return the store's own finding; None if it has none."""
         one = self._own_findings.get(point)
-        return one and Verdict(one.state, one.why.rstrip("."), one.mend)
+        return one and Verdict(one.state, one.why.rstrip("."), one.fix)
 
     def find_on_servers(self, point: str) -> list[Verdict]:
         """Return the findings of the memory's servers."""
         found = [one for one in self._server_findings if one.point == point]
-        return [Verdict(one.state, one.why.rstrip("."), one.mend) for one in found]
+        return [Verdict(one.state, one.why.rstrip("."), one.fix) for one in found]
 
     @property
     def _own_findings(self) -> dict[str, Finding]:

@@ -12,7 +12,8 @@ from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, report_failure, report_pass, report_warning
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import list_backups
 from engrain.maintenance.passes import list_scopes
@@ -30,14 +31,14 @@ def check_engine(context: CheckContext) -> Verdict:
 
 def check_power_cut(context: CheckContext) -> Verdict:
     own = context.find_own("sync") or report_warning(
-        "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
+        "the store is in memory, so nothing survives this process", 'open a file instead: Memory("agent.db")'
     )
     found = find_worst([own, *context.find_on_servers("redis durability")])
     return found or own
 
 
 def check_integrity(context: CheckContext) -> Verdict:
-    return context.find_own("integrity") or report_pass("nothing of it is in files that could be damaged")
+    return context.find_own("integrity") or report_pass("the store has no files that could be damaged")
 
 
 def check_schema(context: CheckContext) -> Verdict:
@@ -74,13 +75,13 @@ def check_backup(context: CheckContext) -> Verdict:
     if wrong := _find_damage(taken[newest]):
         # Maintenance takes no new backup while a file of that name exists.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
-        mend = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
-        return report_failure(f"{newest_text} and {wrong}", mend)
+        fix = f"{aside}, {context.build_command('maintain')}; look at that disk, and delete the damaged file"
+        return report_failure(f"{newest_text} and {wrong}", fix)
     if context.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
         return report_warning(
             f"{newest_text}, though one is due every {policies.backup_hours:g} hours", context.build_command("maintain")
         )
-    return report_pass(f"{newest_text} and is whole")
+    return report_pass(f"{newest_text} and is intact")
 
 
 def _check_manual_backup(context: CheckContext) -> Verdict:
@@ -93,7 +94,7 @@ def _check_manual_backup(context: CheckContext) -> Verdict:
             f"nothing is older than a day ({count_noun(context.store.items, 'item')}); a backup is due tomorrow"
         )
     old = f"the last was taken by hand {describe_age(last, context.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {count_noun(context.store.items, 'item')} by itself, and {old}"
+    why = f"no backups of {count_noun(context.store.items, 'item')} are scheduled, and {old}"
     once = context.build_command("backup", "FILE")
     return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
@@ -124,7 +125,7 @@ def _find_change(path: Path, manifest: BackupManifest) -> str:
         return ""
     with path.open("rb") as file:
         same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
-    return "" if same else "is no longer what was written"
+    return "" if same else "was changed after it was written"
 
 
 CHECKS = (
@@ -133,5 +134,5 @@ CHECKS = (
     Check(9, "durability", "integrity", "Is every page and every reference sound?", check_integrity),
     Check(10, "durability", "schema", "Is the schema the one that this version knows?", check_schema),
     Check(11, "durability", "file system", "Is the file where locks and logs work?", check_file_system),
-    Check(12, "durability", "backup", "Is there a recent backup that is whole?", check_backup),
+    Check(12, "durability", "backup", "Is there a recent, intact backup?", check_backup),
 )  # fmt: skip

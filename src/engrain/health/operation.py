@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
+from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, describe_age
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
 from engrain.maintenance.scheduler import MAINTENANCE_TASK
@@ -31,9 +32,9 @@ def check_clock(context: CheckContext) -> Verdict:
     if behind <= MAX_CLOCK_SKEW:
         return report_pass("the clock is not behind what was recorded")
     told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
-    why = f"the clock is {told}, so that times stand still and nothing expires"
-    mend = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
-    return report_failure(why, mend) if behind > FAILING_CLOCK_SKEW else report_warning(why, mend)
+    why = f"the clock is {told}, so times stand still and nothing expires"
+    fix = "set the clock: timedatectl set-ntp true; if it is right, it was ahead before, and the store waits for it"
+    return report_failure(why, fix) if behind > FAILING_CLOCK_SKEW else report_warning(why, fix)
 
 
 def _format_span(length: timedelta) -> str:
@@ -78,18 +79,20 @@ def check_leases(context: CheckContext) -> Verdict:
     stale = context.services.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
     left = [one for one in stale if one.version != CHECKPOINT_VERSION and one.until is not None]
     if not left:
-        return report_pass("every task that runs has a worker that gives signs of life")
-    told = list_first([f"{one.task} (last sign {describe_age(one.until, context.now)})" for one in left if one.until])
+        return report_pass("every running task has a live worker")
+    told = list_first(
+        [f"{one.task} (last heartbeat {describe_age(one.until, context.now)})" for one in left if one.until]
+    )
     cancel = context.build_command("tasks", "cancel", about=left[0].task)
-    why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
+    why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that died: {told}"
     return report_warning(why, f"start its program again, which recovers it; or {cancel}")
 
 
 def check_maintenance(context: CheckContext) -> Verdict:
     if trouble := _list_errors(context.background):
         return report_warning(
-            f"work beside is failing: {list_first(trouble)}",
-            f"{context.build_command('status', '--json')} shows it; mend what it names",
+            f"background work is failing: {list_first(trouble)}",
+            f"{context.build_command('status', '--json')} shows it; fix what it names",
         )
     every = timedelta(minutes=context.services.policies.every_minutes)
     record = context.services.journal.task(MAINTENANCE_SCOPE, MAINTENANCE_TASK) if context.services.journal else None
@@ -97,37 +100,37 @@ def check_maintenance(context: CheckContext) -> Verdict:
         return _check_manual_maintenance(context)
     if record is None:
         return report_pass(
-            f"care is due every {_format_minutes(every)}, and has not been yet in a program that stays open"
+            f"maintenance is due every {_format_minutes(every)}, and has not run yet in a program that stays open"
         )
     return _check_last_round(context, every, record)
 
 
 def _check_last_round(context: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
     if record.status == "running" and record.until and record.until > context.now:
-        return report_pass("a round of care is under way")
+        return report_pass("maintenance is running")
     last = _parse_time(record.outcome)
     if last is None:
-        why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
+        why = f"the last maintenance failed ({record.outcome or 'its process died'})"
         return report_warning(why, f"{context.build_command('maintain')} shows what is wrong")
     if context.now - last > MAX_MISSED_ROUNDS * every:
         due = f"though one is due every {_format_minutes(every)}"
-        why = f"the last round of care was {describe_age(last, context.now)}, {due}"
+        why = f"the last maintenance was {describe_age(last, context.now)}, {due}"
         return report_warning(why, f"{context.build_command('maintain')}; and start the program that stays open")
-    return report_pass(f"the last round of care was {describe_age(last, context.now)}, and nothing beside fails")
+    return report_pass(f"the last maintenance was {describe_age(last, context.now)}, and no background work fails")
 
 
 def _check_manual_maintenance(context: CheckContext) -> Verdict:
     """Check manual maintenance: overdue data shows that nobody runs it."""
     found = context.verdicts.get("past its time")
     if found is None or found.state != "warn":
-        return report_pass("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
+        return report_pass("maintenance is left to engrain maintain (every_minutes is 0), and nothing is overdue")
     last = context.find_last_recorded("maintain")
     since = (
-        f"the last care that did something was {describe_age(last, context.now)}"
+        f"the last maintenance with an effect was {describe_age(last, context.now)}"
         if last
-        else "no care ever did something"
+        else "maintenance never had an effect"
     )
-    why = f"nobody seems to look after this store: things are overdue, and {since}"
+    why = f"nobody seems to maintain this store: data is overdue, and {since}"
     daily = f"{context.build_command('maintain')} daily, as deploy/engrain-upkeep.timer does"
     return report_warning(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
@@ -161,6 +164,6 @@ CHECKS = (
     Check(33, "operation", "waiting tasks", "Does a task wait for a person?", check_waiting_tasks,
           "no task waits for a person"),
     Check(34, "operation", "leases", "Was a task left by a worker that died?", check_leases,
-          "every task that runs has a worker that gives signs of life"),
-    Check(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", check_maintenance),
+          "every running task has a live worker"),
+    Check(35, "operation", "upkeep", "Does maintenance run, and does no background work fail?", check_maintenance),
 )  # fmt: skip

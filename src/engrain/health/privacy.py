@@ -11,17 +11,10 @@ from pathlib import Path
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import (
-    Verdict,
-    count_noun,
-    format_command,
-    list_first,
-    report_failure,
-    report_pass,
-    report_warning,
-)
+from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext
@@ -56,7 +49,7 @@ def check_forgotten(context: CheckContext) -> Verdict:
 def check_erasures(context: CheckContext) -> Verdict:
     erasing = context.services.erasing
     if erasing is None:
-        return report_pass("this store erases nothing as a whole; forget removes one item at a time")
+        return report_pass("this store cannot erase users; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
@@ -69,18 +62,18 @@ def check_erasures(context: CheckContext) -> Verdict:
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
-            erased = f"receipt {one.receipt} says was erased {describe_age(one.at, context.now)}"
-            why = f"{rows:,} rows are there again of what {erased}"
+            erased = f"receipt {one.receipt} says they were erased {describe_age(one.at, context.now)}"
+            why = f"{rows:,} rows are back although {erased}"
             return report_failure(
                 why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
             )
     for user, at in _find_refused_erasures(context, erasing).items():
-        asked = f"an erasure that was asked for {describe_age(at, context.now)}"
+        asked = f"an erasure requested {describe_age(at, context.now)}"
         why = f"{asked} was refused under a legal hold, which has ended since"
         line = format_command("erase", "--yes", "--receipt", "receipt.json", store=context.store_name, owner=user)
         return report_warning(why, f"`{line}`")
     if not done:
-        return report_pass("no erasure was asked for")
+        return report_pass("no erasure was requested")
     return report_pass(
         f"{count_noun(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back"
     )
@@ -109,7 +102,7 @@ def check_audit_log(context: CheckContext) -> Verdict:
         return report_failure(
             why, f"{context.build_command('audit', 'verify')} shows all; restore the log from a backup"
         )
-    return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
+    return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is intact")
 
 
 def check_secrets(context: CheckContext) -> Verdict:
@@ -126,9 +119,9 @@ def check_secrets(context: CheckContext) -> Verdict:
         return report_pass(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
     told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {list_first(ids)}"
-    mend = context.build_command("forget", ids[0])
+    fix = context.build_command("forget", ids[0])
     return report_warning(
-        why, mend if context.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+        why, fix if context.services.redact else f'{fix}, and redact = ["keys", "cards", "iban"] in [privacy]'
     )
 
 
@@ -142,7 +135,7 @@ def check_encryption(context: CheckContext) -> Verdict:
     found = context.find_own("encryption") or report_pass("nothing of it is on a disk")
     if found.state != "pass" or not (clear := _list_unencrypted_folders(context)):
         return found
-    why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
+    why = f"{found.why}; but {list_first(clear)} has the same texts unencrypted, as far as can be seen"
     return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
@@ -162,14 +155,14 @@ def check_retention(context: CheckContext) -> Verdict:
     over = _count_overdue(context)
     if any(over.values()):
         told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
-        mend = (
+        fix = (
             context.build_command("maintain")
             if over["episodes"] or over["tasks"]
             else f"{context.build_command('hold')} lists the holds"
         )
-        return report_warning(f"kept past their time: {', '.join(told)}", mend)
+        return report_warning(f"kept past their time: {', '.join(told)}", fix)
     days = context.services.policies.task_days
-    return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
+    return report_pass(f"no expired episode, no task that ended more than {days:g} days ago, no hold older than a year")
 
 
 def _count_overdue(context: CheckContext) -> dict[str, int]:
@@ -209,10 +202,10 @@ def _list_old_holds(context: CheckContext) -> list[Hold]:
 CHECKS = (
     Check(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", check_forgotten),
     Check(26, "privacy", "erasures", "Is every erasure complete, and still true?", check_erasures),
-    Check(27, "privacy", "audit log", "Is the record of removals whole?", check_audit_log),
+    Check(27, "privacy", "audit log", "Is the log of removals intact?", check_audit_log),
     Check(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", check_secrets,
           "no secret is in the newest items"),
-    Check(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", check_encryption),
+    Check(29, "privacy", "encryption", "Is it unreadable on a stolen disk or a tapped connection?", check_encryption),
     Check(30, "privacy", "past its time", "Is anything kept longer than it may be?", check_retention,
           "no episode, no task and no hold is past its time", whole=check_old_holds),
 )  # fmt: skip

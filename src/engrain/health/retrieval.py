@@ -31,12 +31,12 @@ def check_vectors(context: CheckContext) -> Verdict:
     model, missing, items = context.services.embedder.model, context.store.unembedded, context.store.items
     if not missing:
         return report_pass(f"every item has a vector of {model.name} ({items:,} in all)")
-    mend = context.build_command("maintain", "--reembed")
+    fix = context.build_command("maintain", "--reembed")
     if before := _find_answering_embedder(context):
         made = f"{items - missing:,} of {items:,} items have their new vectors"
-        return report_warning(f"changing to {model.name}: {made}; {before.model.name} answers meanwhile", mend)
+        return report_warning(f"changing to {model.name}: {made}; {before.model.name} answers meanwhile", fix)
     return report_warning(
-        f"{missing:,} of {items:,} items have no vector of {model.name}: only their words find them", mend
+        f"{missing:,} of {items:,} items have no vector of {model.name}: only word search finds them", fix
     )
 
 
@@ -50,30 +50,30 @@ def _find_answering_embedder(context: CheckContext) -> Embedder | None:
 
 
 def check_embedder(context: CheckContext) -> Verdict:
-    mend = "check [embedder] in the settings file; words find everything meanwhile"
+    fix = "check [embedder] in the settings file; word search works meanwhile"
     try:
         model = context.services.embedder.model
         row = context.services.embedder.embed(["engrain"], "document")
     except EngrainError as exc:
-        return report_failure(str(exc).rstrip("."), mend)
+        return report_failure(str(exc).rstrip("."), fix)
     if row.shape == (1, model.dimension):
         return report_pass(f"{model.name} answers with {model.dimension} dimensions")
-    return report_failure(f"{model.name} answers with shape {row.shape} instead of (1, {model.dimension})", mend)
+    return report_failure(f"{model.name} answers with shape {row.shape} instead of (1, {model.dimension})", fix)
 
 
 def check_old_vectors(context: CheckContext) -> Verdict:
     items, present = context.services.items, context.services.embedder.model.key
     if not isinstance(items, VectorModels):
-        return report_pass("this store does not tell of which models its vectors are")
+        return report_pass("this store does not list the models of its vectors")
     others = {key: count for key, count in items.models().items() if key != present}
     if context.services.before is not None and context.store.unembedded:
         # The previous model answers until the current one has embedded everything.
         others.pop(context.services.before.model.key, None)
     if not others:
-        return report_pass("there are no vectors of a model that nobody asks")
+        return report_pass("there are no vectors of unused models")
     told = list_first([f"{count:,} of {key}" for key, count in others.items()])
     return report_warning(
-        f"vectors of other models take room and are compared with nothing: {told}",
+        f"unused vectors of other models take space: {told}",
         context.build_command("maintain", "--reembed"),
     )
 
@@ -92,8 +92,8 @@ def check_self_recall(context: CheckContext) -> Verdict:
     if lost:
         why = f"{len(lost)} of {len(sample)} items are not found by their own text: {list_first(lost)}"
         return report_failure(why, context.build_command("doctor", "--rebuild"))
-    how = "words; the server of their vectors is away" if away else "text"
-    return report_pass(f"{len(sample)} of {len(sample)} items, picked among the newest, are found by their own {how}")
+    how = "words; the vector server does not answer" if away else "text"
+    return report_pass(f"{len(sample)} of {len(sample)} items, sampled from the newest, are found by their own {how}")
 
 
 def _is_found_by_words(context: CheckContext, item: Item) -> bool:
@@ -118,13 +118,13 @@ def _list_lost_by_meaning(context: CheckContext, sample: Sequence[Item]) -> list
 
 def check_vector_server(context: CheckContext) -> Verdict:
     if context.services.feed is None:
-        return report_pass("no vector server: there is nothing to be behind")
+        return report_pass("no vector server is set")
     found = find_worst(context.find_on_servers("vectors"))
     if found and found.state == "fail":
         return report_failure(
-            found.why, "start the server: what it lacks then reaches it by itself, and words find all meanwhile"
+            found.why, "start the server: missing changes then reach it automatically, and word search works meanwhile"
         )
-    return found or report_warning("the vector server said nothing", context.build_command("doctor", "--rebuild"))
+    return found or report_warning("the vector server did not report", context.build_command("doctor", "--rebuild"))
 
 
 def check_search_state(context: CheckContext) -> Verdict:
@@ -133,7 +133,7 @@ def check_search_state(context: CheckContext) -> Verdict:
     if context.services.feed is not None and not context.services.feed.trouble:
         return report_pass("vectors are searched by their server")
     found = context.services.items.search_state(context.scope)
-    return Verdict(found.state, found.why, found.mend)
+    return Verdict(found.state, found.why, found.fix)
 
 
 CHECKS = (
@@ -142,7 +142,7 @@ CHECKS = (
     Check(15, "retrieval", "embedder", "Does the embedder answer, with the right dimension?", check_embedder),
     Check(16, "retrieval", "old vectors", "Are vectors of another model left over?", check_old_vectors),
     Check(17, "retrieval", "self-recall", "Is an item found by its own text?", check_self_recall,
-          "items picked among the newest are found by their own text", most=SAMPLE_SIZE),
+          "items sampled from the newest are found by their own text", most=SAMPLE_SIZE),
     Check(18, "retrieval", "vector server", "Does the vector server have every change?", check_vector_server),
     Check(19, "retrieval", "search", "Does search have what makes it fast?", check_search_state,
           "search has what makes it fast", most=SAMPLE_SIZE),

@@ -14,17 +14,10 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import (
-    Verdict,
-    count_noun,
-    format_command,
-    list_first,
-    report_failure,
-    report_pass,
-    report_warning,
-)
+from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
 from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.core.rules.removal import find_addresses
+from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
 USER_SLOT_PREFIX = "user."
@@ -39,7 +32,7 @@ def check_walls(context: CheckContext) -> Verdict:
         nobodys = format_command("list", store=context.store_name)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
     return find_worst([one for one in (context.find_own("walls"), owners) if one]) or report_pass(
-        "every memory is a space of its own in this process"
+        "each memory is separate in this process"
     )
 
 
@@ -52,11 +45,11 @@ def check_trust(context: CheckContext) -> Verdict:
     speaks = [*items.slots(context.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
     low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
-        return report_pass(f"what speaks for the user is the user's word ({count_noun(len(speaks), 'slot')})")
+        return report_pass(f"what describes the user comes from the user ({count_noun(len(speaks), 'slot')})")
     told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
-    many = count_noun(len(low), "item speaks", "items speak")
-    why = f"{many} for the user on the word of a page, a file or a tool: {told}"
-    shown = context.build_command("why", next(iter(low)))
+    many = count_noun(len(low), "item about the user was", "items about the user were")
+    why = f"{many} taken from a page, a file or a tool: {told}"
+    shown = context.build_command("explain", next(iter(low)))
     return report_warning(
         why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
     )
@@ -67,16 +60,16 @@ def check_instructions(context: CheckContext) -> Verdict:
     read = context.services.items.page(ListQuery(context.scope, where, limit=context.limit))
     found = [one for one in read if is_prompt_injection(one.text[:MAX_CHARACTERS_READ])]
     if not read:
-        return report_pass("there is no text that is not the user's own word")
+        return report_pass("every text comes from the user")
     if not found:
-        return report_pass(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
+        return report_pass(f"none of {len(read):,} texts from others gives orders to the model")
     told = list_first([_describe_item(one) for one in found])
-    why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
+    why = f"{len(found):,} of {len(read):,} texts from others read like orders to the model: {told}"
     source = next((source for one in found if (source := _find_origin(context, one))), None)
     if source is None:
         return report_warning(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
     return report_warning(
-        why, f"{context.build_command('undo', about=source)} shows what came from there; with --yes it is taken back"
+        why, f"{context.build_command('undo', about=source)} shows what came from there; with --yes it is removed"
     )
 
 
@@ -111,7 +104,7 @@ def check_rights(context: CheckContext) -> Verdict:
     if not found:
         return own
     first = find_worst(found) or own
-    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
+    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.fix for one in found))
 
 
 def _check_folders(context: CheckContext) -> list[Verdict]:
@@ -139,7 +132,7 @@ def _is_open_to_all(folder: Path) -> bool:
 
 def check_file_conflicts(context: CheckContext) -> Verdict:
     if context.services.folder is None:
-        return report_pass("no folder of files is kept in step (mirror in [lifecycle])")
+        return report_pass("no folder of files is synced (mirror in [lifecycle])")
     folder = context.services.folder(context.scope)
     try:
         raw = folder.read(CONFLICTS)
@@ -153,17 +146,17 @@ def check_file_conflicts(context: CheckContext) -> Verdict:
         return report_pass(f"nothing in {folder.path} waits for a decision")
     why = f"{count_noun(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
     return report_warning(
-        f"{why}, which stands: {list_first(waiting)}",
+        f"{why}; the memory's version is kept: {list_first(waiting)}",
         f"decide in {folder.path}/{CONFLICTS}, and delete what is settled",
     )
 
 
 CHECKS = (
-    Check(20, "safety", "walls", "Is every item behind its owner's wall?", check_walls),
-    Check(21, "safety", "trust", "Does only the user's word speak for the user?", check_trust,
-          "what speaks for the user is the user's word"),
+    Check(20, "safety", "walls", "Does every item have an owner?", check_walls),
+    Check(21, "safety", "trust", "Does everything about the user come from the user?", check_trust,
+          "what describes the user comes from the user"),
     Check(22, "safety", "instructions", "Does a stored text give orders to the model?", check_instructions,
-          "no text that is not the user's word gives orders to the model, of the newest"),
+          "none of the newest texts from others gives orders to the model"),
     Check(23, "safety", "rights", "Can other users of this machine read the files?", check_rights),
     Check(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", check_file_conflicts,
           "no conflict in the files waits for a decision"),

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from engrain.core.errors import StoreError
-from engrain.core.model.procedures import PROCEDURE_SLOT_PREFIX as PROCEDURE
+from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
-from engrain.core.model.results import Verdict, count_noun, list_first, report_failure, report_pass, report_warning
+from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION
 from engrain.core.model.tasks import TaskQuery
+from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import MaintenanceContext
@@ -34,7 +34,7 @@ def check_stores(context: CheckContext) -> Verdict:
     missing = [name for name, part in parts.items() if part is None]
     if missing:
         return report_warning(
-            f"this store has no place for {list_first(missing)} memory", "engrain copy it to agent.db or postgresql://…"
+            f"this store keeps no {list_first(missing)} memory", "engrain copy it to agent.db or postgresql://…"
         )
     for name, ask in asked.items():
         try:
@@ -47,10 +47,10 @@ def check_stores(context: CheckContext) -> Verdict:
             )
     away = find_worst(context.find_on_servers("redis"))
     if away and away.state != "pass":
-        return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
+        return Verdict(away.state, away.why, away.fix or "start the server, or name another in [stores]")
     if shut := context.find_own("writable"):
         return shut
-    beside = f", with {list_first([one.where for one in services.servers])} beside it" if services.servers else ""
+    beside = f", with {list_first([one.where for one in services.servers])}" if services.servers else ""
     return report_pass(f"all kinds of memory answer, in {context.store.backend}{beside}")
 
 
@@ -70,7 +70,7 @@ def check_windows(context: CheckContext) -> Verdict:
         return report_pass(f"no session, of the newest {len(names)}, has more than {most} messages without a summary")
     many = count_noun(len(behind), "session has", "sessions have")
     why = f"{many} more than {most} messages without a summary: {list_first(behind)}"
-    return report_warning(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
+    return report_warning(why, "the next message summarizes it: memory.start_session(NAME), then add_message")
 
 
 def check_sessions(context: CheckContext) -> Verdict:
@@ -79,9 +79,9 @@ def check_sessions(context: CheckContext) -> Verdict:
     if not names:
         return report_pass("there is no session yet")
     if not left:
-        return report_pass(f"no session, of the newest {len(names)}, was left for a day without its summary")
+        return report_pass(f"no session, of the newest {len(names)}, was inactive for a day without a summary")
     many = count_noun(len(left), "session was", "sessions were")
-    why = f"{many} never ended, so that no summary of it is found: {list_first(left)}"
+    why = f"{many} never ended, so recall finds no summary of it: {list_first(left)}"
     return report_warning(
         why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three"
     )
@@ -91,7 +91,7 @@ def _was_abandoned(context: CheckContext, session: str) -> bool:
     last = context.services.log.last(context.scope, session, 1)
     if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = context.services.items.slot(context.scope, SESSION + session, None)
+    held = context.services.items.slot(context.scope, SESSION_SLOT_PREFIX + session, None)
     return held is None or held.metadata.get("upto") != context.services.log.length(context.scope, session)
 
 
@@ -104,28 +104,28 @@ def check_episodes(context: CheckContext) -> Verdict:
     )
     most = TIERS["episodic"].max_items
     wrong = (
-        (promoted, "of importance 0.7 or more would be lost when their time is over"),
+        (promoted, "of importance 0.7 or more would be lost when they expire"),
         (trimmed, f"are beyond the {most:,} that a session keeps"),
-        (tidied, "have lost the words they stand on"),
+        (tidied, "cite texts that no longer exist"),
     )
     told = [f"{count:,} {what}" for count, what in wrong if count]
     if told:
         return report_warning(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
-    return report_pass(f"episodes keep within {most:,} a session, and the important ones last")
+    return report_pass(f"no session has more than {most:,} episodes, and important ones are kept")
 
 
 def check_slots(context: CheckContext) -> Verdict:
-    found = context.find_own("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
-    mend = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
-    return found if found.state == "pass" else Verdict(found.state, found.why, mend)
+    found = context.find_own("slots") or report_pass("this store allows only one value for each slot")
+    fix = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
+    return found if found.state == "pass" else Verdict(found.state, found.why, fix)
 
 
 def check_procedures(context: CheckContext) -> Verdict:
     if context.services.outcomes is None:
         return report_pass("this store counts no trials of procedures")
     known = {
-        item.id: (item.slot or "").removeprefix(PROCEDURE)
-        for item in context.services.items.slots(context.scope, PROCEDURE, None)
+        item.id: (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
+        for item in context.services.items.slots(context.scope, PROCEDURE_SLOT_PREFIX, None)
     }
     if not known:
         return report_pass("there is no procedure yet")
@@ -138,21 +138,21 @@ def check_procedures(context: CheckContext) -> Verdict:
     ]
     if bad:
         worse = count_noun(len(bad), "procedure does", "procedures do")
-        why = f"{worse} worse than one that nobody has tried: {list_first(bad)}"
+        why = f"{worse} worse than an untried one: {list_first(bad)}"
         shown = context.build_command("procedures", about=bad[0].rpartition(" (")[0])
         return report_warning(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
-    return report_pass(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
+    return report_pass(f"no procedure, of {len(known):,}, does worse than an untried one")
 
 
 CHECKS = (
     Check(1, "tiers", "stores", "Does the store of every kind of memory answer?", check_stores),
-    Check(2, "tiers", "windows", "Do the summaries keep up with what is said?", check_windows,
+    Check(2, "tiers", "windows", "Do the summaries keep up with the messages?", check_windows,
           "no session has more messages without a summary than a window holds"),
     Check(3, "tiers", "sessions", "Was every session ended?", check_sessions,
-          "no session was left for a day without its summary"),
-    Check(4, "tiers", "episodes", "Do episodes keep within their limits?", check_episodes,
-          "episodes keep within their limits, and the important ones last"),
-    Check(5, "tiers", "slots", "Does every slot have one value that holds now?", check_slots),
-    Check(6, "tiers", "procedures", "Do the ways of doing things work?", check_procedures,
-          "no procedure does worse than one that nobody has tried"),
+          "no session was inactive for a day without a summary"),
+    Check(4, "tiers", "episodes", "Are the episodes within their limits?", check_episodes,
+          "episodes are within their limits, and important ones are kept"),
+    Check(5, "tiers", "slots", "Does every slot have one current value?", check_slots),
+    Check(6, "tiers", "procedures", "Do the procedures work?", check_procedures,
+          "no procedure does worse than an untried one"),
 )  # fmt: skip

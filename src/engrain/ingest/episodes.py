@@ -12,8 +12,7 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import ConfigError, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
-from engrain.core.model.items import Draft, Note, Source
-from engrain.core.model.messages import RESERVED_KEY
+from engrain.core.model.items import RESERVED_KEY, Draft, Note, Source
 from engrain.core.model.plans import Applied, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from engrain.core.model.items import Citation, Item, Note, Source
-from engrain.core.model.messages import RESERVED_KEY
+from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import TIERS

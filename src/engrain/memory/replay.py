@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engrain.config import settings
+from engrain.config import load_settings
 from engrain.core.errors import Conflict, InvalidInput, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -54,18 +54,18 @@ def replay_erasures(
     Call it before any program opens the database. `against` is the present store of the same memory; its erasure marks,
     holds and audit log come along. `receipts` are `Receipt` values, or paths of receipt files and folders. It is one
     transaction: if it is interrupted, nothing has changed."""
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.privacy.receipts import list_digests, read_receipts
     from engrain.privacy.tombstones import replay, replay_receipts
 
-    target, named = settings(restored).store, read_receipts(receipts)
+    target, named = load_settings(restored).store, read_receipts(receipts)
     if against is None and not named:
         raise InvalidInput("name the present store, or receipts of erasures: one of them must say what was erased.")
-    if against is not None and settings(against).store == target:
+    if against is not None and load_settings(against).store == target:
         raise InvalidInput("RESTORED and the present store are the same.")
     with ExitStack() as opened:
         present = None if against is None else opened.enter_context(open_present(against))
-        store = cast("Forgetting", opened.enter_context(closing(open_movable(target))))
+        store = cast("Forgetting", opened.enter_context(closing(open_whole_store(target))))
 
         def remove() -> Mapping[str, int]:
             end = _last_entry(present.store) if present else 0
@@ -83,15 +83,15 @@ def replay_erasures(
 @contextmanager
 def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[Present]:
     """Open the store of the items alone. `key` is one that it may have in place of its own."""
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.opening import find_engine
     from engrain.stores.urls import shown
 
-    chosen = settings(where)
+    chosen = load_settings(where)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        with closing(open_movable(chosen.store)) as store:
+        with closing(open_whole_store(chosen.store)) as store:
             yield Present(cast("Forgetting", store), shown(chosen.store))
         return
     path = Path(rest if found else chosen.store).expanduser()

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from engrain.config import Settings, settings
+from engrain.config import Settings, load_settings
 from engrain.core import errors
 from engrain.core.errors import InvalidInput
 from engrain.core.formats import manifests
@@ -44,7 +44,7 @@ def restore_backup(
     from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store, write_copy
     from engrain.stores.sqlite.opening import open_connection
 
-    chosen, target = settings(to), _find_file(to)
+    chosen, target = load_settings(to), _find_file(to)
     source = Path(backup).expanduser().absolute()
     _check_target(target, source, force)
     named = read_receipts(receipts)
@@ -163,7 +163,7 @@ def _room_for(target: Path) -> Iterator[None]:
 
 def _find_file(to: PathOrUrl) -> Path:
     """The file that a path, a URL or a TOML file names as the store."""
-    chosen = settings(to)
+    chosen = load_settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
         raise errors.ConfigError(f"a {scheme} store is {manifests.SERVER_BACKUP_ADVICE}")

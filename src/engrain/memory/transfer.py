@@ -137,11 +137,11 @@ def _embed(services: Services, done: Callable[[int], None]) -> None:
 
 def copy(services: Services, to: str | os.PathLike[str], progress: Progress | None) -> CopyResult:
     """Copy an opened store to another one, and compare both."""
-    from engrain.factory import open_movable
+    from engrain.factory import open_whole_store
     from engrain.transfer.copy import copy_recorded
     from engrain.transfer.export import require_movable
 
-    with closing(open_movable(to)) as target:
+    with closing(open_whole_store(to)) as target:
         log = partial(record, services)
         return copy_recorded(require_movable(services), target, os.fspath(to), log, progress)
 

@@ -12,8 +12,7 @@ from engrain.core.markdown.layout import FACTS, KNOWLEDGE, PREFERENCES, UNTRUSTE
 from engrain.core.markdown.page import Entry
 from engrain.core.markdown.sync_state import SOUL_SLOT
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
+from engrain.core.model.items import SESSION_SLOT_PREFIX, Item
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import ListQuery, Services
 
@@ -95,7 +94,7 @@ def build_log_entry(item: Item) -> Entry:
     happened = event_time(item)
     at = f"{happened:%H:%M}" if happened.hour or happened.minute else None
     if item.kind == "summary" and item.slot:
-        return Entry(f"Summary of session {item.slot.removeprefix(SESSION_SLOT)}: {item.text}", at=at)
+        return Entry(f"Summary of session {item.slot.removeprefix(SESSION_SLOT_PREFIX)}: {item.text}", at=at)
     return Entry(item.text, at=at)
 
 

@@ -289,16 +289,10 @@ def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
     """Search the store's bytes for the erased data. Words that stored data of others has too do not count."""
     import numpy as np
 
-    from engrain.privacy.fingerprints import join_pieces, load_fingerprints, scan_chunks
+    from engrain.privacy.fingerprints import find_traces, load_fingerprints
 
     if not raw:
         return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
     prints = load_fingerprints(raw)
-    shared = 0
-    found, size = scan_chunks(prints, erasing.raw())
-    if len(found):
-        # After the bytes, so that data written during the search is included.
-        kept, _ = scan_chunks(prints, join_pieces(erasing.pieces(None)))
-        shared = len(kept)
-        found = found[~np.isin(found, kept)]
-    return {"prints": len(prints), "shared": shared, "bytes": size, "found": len(found)}
+    found, kept, size = find_traces(prints, erasing.raw(), erasing.pieces(None))
+    return {"prints": len(prints), "shared": len(kept), "bytes": size, "found": len(np.setdiff1d(found, kept))}

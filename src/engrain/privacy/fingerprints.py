@@ -82,6 +82,14 @@ def scan_chunks(prints: Fingerprints, chunks: Iterable[bytes]) -> tuple[Hashes, 
     return (np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)), size
 
 
+def find_traces(prints: Fingerprints, raw: Iterable[bytes], stored: Iterable[bytes]) -> tuple[Hashes, Hashes, int]:
+    """Return the fingerprints in the raw bytes, those that stored data has too, and how many bytes were searched."""
+    found, size = scan_chunks(prints, raw)
+    # After the raw bytes, so that data written during the search is included.
+    kept = scan_chunks(prints, join_pieces(stored))[0] if len(found) else found
+    return found, kept, size
+
+
 def join_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Join small pieces into large chunks, separated by a byte that no text has."""
     waiting: list[bytes] = []

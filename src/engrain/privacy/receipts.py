@@ -15,7 +15,7 @@ from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_i
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
-from engrain.core.model.results import count_noun
+from engrain.core.validation import count_noun
 from engrain.maintenance.backups import hash_folder
 from engrain.ports import Erasable, Services
 from engrain.privacy.audit import MAX_ENTRIES
@@ -265,7 +265,9 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
 
     If stored data has the whole of a text, all its traces count.
     """
-    from engrain.privacy.fingerprints import WINDOW_BYTES, compute_fingerprints, join_pieces, scan_chunks
+    import numpy as np
+
+    from engrain.privacy.fingerprints import WINDOW_BYTES, compute_fingerprints, find_traces
 
     if services.erasing is None:
         return 0, 0
@@ -277,10 +279,8 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
         )
     count, size = 0, 0
     for one in prints:
-        found, size = scan_chunks(one, services.erasing.raw())
-        if len(found):
-            kept, _ = scan_chunks(one, join_pieces(services.erasing.pieces(None)))
-            count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
+        found, kept, size = find_traces(one, services.erasing.raw(), services.erasing.pieces(None))
+        count += len(found) if len(kept) == len(one) else len(np.setdiff1d(found, kept))
     return count, size
 
 

@@ -20,7 +20,7 @@ from engrain.privacy.files import count_files
 
 _HINTS = {
     "session": "List them: engrain sessions.",
-    "source": "`engrain why ID` names the sources of an item.",
+    "source": "`engrain explain ID` names the sources of an item.",
     "id": "List items: engrain list.",
 }
 

@@ -1,4 +1,4 @@
-"""Chat with a model of Anthropic."""
+"""Chat with models of Anthropic."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from engrain.core.chat.render import split_system, to_anthropic, tools_to_anthropic
 from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, StopReason, ToolSpec, check_timeout
-from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
-from engrain.providers.http import Endpoint, key_or_variable
+from engrain.providers.chat import count_tokens, no_message_error, parse_tool_call, read_text, send_chat, settle_stop
+from engrain.providers.http import Endpoint, read_key
 
 ANTHROPIC_URL = "https://api.anthropic.com"
-SMALL = "claude-haiku-4-5"
+SMALL_MODEL = "claude-haiku-4-5"
 API_VERSION = "2023-06-01"
-CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+CACHED_TOKENS = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
-STOPS: Mapping[str, StopReason] = {
+STOP_REASONS: Mapping[str, StopReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
@@ -24,11 +24,11 @@ STOPS: Mapping[str, StopReason] = {
 
 
 class AnthropicModel:
-    """The key comes from `api_key` or ANTHROPIC_API_KEY, the server from `base_url` or ANTHROPIC_BASE_URL."""
+    """A model of Anthropic. Its key is `api_key` or ANTHROPIC_API_KEY, its server `base_url` or ANTHROPIC_BASE_URL."""
 
     def __init__(
         self,
-        name: str = SMALL,
+        name: str = SMALL_MODEL,
         *,
         api_key: str | None = None,
         base_url: str | None = None,
@@ -40,7 +40,7 @@ class AnthropicModel:
         self._endpoint = Endpoint(
             who,
             base + "/v1/messages",
-            key_or_variable(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
+            read_key(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
             "ANTHROPIC_API_KEY",
             check_timeout(timeout),
             key_header="x-api-key",
@@ -52,13 +52,13 @@ class AnthropicModel:
         return self._name
 
     def reply(self, ask: ChatRequest) -> ChatReply:
-        answer = asked(self._endpoint, ask, self._body(ask))
+        answer = send_chat(self._endpoint, ask, self._make_body(ask))
         try:
             return self._read(answer)
         except (AttributeError, KeyError, TypeError) as exc:
-            raise unusable(self._endpoint) from exc
+            raise no_message_error(self._endpoint) from exc
 
-    def _body(self, ask: ChatRequest) -> dict[str, Any]:
+    def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
         messages = to_anthropic(ask.messages)
         body: dict[str, Any] = {"model": self._name, "max_tokens": ask.max_tokens, "messages": messages}
         system, _ = split_system((ChatMessage("system", ask.system), *ask.messages))
@@ -66,28 +66,28 @@ class AnthropicModel:
             body["system"] = system
         if ask.tools:
             body["tools"] = tools_to_anthropic(ask.tools)
-        elif called := _called(messages):
-            # The service refuses calls made earlier where no tools are given: these may not be called now.
+        elif called := _list_called_tools(messages):
+            # The service refuses earlier calls if no tools are given. These must not be called now.
             body |= {"tools": tools_to_anthropic(called), "tool_choice": {"type": "none"}}
         return body
 
     def _read(self, answer: dict[str, Any]) -> ChatReply:
         content = answer["content"]
         used = [block for block in content if block.get("type") == "tool_use"]
-        calls = [tool_call(place, b.get("id"), b.get("name"), b.get("input")) for place, b in enumerate(used)]
-        stop, calls_to_make = stopped(STOPS.get(answer.get("stop_reason") or "", "end"), calls)
+        calls = [parse_tool_call(n, b.get("id"), b.get("name"), b.get("input")) for n, b in enumerate(used)]
+        stop, calls_to_make = settle_stop(STOP_REASONS.get(answer.get("stop_reason") or "", "end"), calls)
         usage = answer.get("usage")
         return ChatReply(
-            text_of(content),
+            read_text(content),
             calls_to_make,
             stop,
             str(answer.get("model") or self._name),
-            tokens(usage, "input_tokens", *CACHED),
-            tokens(usage, "output_tokens"),
+            count_tokens(usage, "input_tokens", *CACHED_TOKENS),
+            count_tokens(usage, "output_tokens"),
         )
 
 
-def _called(messages: list[dict[str, Any]]) -> list[ToolSpec]:
+def _list_called_tools(messages: list[dict[str, Any]]) -> list[ToolSpec]:
     blocks = [block for message in messages for block in message["content"]]
     names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
     return [ToolSpec(name, "Was called earlier.") for name in names]

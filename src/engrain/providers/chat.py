@@ -1,4 +1,4 @@
-"""Ask a chat service, and read texts and tool calls as models and servers write them."""
+"""Ask a chat service, and read its texts and tool calls."""
 
 from __future__ import annotations
 
@@ -15,94 +15,93 @@ if TYPE_CHECKING:
     from engrain.ports import Model
 
 
-DEEPEST = 64  # what is nested deeper could not be sent back
+MAX_NESTING = 64  # deeper arguments could not be sent back
 
 
-def asked(endpoint: Endpoint, ask: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:
-    """The service's answer, within the time that the ask gives, or else the endpoint."""
+def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the service's answer. The time limit is that of the request, or else of the endpoint."""
     messages = body["messages"]
     if not messages or messages[-1]["role"] not in ("user", "tool"):
-        raise InvalidInput("A model answers the user or a tool: the last message with a text must be one of theirs.")
-    timeout = check_timeout(endpoint.timeout if ask.timeout is None else ask.timeout)
+        raise InvalidInput("A model answers a user or a tool: the last message with a text must come from one of them.")
+    timeout = check_timeout(endpoint.timeout if request.timeout is None else request.timeout)
     try:
         answer = post(replace(endpoint, timeout=timeout), body, timeout)
     except ServiceError as exc:
         raise ModelFailed(str(exc)) from exc
     if not isinstance(answer, dict):
-        raise unusable(endpoint)
+        raise no_message_error(endpoint)
     if answer.get("error"):
         reason = read_error_message(answer)
         raise ModelFailed(
-            f"{endpoint.who} at {endpoint.url} answered with an error" + (f": {reason}." if reason else ".")
+            f"{endpoint.name} at {endpoint.url} answered with an error" + (f": {reason}." if reason else ".")
         )
     return answer
 
 
-def unusable(endpoint: Endpoint) -> ModelFailed:
+def no_message_error(endpoint: Endpoint) -> ModelFailed:
     return ModelFailed(
-        f"{endpoint.who} at {endpoint.url} did not return a message. Check that the URL is that of a chat service."
+        f"{endpoint.name} at {endpoint.url} did not return a message. Check that the URL belongs to a chat service."
     )
 
 
-def tool_call(place: int, id: object, name: object, written: object) -> ToolCall:
-    """A call as a model wrote it: arguments as JSON or as text that should be; an id is made up where there is none."""
-    known = id if isinstance(id, str) and id.strip() else f"call_{place}"
-    call = ToolCall(known, name if isinstance(name, str) else "")
-    if isinstance(written, str):
+def parse_tool_call(position: int, id: object, name: object, arguments: object) -> ToolCall:
+    """Read a call as a model wrote it: arguments are JSON, or text that should be JSON; a missing id is made up."""
+    call_id = id if isinstance(id, str) and id.strip() else f"call_{position}"
+    call = ToolCall(call_id, name if isinstance(name, str) else "")
+    if isinstance(arguments, str):
+        text = arguments
         try:
-            arguments = orjson.loads(written) if written.strip() else {}
+            arguments = orjson.loads(text) if text.strip() else {}
         except orjson.JSONDecodeError:
-            return replace(call, malformed=written)
-    else:
-        arguments = written
+            return replace(call, malformed=text)
     if not arguments:
         return call
-    if _deeper(arguments, DEEPEST):
+    if _is_deeper(arguments, MAX_NESTING):
         return replace(call, malformed="(nested too deeply)")
     if isinstance(arguments, dict):
         return replace(call, arguments=arguments)
     return replace(call, malformed=orjson.dumps(arguments).decode())
 
 
-def stopped(stop: StopReason, calls: list[ToolCall]) -> tuple[StopReason, tuple[ToolCall, ...]]:
-    """Why it stopped, and the calls to make: servers say "end" though there are calls, and cut calls are none."""
+def settle_stop(stop: StopReason, calls: list[ToolCall]) -> tuple[StopReason, tuple[ToolCall, ...]]:
+    """Correct the stop reason: servers say "end" although there are calls, and a cut reply has no usable calls."""
     if stop in ("length", "refused"):
         return stop, ()
     return ("tools" if calls else "end"), tuple(calls)
 
 
-def text_of(content: Any) -> str:
-    """Content comes as a text, in parts, or not at all; a NUL, which no store takes, is left out."""
+def read_text(content: Any) -> str:
+    """Join content that is a text, a list of parts, or missing. NUL characters are dropped: no store takes them."""
     if not isinstance(content, str):
         content = "".join(part["text"] for part in content or () if part.get("type") == "text")
     return str(content).replace("\x00", "")
 
 
-def tokens(usage: object, *names: str) -> int:
+def count_tokens(usage: object, *names: str) -> int:
     counts = [usage.get(name) for name in names] if isinstance(usage, dict) else []
     return sum(count for count in counts if isinstance(count, int) and count > 0)
 
 
-def _deeper(value: object, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     if isinstance(value, dict):
         value = list(value.values())
-    return isinstance(value, list) and (levels == 0 or any(_deeper(one, levels - 1) for one in value))
+    return isinstance(value, list) and (levels == 0 or any(_is_deeper(part, levels - 1) for part in value))
 
 
-KNOWN = ("anthropic", "anthropic:NAME", "openai:NAME", "ollama:NAME")
+MODEL_FORMS = ("anthropic", "anthropic:NAME", "openai:NAME", "ollama:NAME")
 OLLAMA_URL = "http://localhost:11434/v1"
 
 
-def open_model(text: str, url: str | None = None) -> Model:
-    """`text` is one of KNOWN, "anthropic" alone being its small model; `url` is where the server is, if elsewhere."""
-    from engrain.providers.anthropic import SMALL, AnthropicModel
+def open_model(name: str, url: str | None = None) -> Model:
+    """Open a model by name, one of MODEL_FORMS; "anthropic" alone is its small model. `url` names another server."""
+    from engrain.providers.anthropic import SMALL_MODEL, AnthropicModel
     from engrain.providers.openai_chat import OpenAIModel
 
-    kind, _, name = text.partition(":")
+    kind, _, model = name.partition(":")
     if kind == "anthropic":
-        return AnthropicModel(name or SMALL, base_url=url)
-    if kind == "openai" and name:
-        return OpenAIModel(name, base_url=url)
-    if kind == "ollama" and name:
-        return OpenAIModel(name, base_url=url or OLLAMA_URL, api_key="")
-    raise ConfigError(f"unknown model {text!r}. Known: {', '.join(KNOWN)}.")
+        return AnthropicModel(model or SMALL_MODEL, base_url=url)
+    if kind == "openai" and model:
+        return OpenAIModel(model, base_url=url)
+    if kind == "ollama" and model:
+        return OpenAIModel(model, base_url=url or OLLAMA_URL, api_key="")
+    raise ConfigError(f"unknown model {name!r}. Known: {', '.join(MODEL_FORMS)}.")

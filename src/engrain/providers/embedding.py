@@ -1,4 +1,4 @@
-"""What every embedder checks: the texts it is given, and the vectors it gives back."""
+"""Helpers of all embedders: check texts and vectors, cut long texts into windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engrain.ports import Matrix
 
 
-def checked_texts(texts: Sequence[str], kind: EmbedKind) -> list[str]:
+def check_texts(texts: Sequence[str], kind: EmbedKind) -> list[str]:
     if kind not in get_args(EmbedKind):
         raise InvalidInput(f'kind must be "query" or "document", not {kind!r}.')
     if isinstance(texts, str):
@@ -27,8 +27,8 @@ def checked_texts(texts: Sequence[str], kind: EmbedKind) -> list[str]:
     return list(texts)
 
 
-def unit_rows(rows: Any, count: int, dimension: int, who: str) -> Matrix:
-    """The rows at length 1, or EmbedderFailed if they are not `count` finite vectors of that dimension."""
+def normalize_rows(rows: Any, count: int, dimension: int, service: str) -> Matrix:
+    """Scale the rows to length 1. EmbedderFailed unless they are `count` finite vectors of that dimension."""
     import numpy as np
 
     if not count:
@@ -36,46 +36,46 @@ def unit_rows(rows: Any, count: int, dimension: int, who: str) -> Matrix:
     try:
         matrix = np.asarray(rows, np.float32).reshape(count, -1)
     except (TypeError, ValueError) as exc:
-        raise EmbedderFailed(f"{who} did not return {count} vectors of one size.") from exc
+        raise EmbedderFailed(f"{service} did not return {count} vectors of one size.") from exc
     if matrix.shape[1] != dimension:
         raise EmbedderFailed(
-            f"{who} returned vectors of {matrix.shape[1]} dimensions where {dimension} were expected. "
-            f"Pass dimension={matrix.shape[1]} if that is what the model gives."
+            f"{service} returned vectors of {matrix.shape[1]} dimensions where {dimension} were expected. "
+            f"Pass dimension={matrix.shape[1]} if the model returns so many."
         )
     if not np.isfinite(matrix).all():
-        raise EmbedderFailed(f"{who} returned a vector with a number that is not finite.")
+        raise EmbedderFailed(f"{service} returned a vector with a number that is not finite.")
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     # A vector of zeros has no direction; the first axis is as good as any and keeps every row a unit vector.
     matrix = np.where(lengths > 0, matrix, np.eye(1, dimension, dtype=np.float32))
     return np.asarray(matrix / np.where(lengths > 0, lengths, 1), np.float32)
 
 
-Size = Callable[[str], int]
+Measure = Callable[[str], int]
 Span = tuple[int, int]
 
 _BREAK = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|\n\s*|(?<=[。！？])")
 
 
-def windows(text: str, size: Size, limit: int) -> list[str]:
-    """Substrings of the text, in order, each of at most `limit` by `size`; only space between them is left out."""
+def split_windows(text: str, size: Measure, limit: int) -> list[str]:
+    """Split the text into parts of at most `limit` by `size`; only white space between them is dropped."""
     total = size(text)
     if total <= limit:
         return [text]
-    sentences = [part for span in _sentences(text) for part in _fitted(text, span, size, limit)]
+    sentences = [part for span in _split_sentences(text) for part in _split_to_fit(text, span, size, limit)]
     share = total / math.ceil(total / limit)
-    packed = _packed(text, sentences, size, min(limit, math.ceil(share)), limit)
-    # Sizes add up at a space that the model knows as one; at any other the sum is only close, so look again.
-    fitting = (text[start:end].strip() for span in packed for start, end in _fitted(text, span, size, limit))
+    packed = _pack(text, sentences, size, min(limit, math.ceil(share)), limit)
+    # Sizes add up only at spaces that the model knows as such; elsewhere the sum is approximate, so check again.
+    fitting = (text[start:end].strip() for span in packed for start, end in _split_to_fit(text, span, size, limit))
     return [window for window in fitting if window]
 
 
-def utf8_size(text: str) -> int:
-    """No byte-level or word-piece tokenizer makes more tokens of a text than it has bytes."""
+def count_bytes(text: str) -> int:
+    """An upper bound for tokens: no byte-level or word-piece tokenizer makes more tokens than bytes."""
     return len(text.encode("utf-8", "replace"))
 
 
-def cut(text: str, size: Size, limit: int) -> str:
-    """The beginning of a text, as much of it as fits."""
+def truncate(text: str, size: Measure, limit: int) -> str:
+    """The longest beginning of the text that fits."""
     if size(text) <= limit:
         return text
     low, high = 0, len(text)
@@ -85,7 +85,7 @@ def cut(text: str, size: Size, limit: int) -> str:
     return text[:low]
 
 
-def _sentences(text: str) -> Iterator[Span]:
+def _split_sentences(text: str) -> Iterator[Span]:
     start = 0
     for match in _BREAK.finditer(text):
         if match.end() > start:
@@ -95,8 +95,8 @@ def _sentences(text: str) -> Iterator[Span]:
         yield start, len(text)
 
 
-def _fitted(text: str, span: Span, size: Size, limit: int) -> Iterator[Span]:
-    """The span, or as many even parts as it needs, each looked at again; cut at a space if a part has one."""
+def _split_to_fit(text: str, span: Span, size: Measure, limit: int) -> Iterator[Span]:
+    """The span, or as many even parts as it needs, each checked again; cut at a space if there is one."""
     start, end = span
     parts = math.ceil(size(text[start:end]) / limit)
     if end - start <= 1 or parts <= 1:
@@ -109,11 +109,11 @@ def _fitted(text: str, span: Span, size: Size, limit: int) -> Iterator[Span]:
         space = text.rfind(" ", edges[-1] + 1, even)
         edges.append(even if space < 0 else space)
     for left, right in zip(edges, [*edges[1:], end], strict=True):
-        yield from _fitted(text, (left, right), size, limit)
+        yield from _split_to_fit(text, (left, right), size, limit)
 
 
-def _packed(text: str, spans: list[Span], size: Size, share: int, limit: int) -> Iterator[Span]:
-    """Neighbours together until the window has its even share, so that no short tail is left over."""
+def _pack(text: str, spans: list[Span], size: Measure, share: int, limit: int) -> Iterator[Span]:
+    """Join neighbours until the window has its even share, so that no short rest remains."""
     start, total = 0, 0
     for left, right in spans:
         piece = size(text[left:right])
@@ -124,15 +124,14 @@ def _packed(text: str, spans: list[Span], size: Size, share: int, limit: int) ->
     yield start, len(text)
 
 
-def after_fork(method: Callable[[], None]) -> None:
-    """Call this bound method in every child that is forked while its object lives."""
+def call_after_fork(method: Callable[[], None]) -> None:
+    """Call the bound method in every forked child, as long as its object lives."""
     if not hasattr(os, "register_at_fork"):
         return
-    here = weakref.WeakMethod(method)
+    reference = weakref.WeakMethod(method)
 
     def call() -> None:
-        living = here()
-        if living is not None:
-            living()
+        if (alive := reference()) is not None:
+            alive()
 
     os.register_at_fork(after_in_child=call)

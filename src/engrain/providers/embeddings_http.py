@@ -1,4 +1,4 @@
-"""An embedder behind an HTTP service that answers as OpenAI's does."""
+"""Embedders behind HTTP services: OpenAI, servers with its protocol, Voyage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
-from engrain.providers.embedding import checked_texts, cut, unit_rows, utf8_size, windows
-from engrain.providers.http import Endpoint, ServiceError, key_or_variable, post
+from engrain.providers.embedding import check_texts, count_bytes, normalize_rows, split_windows, truncate
+from engrain.providers.http import Endpoint, ServiceError, post, read_key
 from engrain.providers.local import QueryCache
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ BLANK = "."  # services refuse an empty text
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """`window` is the most bytes of one text: no tokenizer makes more tokens than bytes, so it always fits.
+    """A model of a service. `window` limits the bytes of one text: no tokenizer makes more tokens than bytes.
 
-    The prefixes are what the model was trained to see in front of a query and of a document.
+    The prefixes go before queries and documents, as the model was trained.
     """
 
     model: EmbeddingModel
@@ -34,12 +34,12 @@ class ServedModel:
     query_prefix: str = ""
     document_prefix: str = ""
 
-    def prefix(self, kind: EmbedKind) -> str:
+    def get_prefix(self, kind: EmbedKind) -> str:
         return self.query_prefix if kind == "query" else self.document_prefix
 
 
 class ServedEmbedder:
-    """The service's own noise, in the last digits of a vector, is what it is: only queries are remembered."""
+    """Embeds with a service and caches queries. Vectors may differ in their last digits from call to call."""
 
     def __init__(self, served: ServedModel, endpoint: Endpoint) -> None:
         self._served = served
@@ -51,56 +51,60 @@ class ServedEmbedder:
         return self._served.model
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
-        ready = [self._ready(text, kind) for text in checked_texts(texts, kind)]
+        prepared = [self._prepare(text, kind) for text in check_texts(texts, kind)]
         if kind == "query":
-            return self._queries.embed(ready, lambda missing: self._embed(missing, "query"))
-        return self._embed(ready, "document")
+            return self._queries.embed(prepared, lambda missing: self._embed(missing, "query"))
+        return self._embed(prepared, "document")
 
     def windows(self, text: str) -> list[str]:
-        return windows(text, utf8_size, self._served.window)
+        return split_windows(text, count_bytes, self._served.window)
 
-    def _ready(self, text: str, kind: EmbedKind) -> str:
+    def _prepare(self, text: str, kind: EmbedKind) -> str:
         whole = text.encode("utf-8", "replace").decode()
-        return self._served.prefix(kind) + (cut(whole, utf8_size, self._served.window) if whole.strip() else BLANK)
+        return self._served.get_prefix(kind) + (
+            truncate(whole, count_bytes, self._served.window) if whole.strip() else BLANK
+        )
 
     def _embed(self, texts: list[str], kind: EmbedKind) -> Matrix:
         import numpy as np
 
         dimension = self.model.dimension
-        parts = [self._batch(batch, kind) for batch in _batches(texts)]
+        parts = [self._embed_batch(batch, kind) for batch in _batches(texts)]
         return np.concatenate(parts) if parts else np.empty((0, dimension), np.float32)
 
-    def _batch(self, texts: list[str], kind: EmbedKind) -> Matrix:
+    def _embed_batch(self, texts: list[str], kind: EmbedKind) -> Matrix:
         try:
-            answer = post(self._endpoint, self._body(texts, kind))
+            answer = post(self._endpoint, self._make_body(texts, kind))
         except ServiceError as exc:
             raise EmbedderFailed(str(exc)) from exc
-        return unit_rows(self._rows(answer, len(texts)), len(texts), self.model.dimension, self._endpoint.who)
+        return normalize_rows(
+            self._read_rows(answer, len(texts)), len(texts), self.model.dimension, self._endpoint.name
+        )
 
-    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
-        """What the service is asked; each one has its own words for it."""
+    def _make_body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+        """The request; each service has its own field names."""
         raise NotImplementedError
 
-    def _rows(self, answer: Any, count: int) -> list[Any]:
+    def _read_rows(self, answer: Any, count: int) -> list[Any]:
         try:
             rows = {int(entry.get("index", place)): entry["embedding"] for place, entry in enumerate(answer["data"])}
             return [rows[place] for place in range(count)]
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             raise EmbedderFailed(
-                f"{self._endpoint.who} at {self._endpoint.url} did not return one embedding for each of {count} texts. "
-                "Check that the URL is that of an embeddings service."
+                f"{self._endpoint.name} at {self._endpoint.url} did not return an embedding for each of {count} texts. "
+                "Check that the URL belongs to an embeddings service."
             ) from exc
 
 
-def chosen_model(model: str | ServedModel, known: dict[str, ServedModel], dimension: int | None) -> ServedModel:
-    """The model by its name, or as the caller describes it; `dimension` overrides what is known of a name."""
+def describe_model(model: str | ServedModel, known: dict[str, ServedModel], dimension: int | None) -> ServedModel:
+    """Find a model by name, or take the caller's description; `dimension` overrides the known one."""
     if isinstance(model, ServedModel):
         return model
     found = known.get(model)
     if found is None and dimension is None:
         raise InvalidInput(
-            f"how long the vectors of {model!r} are is not known here. Say it as its model card does: dimension=… in "
-            "Python, or dimension = … in the table [embedder] of a settings file."
+            f"the dimension of {model!r} is not known here. Its model card has it: pass dimension=… in Python, or set "
+            "dimension = … in the table [embedder] of a settings file."
         )
     if found is None or dimension is not None:
         found = found or ServedModel(EmbeddingModel(model, "", 0))
@@ -114,7 +118,7 @@ def _batches(texts: list[str]) -> Iterator[list[str]]:
     batch: list[str] = []
     size = 0
     for text in texts:
-        length = utf8_size(text)
+        length = count_bytes(text)
         if batch and (len(batch) >= BATCH_TEXTS or size + length > BATCH_BYTES):
             yield batch
             batch, size = [], 0
@@ -125,7 +129,7 @@ def _batches(texts: list[str]) -> Iterator[list[str]]:
 
 
 OPENAI_URL = "https://api.openai.com/v1"
-SHORTENED = "text-embedding-3-"  # only these take a wish for fewer dimensions
+RESIZABLE = "text-embedding-3-"  # only these accept a dimension
 
 # Means and deviations are guesses: none of these models was measured here.
 OPENAI_MODELS = {
@@ -151,9 +155,9 @@ OPENAI_MODELS = {
 
 
 class OpenAIEmbedder(ServedEmbedder):
-    """Give `base_url` for another server than OpenAI's; a key is then sent only if there is one.
+    """An embedder of OpenAI, or of the server at `base_url`, which needs no key.
 
-    The key comes from `api_key` or OPENAI_API_KEY, the server from `base_url` or OPENAI_BASE_URL.
+    The key is `api_key` or OPENAI_API_KEY, the server `base_url` or OPENAI_BASE_URL.
     """
 
     def __init__(
@@ -165,23 +169,23 @@ class OpenAIEmbedder(ServedEmbedder):
         base_url: str | None = None,
         timeout: float = 30.0,
     ) -> None:
-        served = chosen_model(model, OPENAI_MODELS, dimension)
+        served = describe_model(model, OPENAI_MODELS, dimension)
         url = (base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
-        who = "OpenAI" if url == OPENAI_URL else "The OpenAI-compatible embedder"
-        key = key_or_variable(api_key, "OPENAI_API_KEY", who, required=url == OPENAI_URL)
-        super().__init__(served, Endpoint(who, url + "/embeddings", key, "OPENAI_API_KEY", timeout))
+        name = "OpenAI" if url == OPENAI_URL else "The OpenAI-compatible embedder"
+        key = read_key(api_key, "OPENAI_API_KEY", name, required=url == OPENAI_URL)
+        super().__init__(served, Endpoint(name, url + "/embeddings", key, "OPENAI_API_KEY", timeout))
 
-    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+    def _make_body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model.name, "input": texts, "encoding_format": "float"}
-        if self.model.name.startswith(SHORTENED):
+        if self.model.name.startswith(RESIZABLE):
             body["dimensions"] = self.model.dimension
         return body
 
 
 VOYAGE_URL = "https://api.voyageai.com/v1"
-FIXED_SIZE = frozenset({"voyage-finance-2", "voyage-law-2", "voyage-3", "voyage-3-lite"})
+NOT_RESIZABLE = frozenset({"voyage-finance-2", "voyage-law-2", "voyage-3", "voyage-3-lite"})
 
-SIZES = {
+VOYAGE_DIMENSIONS = {
     "voyage-4-large": 1024,
     "voyage-4": 1024,
     "voyage-4-lite": 1024,
@@ -195,11 +199,11 @@ SIZES = {
     "voyage-law-2": 1024,
 }
 # Mean and deviation are the usual guess: none of these models was measured here.
-VOYAGE_MODELS = {name: ServedModel(EmbeddingModel(name, "", size)) for name, size in SIZES.items()}
+VOYAGE_MODELS = {name: ServedModel(EmbeddingModel(name, "", size)) for name, size in VOYAGE_DIMENSIONS.items()}
 
 
 class VoyageEmbedder(ServedEmbedder):
-    """The key comes from `api_key` or VOYAGE_API_KEY. Voyage itself tells queries from documents."""
+    """An embedder of Voyage. Its key is `api_key` or VOYAGE_API_KEY."""
 
     def __init__(
         self,
@@ -210,14 +214,14 @@ class VoyageEmbedder(ServedEmbedder):
         base_url: str = VOYAGE_URL,
         timeout: float = 30.0,
     ) -> None:
-        served = chosen_model(model, VOYAGE_MODELS, dimension)
-        key = key_or_variable(api_key, "VOYAGE_API_KEY", "Voyage", required=True)
+        served = describe_model(model, VOYAGE_MODELS, dimension)
+        key = read_key(api_key, "VOYAGE_API_KEY", "Voyage", required=True)
         super().__init__(
             served, Endpoint("Voyage", base_url.rstrip("/") + "/embeddings", key, "VOYAGE_API_KEY", timeout)
         )
 
-    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+    def _make_body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model.name, "input": texts, "input_type": kind, "truncation": True}
-        if self.model.name not in FIXED_SIZE:
+        if self.model.name not in NOT_RESIZABLE:
             body["output_dimension"] = self.model.dimension
         return body

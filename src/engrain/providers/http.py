@@ -20,14 +20,14 @@ import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput
 
-ATTEMPTS = 4
-PATIENCE = 60.0  # seconds for all attempts together; what asks to wait longer ends at once
-FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-LARGEST_ANSWER = 128 * 2**20
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+MAX_ATTEMPTS = 4
+TOTAL_SECONDS = 60.0  # for all attempts together; a service that asks to wait longer fails at once
+FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 10.0
+MAX_ANSWER_BYTES = 128 * 2**20
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 BEARER = "Authorization"
-# Never behind a proxy, even if the environment sets one for everything else.
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# Reached without a proxy, even if the environment sets one for everything else.
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # Called with a sentence before each further attempt. A ContextVar: a program changes it for its own calls alone.
 on_retry: ContextVar[Callable[[str], object]] = ContextVar("on_retry", default=logging.getLogger("engrain").info)
@@ -35,12 +35,12 @@ on_retry: ContextVar[Callable[[str], object]] = ContextVar("on_retry", default=l
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a service is. `who` names it in messages, `key_variable` is what a user sets to give the key.
+    """The address and key of a service. `name` appears in messages; users set the key in `key_variable`.
 
-    `timeout` is for one attempt; `key_header` is where the key goes if not with "Authorization: Bearer".
+    `timeout` is for one attempt. `key_header` is for services that do not use "Authorization: Bearer".
     """
 
-    who: str
+    name: str
     url: str
     key: str = field(repr=False)
     key_variable: str
@@ -50,9 +50,11 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not _is_web_url(self.url):
-            raise ConfigError(f"The URL of {self.who} must start with http:// or https://, not {self.url!r}.")
+            raise ConfigError(f"The URL of {self.name} must start with http:// or https://, not {self.url!r}.")
         if not (self.key.isascii() and self.key.isprintable()):
-            raise ConfigError(f"The key of {self.who} holds characters that no key has. Check {self.key_variable}.")
+            raise ConfigError(
+                f"The key of {self.name} has characters that cannot be in a key. Check {self.key_variable}."
+            )
 
 
 class ServiceError(Exception):
@@ -64,28 +66,29 @@ class ServiceError(Exception):
         self.after = after
 
 
-def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -> Any:
+def post(endpoint: Endpoint, body: dict[str, Any], total_seconds: float = TOTAL_SECONDS) -> Any:
+    """Post the body and return the answer. ServiceError after the last attempt."""
     data = _encode_body(endpoint, body)
-    deadline = time.monotonic() + patience
-    longest = min(LONGEST_WAIT, patience / ATTEMPTS)
-    for attempt in range(1, ATTEMPTS + 1):
+    deadline = time.monotonic() + total_seconds
+    max_wait = min(MAX_WAIT_SECONDS, total_seconds / MAX_ATTEMPTS)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
             return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
         except ServiceError as exc:
-            backoff = min(longest, FIRST_WAIT * (2 ** (attempt - 1) + random.random()))
+            backoff = min(max_wait, FIRST_WAIT_SECONDS * (2 ** (attempt - 1) + random.random()))
             wait = backoff if exc.after is None else exc.after
-            if not exc.retry or attempt == ATTEMPTS or time.monotonic() + wait >= deadline:
+            if not exc.retry or attempt == MAX_ATTEMPTS or time.monotonic() + wait >= deadline:
                 raise
             on_retry.get()(f"{exc} Trying again in {wait:.1f} s.")
         time.sleep(wait)
     raise AssertionError("the last attempt returns or raises")
 
 
-def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
-    """An empty `api_key` means that none is to be sent, whatever the variable holds."""
+def read_key(api_key: str | None, variable: str, service: str, *, required: bool) -> str:
+    """The given key, or that of the variable. An empty `api_key` sends none, whatever the variable holds."""
     key = (os.environ.get(variable, "") if api_key is None else api_key).strip()
     if required and not key:
-        raise ConfigError(f"{who} needs a key. Set {variable}, or pass api_key.")
+        raise ConfigError(f"{service} needs a key. Set {variable}, or pass api_key.")
     return key
 
 
@@ -103,15 +106,15 @@ def _is_web_url(url: str) -> bool:
         port = parts.port
     except ValueError:
         return False
-    written = url.isascii() and url.isprintable() and " " not in url
-    return written and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
 
 
 def _encode_body(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
-        raise InvalidInput(f"What {endpoint.who} is to be asked cannot be written as JSON: {exc}.") from exc
+        raise InvalidInput(f"The request to {endpoint.name} cannot be written as JSON: {exc}.") from exc
 
 
 def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
@@ -121,7 +124,7 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     verify = url.scheme != "http"  # certificates take 40 ms to load
     try:
         # A client with a transport of its own reads no proxy from the environment.
-        direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK else None
+        direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK_HOSTS else None
         with (
             _cut_connection_after(seconds) as trace,
             httpx.Client(timeout=seconds, verify=verify, transport=direct) as client,
@@ -132,14 +135,14 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
             content = bytearray()
             for chunk in response.iter_raw():
                 content += chunk
-                if len(content) > LARGEST_ANSWER:
-                    raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise ServiceError(f"{endpoint.name} sent an answer of more than {MAX_ANSWER_BYTES:,} bytes.")
     except (TimeoutError, httpx.TimeoutException) as exc:
-        late = f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
-        raise ServiceError(late, retry=True) from exc
+        timed_out = f"{endpoint.name} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
+        raise ServiceError(timed_out, retry=True) from exc
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
         # ImportError and ValueError: httpx cannot use the proxy that the environment names.
-        unreachable = f"{endpoint.who} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
+        unreachable = f"{endpoint.name} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
         raise ServiceError(unreachable, retry=isinstance(exc, httpx.HTTPError)) from exc
     if not response.is_success:
         raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
@@ -148,7 +151,7 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     except orjson.JSONDecodeError as exc:
         start = content[:80].decode("utf-8", "replace")
         raise ServiceError(
-            f"{endpoint.who} at {endpoint.url} did not answer in JSON: {start!r}. Check the URL."
+            f"{endpoint.name} at {endpoint.url} did not answer in JSON: {start!r}. Check the URL."
         ) from exc
 
 
@@ -203,19 +206,21 @@ def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, con
         reason = read_error_message(orjson.loads(content))
     except orjson.JSONDecodeError:
         reason = ""
-    told = f"{endpoint.who} answered {status}" + (f": {reason}" if reason else "") + "."
+    message = f"{endpoint.name} answered {status}" + (f": {reason}" if reason else "") + "."
     if status in (401, 403):
-        return ServiceError(f"{told} Check the key: set {endpoint.key_variable} or pass api_key.")
+        return ServiceError(f"{message} Check the key: set {endpoint.key_variable} or pass api_key.")
     if 300 <= status < 400:
-        return ServiceError(f"{told} It redirects, and a key is not sent on: check the URL {endpoint.url}.")
+        return ServiceError(
+            f"{message} It redirects, and keys are not sent to another address: check the URL {endpoint.url}."
+        )
     if status == 404:
-        return ServiceError(f"{told} Check the URL {endpoint.url} and the name of the model.")
-    if status not in TRANSIENT or b"insufficient_quota" in content:
-        return ServiceError(told)
+        return ServiceError(f"{message} Check the URL {endpoint.url} and the name of the model.")
+    if status not in TRANSIENT_STATUSES or b"insufficient_quota" in content:
+        return ServiceError(message)
     seconds = _parse_retry_after(retry_after)
     if seconds is not None and seconds >= 1:
-        told += f" It asks to wait {seconds:.0f} s."
-    return ServiceError(told, retry=True, after=seconds)
+        message += f" It asks to wait {seconds:.0f} s."
+    return ServiceError(message, retry=True, after=seconds)
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:

@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
-from engrain.providers.embedding import after_fork, checked_texts, windows
+from engrain.providers.embedding import call_after_fork, check_texts, split_windows
 from engrain.providers.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from engrain.ports import Matrix
 
 
-REMEMBERED = 1_024
+MAX_QUERIES = 1_024
 
 
 class QueryCache:
-    """The least recently used query goes first. Safe to use from several threads; rows are read-only."""
+    """Caches the vectors of the latest queries. Thread-safe; its rows are read-only."""
 
-    def __init__(self, size: int = REMEMBERED) -> None:
+    def __init__(self, size: int = MAX_QUERIES) -> None:
         self._size = size
-        self._start_afresh()
-        after_fork(self._start_afresh)
+        self._reset()
+        call_after_fork(self._reset)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._rows: OrderedDict[str, Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
     def embed(self, texts: list[str], embed: Callable[[list[str]], Matrix]) -> Matrix:
         import numpy as np
 
-        found = self._known(texts)
+        found = self._get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in found]
         if missing or not texts:
             rows = embed(missing)
@@ -47,19 +47,19 @@ class QueryCache:
                 return rows
             rows.setflags(write=False)
             found.update(zip(missing, rows, strict=True))
-            self._keep(missing, found)
+            self._put(missing, found)
         matrix = np.stack([found[text] for text in texts])
         matrix.setflags(write=False)
         return matrix
 
-    def _known(self, texts: list[str]) -> dict[str, Matrix]:
+    def _get(self, texts: list[str]) -> dict[str, Matrix]:
         with self._lock:
             found = {text: self._rows[text] for text in texts if text in self._rows}
             for text in found:
                 self._rows.move_to_end(text)
         return found
 
-    def _keep(self, texts: list[str], found: dict[str, Matrix]) -> None:
+    def _put(self, texts: list[str], found: dict[str, Matrix]) -> None:
         with self._lock:
             for text in texts[-self._size :]:
                 # A copy: a row of a large batch would keep the whole batch in memory.
@@ -72,7 +72,7 @@ class QueryCache:
 REINSTALL = 'Run: pip install --force-reinstall --no-deps "engrain-minilm>=1.0,<2".'
 # Larger batches are slower, because they no longer fit the cache: 7.0 ms of CPU a text at 384, 12.9 at 4,096.
 BATCH_PIECES = 384
-MOST_WORKERS = 4
+MAX_WORKERS = 4
 # Over 20 questions and 40 facts of everyday life: wrong pairs have cosine .05 ± .085, and 19 in 20 of them less than
 # .21; the weakest right pair has .23.
 FLOOR, MEAN, DEVIATION = 0.2, 0.05, 0.085
@@ -84,41 +84,41 @@ class LocalEmbedder:
     """Loads the model at the first call. May be shared by threads, and used on both sides of a fork."""
 
     def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or min(MOST_WORKERS, _processors())
+        self._workers = workers or min(MAX_WORKERS, _count_processors())
         self._queries = QueryCache()
-        self._start_afresh()
-        after_fork(self._start_afresh)
+        self._reset()
+        call_after_fork(self._reset)
 
-    def _start_afresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
 
     @property
     def model(self) -> EmbeddingModel:
-        weights = _weights()
+        weights = _import_weights()
         return EmbeddingModel(weights.NAME, weights.MODEL_SHA256, weights.DIMENSION, FLOOR, MEAN, DEVIATION)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
-        checked = checked_texts(texts, kind)
+        checked = check_texts(texts, kind)
         return self._queries.embed(checked, self._embed) if kind == "query" else self._embed(checked)
 
     def windows(self, text: str) -> list[str]:
-        engine = self._opened()
-        return windows(text, engine.tokenizer.count, engine.limit - 2)
+        engine = self._load()
+        return split_windows(text, engine.tokenizer.count, engine.limit - 2)
 
     def _embed(self, texts: list[str]) -> Matrix:
         import numpy as np
 
-        result = np.empty((len(texts), _weights().DIMENSION), np.float32)
+        result = np.empty((len(texts), _import_weights().DIMENSION), np.float32)
         if not texts:
             return result
-        engine = self._opened()
-        batches = list(_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
-        for batch, rows in zip(batches, _run(engine, batches, self._workers), strict=True):
+        engine = self._load()
+        batches = list(_group_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
+        for batch, rows in zip(batches, _run_batches(engine, batches, self._workers), strict=True):
             result[[place for place, _ in batch]] = rows
         return result
 
-    def _opened(self) -> _Engine:
+    def _load(self) -> _Engine:
         engine = self._engine
         if engine is None:
             with self._lock:
@@ -127,15 +127,15 @@ class LocalEmbedder:
 
 
 class _Engine:
-    """One loaded model. It runs in the calling thread: onnxruntime's own threads do not survive a fork, and ending the
-    child then waits for them for ever."""
+    """A loaded model. It runs in the calling thread: onnxruntime's own threads do not survive a fork, and a child would
+    wait for them forever at its end."""
 
     def __init__(self) -> None:
-        weights = _weights()
-        vocabulary = _checked(weights.VOCABULARY, weights.VOCABULARY_SHA256).decode()
+        weights = _import_weights()
+        vocabulary = _read_verified(weights.VOCABULARY, weights.VOCABULARY_SHA256).decode()
         self.tokenizer = WordPiece(vocabulary.removesuffix("\n").split("\n"))
         self.limit: int = weights.MAX_PIECES
-        self._session = _session(_checked(weights.MODEL, weights.MODEL_SHA256))
+        self._session = _open_session(_read_verified(weights.MODEL, weights.MODEL_SHA256))
 
     def run(self, batch: Batch) -> Matrix:
         import numpy as np
@@ -152,12 +152,12 @@ class _Engine:
 
 @cache
 def local_embedder() -> LocalEmbedder:
-    """The one that a process shares."""
+    """The embedder that all memories of the process share."""
     return LocalEmbedder()
 
 
-def _batches(texts: list[list[int]]) -> Iterator[Batch]:
-    """(place, pieces) of all texts, those of like length together so that little padding is computed."""
+def _group_batches(texts: list[list[int]]) -> Iterator[Batch]:
+    """(place, pieces) of all texts; texts of similar length together, so that little padding is computed."""
     batch: Batch = []
     for place in sorted(range(len(texts)), key=lambda place: len(texts[place])):
         if batch and (len(batch) + 1) * len(texts[place]) > BATCH_PIECES:
@@ -168,7 +168,7 @@ def _batches(texts: list[list[int]]) -> Iterator[Batch]:
         yield batch
 
 
-def _run(engine: _Engine, batches: list[Batch], workers: int) -> Iterator[Matrix]:
+def _run_batches(engine: _Engine, batches: list[Batch], workers: int) -> Iterator[Matrix]:
     if len(batches) == 1 or workers == 1:
         yield from map(engine.run, batches)
         return
@@ -179,7 +179,7 @@ def _run(engine: _Engine, batches: list[Batch], workers: int) -> Iterator[Matrix
 
 
 @cache
-def _weights() -> ModuleType:
+def _import_weights() -> ModuleType:
     try:
         import engrain_minilm
     except ImportError as exc:
@@ -187,18 +187,18 @@ def _weights() -> ModuleType:
     return engrain_minilm
 
 
-def _checked(path: Path, sha256: str) -> bytes:
+def _read_verified(path: Path, sha256: str) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as exc:
         raise EmbedderFailed(f"The local embedder cannot read {path}: {exc.strerror}. {REINSTALL}") from exc
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise EmbedderFailed(f"{path} is not the file that was published: its sha256 differs. {REINSTALL}")
+        raise EmbedderFailed(f"{path} is not the published file: its sha256 differs. {REINSTALL}")
     return data
 
 
-def _session(model: bytes) -> Any:
-    # Official builds since 1.29 report to their maker as soon as they are imported, unless this is set before.
+def _open_session(model: bytes) -> Any:
+    # Official builds since 1.29 send telemetry when they are imported, unless this is set before.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime  # type: ignore[import-untyped]
@@ -215,5 +215,5 @@ def _session(model: bytes) -> Any:
         raise EmbedderFailed(f"onnxruntime {onnxruntime.__version__} cannot load the model: {exc}") from exc
 
 
-def _processors() -> int:
+def _count_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Chat with a model of OpenAI, or of anything that speaks its protocol: Ollama, vLLM, llama.cpp, a gateway."""
+"""Chat with models of OpenAI, or of a server with its protocol: Ollama, vLLM, llama.cpp, a gateway."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from engrain.core.chat.render import to_openai, tools_to_openai
 from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, StopReason, ToolCall, check_timeout
-from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
-from engrain.providers.http import Endpoint, key_or_variable
+from engrain.providers.chat import count_tokens, no_message_error, parse_tool_call, read_text, send_chat, settle_stop
+from engrain.providers.http import Endpoint, read_key
 
 OPENAI_URL = "https://api.openai.com/v1"
-STOPS: Mapping[str, StopReason] = {"length": "length", "content_filter": "refused"}
+STOP_REASONS: Mapping[str, StopReason] = {"length": "length", "content_filter": "refused"}
 
 
 class OpenAIModel:
-    """Give `base_url` for another server than OpenAI's; a key is then sent only if there is one.
+    """A model of OpenAI, or of the server at `base_url`, which needs no key.
 
-    The key comes from `api_key` or OPENAI_API_KEY, the server from `base_url` or OPENAI_BASE_URL.
+    The key is `api_key` or OPENAI_API_KEY, the server `base_url` or OPENAI_BASE_URL.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class OpenAIModel:
         self._name = name
         self._official = url == OPENAI_URL
         who = "OpenAI" if self._official else "The OpenAI-compatible model"
-        key = key_or_variable(api_key, "OPENAI_API_KEY", who, required=self._official)
+        key = read_key(api_key, "OPENAI_API_KEY", who, required=self._official)
         self._endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
 
     @property
@@ -41,13 +41,13 @@ class OpenAIModel:
         return self._name
 
     def reply(self, ask: ChatRequest) -> ChatReply:
-        answer = asked(self._endpoint, ask, self._body(ask))
+        answer = send_chat(self._endpoint, ask, self._make_body(ask))
         try:
             return self._read(answer)
         except (AttributeError, IndexError, KeyError, TypeError) as exc:
-            raise unusable(self._endpoint) from exc
+            raise no_message_error(self._endpoint) from exc
 
-    def _body(self, ask: ChatRequest) -> dict[str, Any]:
+    def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
         # OpenAI's newer models refuse max_tokens; other servers know only that.
         limit = "max_completion_tokens" if self._official else "max_tokens"
         messages = to_openai((ChatMessage("system", ask.system), *ask.messages))
@@ -59,21 +59,21 @@ class OpenAIModel:
     def _read(self, answer: dict[str, Any]) -> ChatReply:
         choice = answer["choices"][0]
         message = choice["message"]
-        refusal = text_of(message.get("refusal"))
-        calls = [_call(place, call) for place, call in enumerate(message.get("tool_calls") or ())]
-        finish = STOPS.get(choice.get("finish_reason") or "", "end")
-        stop, calls_to_make = stopped("refused" if refusal else finish, calls)
+        refusal = read_text(message.get("refusal"))
+        calls = [_parse_call(number, call) for number, call in enumerate(message.get("tool_calls") or ())]
+        finish = STOP_REASONS.get(choice.get("finish_reason") or "", "end")
+        stop, calls_to_make = settle_stop("refused" if refusal else finish, calls)
         usage = answer.get("usage")
         return ChatReply(
-            refusal or text_of(message.get("content")),
+            refusal or read_text(message.get("content")),
             calls_to_make,
             stop,
             str(answer.get("model") or self._name),
-            tokens(usage, "prompt_tokens"),
-            tokens(usage, "completion_tokens"),
+            count_tokens(usage, "prompt_tokens"),
+            count_tokens(usage, "completion_tokens"),
         )
 
 
-def _call(place: int, call: dict[str, Any]) -> ToolCall:
+def _parse_call(number: int, call: dict[str, Any]) -> ToolCall:
     function = call["function"]
-    return tool_call(place, call.get("id"), function.get("name"), function.get("arguments"))
+    return parse_tool_call(number, call.get("id"), function.get("name"), function.get("arguments"))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import BackendMissing, EmbedderFailed
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
-from engrain.providers.embedding import checked_texts, unit_rows, windows
+from engrain.providers.embedding import check_texts, normalize_rows, split_windows
 from engrain.providers.local import QueryCache
 
 if TYPE_CHECKING:
     from engrain.ports import Matrix
 
-USUAL_LIMIT = 512
+DEFAULT_TOKENS = 512
 
 
 class SentenceTransformersEmbedder:
@@ -37,32 +37,32 @@ class SentenceTransformersEmbedder:
 
     @property
     def model(self) -> EmbeddingModel:
-        loaded = self._opened()
-        renamed = getattr(loaded, "get_embedding_dimension", None)  # the newer name
-        dimension = int(renamed() if renamed else loaded.get_sentence_embedding_dimension())
+        loaded = self._get_model()
+        dimension_of = getattr(loaded, "get_embedding_dimension", None)  # the newer name
+        dimension = int(dimension_of() if dimension_of else loaded.get_sentence_embedding_dimension())
         return EmbeddingModel(self._name, self._revision or "", dimension)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
-        checked = checked_texts(texts, kind)
+        checked = check_texts(texts, kind)
         if kind == "query":
             return self._queries.embed(checked, lambda missing: self._embed(missing, "query"))
         return self._embed(checked, "document")
 
     def windows(self, text: str) -> list[str]:
-        loaded = self._opened()
-        limit = int(loaded.max_seq_length or USUAL_LIMIT)
-        return windows(text, lambda part: len(loaded.tokenizer.tokenize(part)), limit - 2)
+        loaded = self._get_model()
+        limit = int(loaded.max_seq_length or DEFAULT_TOKENS)
+        return split_windows(text, lambda part: len(loaded.tokenizer.tokenize(part)), limit - 2)
 
     def _embed(self, texts: list[str], kind: EmbedKind) -> Matrix:
         dimension = self.model.dimension
-        loaded = self._opened()
+        loaded = self._get_model()
         prompt = kind if kind in (loaded.prompts or {}) else None
         # One call at a time: torch uses all cores for one, and tokenizers of this kind are not safe to share.
         with self._lock:
             rows = loaded.encode(texts, prompt_name=prompt, show_progress_bar=False) if texts else []
-        return unit_rows(rows, len(texts), dimension, self._name)
+        return normalize_rows(rows, len(texts), dimension, self._name)
 
-    def _opened(self) -> Any:
+    def _get_model(self) -> Any:
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._load()

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 
-class Ranges:
+class CodePoints:
     """A set of code points, as sorted ranges."""
 
     def __init__(self, text: str) -> None:
@@ -21,7 +21,7 @@ class Ranges:
 
 
 # Control, format, private use and lone surrogates: as if they were not there. Unassigned ones stay.
-REMOVED = Ranges(
+REMOVED = CodePoints(
     """
     0-8 b-c e-1f 7f-9f ad 600-605 61c 6dd 70f 180e 200b-200f 202a-202e 2060-2064 2066-206f d800-f8ff feff fff9-fffb
     fffd 110bd 1bca0-1bca3 1d173-1d17a e0001 e0020-e007f f0000-ffffd 100000-10fffd
@@ -29,21 +29,21 @@ REMOVED = Ranges(
 )
 
 # White space, all of it the same.
-SPACES = Ranges(
+SPACES = CodePoints(
     """
     9-a d a0 1680 2000-200a 2028-2029 202f 205f 3000
     """
 )
 
 # Each is a word of its own.
-IDEOGRAPHS = Ranges(
+IDEOGRAPHS = CodePoints(
     """
     3400-4dbf 4e00-9fff f900-faff 20000-2a6df 2a700-2b81f 2b920-2ceaf 2f800-2fa1f
     """
 )
 
 # Non-spacing marks, which are stripped: é is e.
-MARKS = Ranges(
+MARKS = CodePoints(
     """
     300-36f 483-487 591-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-65f 670 6d6-6dc 6df-6e4 6e7-6e8 6ea-6ed 711 730-74a
     7a6-7b0 7eb-7f3 816-819 81b-823 825-827 829-82d 859-85b 8e3-902 93a 93c 941-948 94d 951-957 962-963 981 9bc
@@ -69,7 +69,7 @@ MARKS = Ranges(
 )
 
 # Punctuation, each a word of its own; ASCII symbols count as such.
-PUNCTUATION = Ranges(
+PUNCTUATION = CodePoints(
     """
     21-2f 3a-40 5b-60 7b-7e a1 a7 ab b6-b7 bb bf 37e 387 55a-55f 589-58a 5be 5c0 5c3 5c6 5f3-5f4 609-60a 60c-60d 61b
     61e-61f 66a-66d 6d4 700-70d 7f7-7f9 830-83e 85e 964-965 970 af0 df4 e4f e5a-e5b f04-f12 f14 f3a-f3d f85 fd0-fd4
@@ -87,13 +87,13 @@ PUNCTUATION = Ranges(
 )
 
 
-LONGEST_WORD = 100  # a longer one is unknown, as in the original
-REMEMBERED_WORDS = 100_000
-SLICE = 8_192
+MAX_WORD_CHARACTERS = 100  # a longer word is unknown, as in the original
+MAX_CACHED_WORDS = 100_000
+SLICE_CHARACTERS = 8_192
 
 
 class WordPiece:
-    """Safe to use from several threads. "[SEP]" and its like in a text are five characters, not a command."""
+    """A thread-safe tokenizer. "[SEP]" in a text is five characters, not a token."""
 
     def __init__(self, vocabulary: Iterable[str]) -> None:
         self._ids = {piece: number for number, piece in enumerate(vocabulary)}
@@ -104,7 +104,7 @@ class WordPiece:
         self._words: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, limit: int) -> list[int]:
-        """What the model reads: start mark, word pieces, end mark; at most `limit` of them."""
+        """The ids that the model reads: start mark, word pieces, end mark; at most `limit`."""
         return [self._start, *self.pieces(text, limit - 2), self._end]
 
     def count(self, text: str) -> int:
@@ -112,8 +112,8 @@ class WordPiece:
         return len(self.pieces(text))
 
     def pieces(self, text: str, limit: int | None = None) -> list[int]:
-        """The word pieces, the first `limit` of them; no more of a long text is looked at than that needs."""
-        if limit is None or len(text) <= SLICE:
+        """The first `limit` word pieces. Only as much of a long text is read as that needs."""
+        if limit is None or len(text) <= SLICE_CHARACTERS:
             return self._pieces(text)[:limit]
         found: list[int] = []
         for part in _slices(text):
@@ -130,9 +130,9 @@ class WordPiece:
         return found
 
     def _look_up(self, word: str) -> tuple[int, ...]:
-        found = self._unknown if len(word) > LONGEST_WORD else self._longest_first(word)
-        if len(word) <= LONGEST_WORD:
-            if len(self._words) >= REMEMBERED_WORDS:
+        found = self._unknown if len(word) > MAX_WORD_CHARACTERS else self._longest_first(word)
+        if len(word) <= MAX_WORD_CHARACTERS:
+            if len(self._words) >= MAX_CACHED_WORDS:
                 self._words.clear()
             self._words[word] = found
         return found
@@ -153,18 +153,18 @@ class WordPiece:
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character, worked out when it is first met.
+    """The replacement of each character, computed at first use.
 
     One character at a time is exact: canonical reordering moves marks only, and those that are not stripped are in no
-    vocabulary. str.lower() of a whole text would not do: it writes a final sigma differently.
+    vocabulary. str.lower() of a whole text is different: it writes a final sigma differently.
     """
 
     def __missing__(self, code: int) -> str:
-        self[code] = mapped = _mapped(code)
-        return mapped
+        self[code] = replacement = _replace(code)
+        return replacement
 
 
-def _mapped(code: int) -> str:
+def _replace(code: int) -> str:
     if code in REMOVED:
         return ""
     if code in SPACES:
@@ -178,7 +178,7 @@ def _slices(text: str) -> Iterator[str]:
     """The text in parts that end at a space, where cutting changes nothing."""
     start = 0
     while start < len(text):
-        space = text.find(" ", start + SLICE)
+        space = text.find(" ", start + SLICE_CHARACTERS)
         end = len(text) if space < 0 else space
         yield text[start:end]
         start = end

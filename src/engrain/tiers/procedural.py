@@ -8,11 +8,9 @@ from dataclasses import replace
 from engrain.core.errors import ConfigError, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Source, check_note
+from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, RESERVED_KEY, Item, Note, Source, check_note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.procedures import (
-    KEY,
-    PROCEDURE_SLOT_PREFIX,
     Procedure,
     Tally,
     Trial,
@@ -53,10 +51,12 @@ class ProceduralMemory:
         name, steps = check_procedure_name(name), check_steps(steps)
         when = check_text(when, "when") if when else ""
         note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
-        note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={KEY: {"steps": list(steps), "when": when}})
+        note = replace(
+            note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={RESERVED_KEY: {"steps": list(steps), "when": when}}
+        )
         began = self._services.items.moment()
         (draft,) = write.build_drafts([note], self._services)
-        metadata = {KEY: {**draft.metadata[KEY], "version": self._choose_number(name, draft.text)}}
+        metadata = {RESERVED_KEY: {**draft.metadata[RESERVED_KEY], "version": self._choose_number(name, draft.text)}}
         request_id = check_optional_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata=metadata))
         (outcome,) = self._services.items.apply(Plan(self._scope, (step,), request_id, began=began)).outcomes
@@ -133,4 +133,4 @@ class ProceduralMemory:
 
 
 def _list_numbers(items: Sequence[Item]) -> list[int]:
-    return number_versions(item.metadata[KEY].get("version") for item in items)
+    return number_versions(item.metadata[RESERVED_KEY].get("version") for item in items)

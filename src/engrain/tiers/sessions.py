@@ -10,11 +10,11 @@ from dataclasses import replace
 from engrain.core.errors import Conflict, NotFound, StoreError, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import TRUST, Citation, Item, Note, Source
+from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Citation, Item, Note, Source
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Add, Change, Plan, Step
 from engrain.core.model.recall import OutdatedText
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX, SessionEnd, SessionInfo, SessionStart
+from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.slots import SPEAKER_KEY
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key

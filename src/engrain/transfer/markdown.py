@@ -13,10 +13,9 @@ import orjson
 from engrain.core.clock import from_micros
 from engrain.core.formats.jsonl import EXPORTED_KINDS
 from engrain.core.identity import Scope
-from engrain.core.model.messages import RESERVED_KEY
-from engrain.core.model.results import count_noun
+from engrain.core.model.items import RESERVED_KEY, SESSION_SLOT_PREFIX
 from engrain.core.model.rows import Row
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX
+from engrain.core.validation import count_noun
 from engrain.ports import Services
 from engrain.ports.storage import PAGE_SIZE
 from engrain.transfer.export import ExportResult, iterate_exported, require_movable

@@ -1,21 +1,21 @@
-"""The contracts of the ports as tests, which a backend's own test file runs in a few lines."""
+"""The contracts of the ports as tests, which a backend's test file runs in a few lines."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engrain_conformance.at_hand import SessionStateSuite
+    from engrain_conformance.dump_restore import DumpRestoreSuite
     from engrain_conformance.embedders import EmbedderSuite
     from engrain_conformance.episodes import EpisodesSuite
-    from engrain_conformance.erasing import ErasingSuite
+    from engrain_conformance.erasure import ErasureSuite
     from engrain_conformance.holds import HoldSuite
     from engrain_conformance.items import ItemStoreSuite
-    from engrain_conformance.late import LateSuite
-    from engrain_conformance.moving import MovingSuite
+    from engrain_conformance.late_writes import LateWriteSuite
     from engrain_conformance.outcomes import OutcomesSuite
+    from engrain_conformance.session_state import SessionStateSuite
     from engrain_conformance.sessions import SessionLogSuite
     from engrain_conformance.tasks import MemoryStepSuite, TaskJournalSuite
-    from engrain_conformance.together import TogetherSuite
+    from engrain_conformance.transactions import TransactionSuite
     from engrain_conformance.vectors import VectorIndexSuite
     from engrain_conformance.words import WordIndexSuite
 
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 _HOME = {
     "EmbedderSuite": "embedders",
     "EpisodesSuite": "episodes",
-    "ErasingSuite": "erasing",
+    "ErasureSuite": "erasure",
     "HoldSuite": "holds",
     "ItemStoreSuite": "items",
-    "LateSuite": "late",
+    "LateWriteSuite": "late_writes",
     "MemoryStepSuite": "tasks",
-    "MovingSuite": "moving",
+    "DumpRestoreSuite": "dump_restore",
     "OutcomesSuite": "outcomes",
     "SessionLogSuite": "sessions",
-    "SessionStateSuite": "at_hand",
+    "SessionStateSuite": "session_state",
     "TaskJournalSuite": "tasks",
-    "TogetherSuite": "together",
+    "TransactionSuite": "transactions",
     "VectorIndexSuite": "vectors",
     "WordIndexSuite": "words",
 }
 
 __all__ = [
+    "DumpRestoreSuite",
     "EmbedderSuite",
     "EpisodesSuite",
-    "ErasingSuite",
+    "ErasureSuite",
     "HoldSuite",
     "ItemStoreSuite",
-    "LateSuite",
+    "LateWriteSuite",
     "MemoryStepSuite",
-    "MovingSuite",
     "OutcomesSuite",
     "SessionLogSuite",
     "SessionStateSuite",
     "TaskJournalSuite",
-    "TogetherSuite",
+    "TransactionSuite",
     "VectorIndexSuite",
     "WordIndexSuite",
 ]

@@ -1,4 +1,4 @@
-"""What apply promises of correcting, changing and embedding."""
+"""Tests of ItemStore.apply: correcting, changing and embedding items."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from engrain_conformance.drafts import (
     correct,
     derived,
     fact,
-    get,
+    get_item,
+    list_items,
     message,
-    page,
-    plain,
     texts,
+    without_vectors,
 )
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.suite import Suite
@@ -41,31 +41,31 @@ class ChangingSuite(Suite):
         later = clock.advance(10)
         outcome = correct(store, id, fact("Quito", importance=0.9, source=Source("b"), metadata={"k": 1}))
         assert (outcome.status, outcome.others, outcome.place) == ("replaced", (id,), 2)
-        old, new = get(store, id), get(store, outcome.id)
+        old, new = get_item(store, id), get_item(store, outcome.id)
         assert (old.retracted_at, old.replaced_by, old.text) == (later, new.id, "Lima")
         assert (new.kind, new.slot, new.session, new.place, new.speaker) == ("message", "city", "s", 2, "Ana")
         assert (new.valid_from, new.valid_to, new.occurred_at, new.recorded_at) == (day, None, day, later)
         assert (new.importance, new.source, new.metadata, new.pinned) == (0.9, "b", {"k": 1}, True)
-        assert texts(page(store)) == ["Quito"]
+        assert texts(list_items(store)) == ["Quito"]
 
     def test_a_correction_may_bring_its_own_date(self, store: ItemStore, clock: SetClock) -> None:
         (id,) = add(store, fact("Went on Monday."))
         day = clock() - timedelta(days=4)
-        assert get(store, correct(store, id, fact("Went on Tuesday.", occurred_at=day)).id).occurred_at == day
+        assert get_item(store, correct(store, id, fact("Went on Tuesday.", occurred_at=day)).id).occurred_at == day
 
     def test_a_correction_into_what_is_known_points_to_that(self, store: ItemStore) -> None:
         wrong, right = add(store, fact("Ana likes coffee."), fact("Ana likes tea.", importance=0.2))
         outcome = correct(store, wrong, fact("Ana likes tea.", importance=0.7))
         assert (outcome.id, outcome.status, outcome.others) == (right, "repeated", (wrong,))
-        assert get(store, wrong).replaced_by == right
-        assert get(store, right).importance == 0.7
-        assert texts(page(store)) == ["Ana likes tea."]
+        assert get_item(store, wrong).replaced_by == right
+        assert get_item(store, right).importance == 0.7
+        assert texts(list_items(store)) == ["Ana likes tea."]
 
     def test_a_correction_in_the_same_words_is_a_new_version(self, store: ItemStore) -> None:
         (id,) = add(store, fact("Same."))
         new = correct(store, id, fact("Same."))
         assert (new.status, new.id == id) == ("replaced", False)
-        assert [item.id for item in page(store)] == [new.id]
+        assert [item.id for item in list_items(store)] == [new.id]
 
     def test_what_was_corrected_can_be_said_again(self, store: ItemStore) -> None:
         (id,) = add(store, fact("Wrong."))
@@ -80,41 +80,43 @@ class ChangingSuite(Suite):
                 correct(store, gone, fact("Other."))
             with pytest.raises(NotFound):
                 store.apply(Plan(ANA, (Change(gone, importance=1.0),)))
-        assert texts(page(store)) == ["Right."]
+        assert texts(list_items(store)) == ["Right."]
 
     # Change
 
     def test_a_change_makes_no_new_version(self, store: ItemStore) -> None:
         (id,) = add(store, fact("Kept.", importance=0.3, metadata={"a": 1, "b": 2}))
-        before = get(store, id)
+        before = get_item(store, id)
         outcome = store.apply(Plan(ANA, (Change(id, importance=0.9),))).outcomes[0]
         assert (outcome.id, outcome.status) == (id, "changed")
         store.apply(Plan(ANA, (Change(id, pinned=True, metadata={"c": 3}),)))
-        after = get(store, id)
+        after = get_item(store, id)
         assert (after.importance, after.pinned, after.metadata) == (0.9, True, {"c": 3})
         store.apply(Plan(ANA, (Change(id, pinned=False, metadata={}, importance=0.0),)))
-        after = get(store, id)
+        after = get_item(store, id)
         assert (after.importance, after.pinned, after.metadata) == (0.0, False, {})
         assert (after.text, after.recorded_at, after.valid_from) == (before.text, before.recorded_at, before.valid_from)
 
     def test_a_change_sets_when_an_item_ends(self, store: ItemStore) -> None:
         (id,) = add(store, fact("The code of today is 4711."))
-        before = get(store, id)
+        before = get_item(store, id)
         end = before.recorded_at + timedelta(hours=1)
         store.apply(Plan(ANA, (Change(id, expires_at=end),)))
-        assert get(store, id).expires_at == end
+        assert get_item(store, id).expires_at == end
         store.apply(Plan(ANA, (Change(id, importance=0.9),)))
-        assert get(store, id).expires_at == end, "what is not given stays as it is"
+        assert get_item(store, id).expires_at == end, "what is not given stays as it is"
         store.apply(Plan(ANA, (Change(id, expires_at=before.recorded_at),)))
-        assert page(store) == []
+        assert list_items(store) == []
 
     # Embed
 
     def test_missing_vectors_are_found_and_made_up_for(self, store: ItemStore, clock: SetClock) -> None:
-        (first,) = add(store, plain("First."))
+        (first,) = add(store, without_vectors("First."))
         clock.advance()
-        (foreign,) = add(store, plain("Ben's."), scope=BEN)
-        (_, closed) = add(store, fact("With."), plain("Old.", slot="s", occurred_at=clock() - timedelta(days=1)))
+        (foreign,) = add(store, without_vectors("Ben's."), scope=BEN)
+        (_, closed) = add(
+            store, fact("With."), without_vectors("Old.", slot="s", occurred_at=clock() - timedelta(days=1))
+        )
         add(store, fact("New.", slot="s"))
         missing = store.unembedded(MODEL, 10)
         assert store.vectors(ANA, [one.id for one in missing], MODEL) == {}
@@ -148,7 +150,7 @@ class ChangingSuite(Suite):
         assert [one.id for one in store.unembedded(MODEL, 10)] == [id]
 
     def test_vectors_of_another_scope_s_item_are_missing(self, store: ItemStore) -> None:
-        (id,) = add(store, plain("Ben's."), scope=BEN)
+        (id,) = add(store, without_vectors("Ben's."), scope=BEN)
         (item,) = store.unembedded(MODEL, 10)
         step = Embed(id, item.hash, HashEmbedder().vectors(item.text))
         assert store.apply(Plan(ANA, (step,))).outcomes[0].status == "missing"

@@ -1,4 +1,4 @@
-"""What a plan promises whose later steps rest on its earlier ones."""
+"""Tests of plans whose later steps cite their earlier ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.items import FORGOTTEN, TRUST, Citation, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
 from engrain.ports import ItemStore
-from engrain_conformance.drafts import ANA, add, derived, fact, get, message, page, texts
+from engrain_conformance.drafts import ANA, add, derived, fact, get_item, list_items, message, texts
 from engrain_conformance.suite import Suite
 
 
@@ -20,9 +20,9 @@ class CitingSuite(Suite):
             Add(derived("Ana lives in Peru.", Citation(refer_to_step(1)), Citation(refer_to_step(0), 10, 14))),
         )
         said, lima, peru = (one.id or "" for one in store.apply(Plan(ANA, steps)).outcomes)
-        assert get(store, lima).sources[0].cites == (Citation(said, 2, 14),)
-        assert get(store, peru).sources[0].cites == (Citation(lima), Citation(said, 10, 14))
-        assert get(store, lima).trust == get(store, peru).trust == TRUST["web"]
+        assert get_item(store, lima).sources[0].cites == (Citation(said, 2, 14),)
+        assert get_item(store, peru).sources[0].cites == (Citation(lima), Citation(said, 10, 14))
+        assert get_item(store, lima).trust == get_item(store, peru).trust == TRUST["web"]
         assert set(store.apply(Plan(ANA, (Forget(said),))).outcomes[0].others) == {lima, peru}
 
     def test_what_a_step_gave_is_what_it_stands_for(self, store: ItemStore) -> None:
@@ -36,7 +36,7 @@ class CitingSuite(Suite):
             ),
         )
         outcomes = store.apply(Plan(ANA, steps)).outcomes
-        cited = [cite.item for cite in get(store, outcomes[3].id).sources[0].cites]
+        cited = [cite.item for cite in get_item(store, outcomes[3].id).sources[0].cites]
         assert cited == [old, outcomes[1].id, said]
 
     def test_a_step_may_forget_what_an_earlier_one_gave(self, store: ItemStore) -> None:
@@ -46,7 +46,7 @@ class CitingSuite(Suite):
         row, made, gone, *again = store.apply(Plan(ANA, steps, "once")).outcomes
         assert (gone.id, gone.status, gone.marked) == (made.id, "forgotten", (row.id,))
         assert [one.status for one in again] == ["missing", "missing"]
-        assert texts(page(store)) == [f"I {FORGOTTEN}."]
+        assert texts(list_items(store)) == [f"I {FORGOTTEN}."]
         assert store.apply(Plan(ANA, steps, "once")).repeated
 
     @pytest.mark.parametrize("name", [refer_to_step(1), refer_to_step(2), refer_to_step(9), "#", "#-1", "#00", "#0 "])
@@ -57,12 +57,12 @@ class CitingSuite(Suite):
         add(store, message("Said."))
         with pytest.raises(NotFound):
             add(store, derived("Made.", Citation(refer_to_step(0))))
-        assert texts(page(store)) == ["Said."]
+        assert texts(list_items(store)) == ["Said."]
 
     def test_a_span_of_an_earlier_step_must_be_inside_its_text(self, store: ItemStore) -> None:
         with pytest.raises(InvalidInput):
             store.apply(Plan(ANA, (Add(message("Said.")), Add(derived("Made.", Citation(refer_to_step(0), 2, 9))))))
-        assert page(store) == []
+        assert list_items(store) == []
 
     def test_what_rests_on_a_step_that_was_kept_out_is_kept_out(self, store: ItemStore) -> None:
         (gone, kept) = add(store, fact("Secret."), fact("Kept."))
@@ -77,7 +77,7 @@ class CitingSuite(Suite):
         outcomes = store.apply(Plan(ANA, steps)).outcomes
         assert [one.status for one in outcomes] == ["kept_out"] * 4 + ["added"]
         assert [(one.id, one.others, one.place) for one in outcomes[:4]] == [(None, (), None)] * 4
-        assert sorted(texts(page(store, history=True))) == ["Kept.", "Said."]
+        assert sorted(texts(list_items(store, history=True))) == ["Kept.", "Said."]
         assert store.apply(Plan(ANA, (Add(derived("Made of it.", slot="s"), "line 1"),))).outcomes[0].status == "added"
 
     def test_what_rests_on_what_is_gone_is_kept_out(self, store: ItemStore) -> None:
@@ -91,4 +91,4 @@ class CitingSuite(Suite):
             Plan(ANA, (Forget(old), Add(fact("New.", source=Source(cites=(Citation(refer_to_step(0)),))))))
         ).outcomes
         assert [one.status for one in outcomes] == ["forgotten", "kept_out"]
-        assert page(store) == []
+        assert list_items(store) == []

@@ -1,4 +1,4 @@
-"""A clock that a test sets."""
+"""A clock that tests set."""
 
 from __future__ import annotations
 

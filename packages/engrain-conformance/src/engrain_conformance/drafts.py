@@ -1,4 +1,4 @@
-"""Build what the tests hand to a store."""
+"""Build the drafts, plans and queries of the tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def derived(text: str, *cites: Citation, **values: Any) -> Draft:
     return fact(text, source=Source(kind="agent", cites=cites), derived=True, **values)
 
 
-def plain(text: str, **values: Any) -> Draft:
+def without_vectors(text: str, **values: Any) -> Draft:
     """A draft without vectors."""
     return fact(text, vectors=None, **values)
 
@@ -85,12 +85,12 @@ def forget(store: ItemStore, id: str, keep_source: bool = False, scope: Scope = 
     return store.apply(Plan(scope, (Forget(id, keep_source),))).outcomes[0]
 
 
-def get(store: ItemStore, id: str | None, scope: Scope = ANA) -> Item:
+def get_item(store: ItemStore, id: str | None, scope: Scope = ANA) -> Item:
     (item,) = store.get_many(scope, [id or ""])
     return item
 
 
-def page(store: ItemStore, scope: Scope = ANA, **values: Any) -> list[Item]:
+def list_items(store: ItemStore, scope: Scope = ANA, **values: Any) -> list[Item]:
     """Pages through everything; `where` may be a dict."""
     values["where"] = parse_filter(values.get("where"))
     return store.page(ListQuery(scope, **{"limit": 10_000, **values}))

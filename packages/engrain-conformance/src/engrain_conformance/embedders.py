@@ -1,4 +1,4 @@
-"""What an embedder promises: unit rows that do not depend on their neighbours, and windows that fit."""
+"""Tests of the Embedder port: unit rows that do not depend on their neighbours, and windows that fit."""
 
 from __future__ import annotations
 

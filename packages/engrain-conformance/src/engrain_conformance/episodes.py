@@ -1,4 +1,4 @@
-"""What a book of episodes promises: newest first, gone in time and never early."""
+"""Tests of the Episodes port: newest first, removed in time and never early."""
 
 from __future__ import annotations
 

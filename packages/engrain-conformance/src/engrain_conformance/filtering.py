@@ -1,4 +1,4 @@
-"""What a filter promises: every store answers as filters.matches_filter does."""
+"""Tests of filters: every store answers as matches_filter does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Sou
 from engrain.core.model.plans import Add, Change, Plan
 from engrain.ports import ItemStore, ListQuery
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, HOSTILE, add, correct, fact, page
+from engrain_conformance.drafts import ANA, HOSTILE, add, correct, fact, list_items
 from engrain_conformance.suite import Suite
 
 KEYS = (
@@ -61,7 +61,7 @@ def _drafts() -> Iterator[Draft]:
     yield fact("dated finely", occurred_at=START - timedelta(microseconds=1))
 
 
-def fill(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
+def fill_store(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
     ids = add(store, *_drafts(), scope=scope)
     clock.advance()
     add(store, fact("abc", source=Source("second", "agent")), fact("newer", slot="abc"), scope=scope)
@@ -69,8 +69,8 @@ def fill(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
     correct(store, ids[3], fact("corrected", metadata={"k": "abc"}), scope=scope)
 
 
-def expected(store: ItemStore, where: Filter | None, scope: Scope = ANA, **values: Any) -> list[Item]:
-    return [item for item in page(store, scope, **values) if matches_filter(where, item)]
+def filter_in_python(store: ItemStore, where: Filter | None, scope: Scope = ANA, **values: Any) -> list[Item]:
+    return [item for item in list_items(store, scope, **values) if matches_filter(where, item)]
 
 
 def _tests(field: str) -> list[Any]:
@@ -118,11 +118,11 @@ def conditions() -> st.SearchStrategy[dict[str, Any]]:
 class FilteringSuite(Suite):
     @pytest.fixture
     def filled(self, store: ItemStore, clock: SetClock) -> ItemStore:
-        fill(store, clock)
+        fill_store(store, clock)
         return store
 
     def test_every_comparison_answers_like_the_oracle(self, filled: ItemStore) -> None:
-        everything = page(filled, history=True)
+        everything = list_items(filled, history=True)
         for field in (*FIELDS, "metadata.k", "metadata.x') or 1=1 --", "metadata.nothing"):
             comparisons = _comparisons(field)
             assert len(comparisons) > 10
@@ -140,9 +140,9 @@ class FilteringSuite(Suite):
             where = parse_filter(raw)
         except InvalidInput:
             return
-        assert filled.page(ListQuery(ANA, where, limit=1_000)) == expected(filled, where)
+        assert filled.page(ListQuery(ANA, where, limit=1_000)) == filter_in_python(filled, where)
         some = filled.page(ListQuery(ANA, where, history=True, limit=3))
-        assert some == expected(filled, where, history=True)[:3]
+        assert some == filter_in_python(filled, where, history=True)[:3]
 
     @settings(
         max_examples=40,
@@ -158,7 +158,7 @@ class FilteringSuite(Suite):
         keys = text.filter(bool)
         given_ = data.draw(st.lists(st.dictionaries(keys, values, max_size=3), min_size=1, max_size=4))
         add(store, *(fact(f"item {n}", metadata=metadata) for n, metadata in enumerate(given_)), scope=scope)
-        assert repr([item.metadata for item in page(store, scope)]) == repr(given_[::-1])
+        assert repr([item.metadata for item in list_items(store, scope)]) == repr(given_[::-1])
         known = sorted({key for metadata in given_ for key in metadata}) or ["none"]
         stored = [value for one in given_ for value in one.values() if isinstance(value, (str, int, float))]
         pool = st.sampled_from(stored) | plain if stored else plain
@@ -169,16 +169,16 @@ class FilteringSuite(Suite):
                 where = parse_filter(raw)
             except InvalidInput:
                 continue
-            assert store.page(ListQuery(scope, where)) == expected(store, where, scope), raw
+            assert store.page(ListQuery(scope, where)) == filter_in_python(store, where, scope), raw
 
     def test_a_hostile_key_is_only_a_name(self, store: ItemStore) -> None:
         names = [name for name in HOSTILE if name]
         add(store, *(fact(f"item {n}", metadata={name: n}) for n, name in enumerate(names)))
         for n, name in enumerate(names):
-            found = page(store, where={f"metadata.{name}": {">=": 0}})
+            found = list_items(store, where={f"metadata.{name}": {">=": 0}})
             assert [item.metadata for item in found] == [{name: n}]
 
     def test_all_conditions_must_hold(self, filled: ItemStore) -> None:
         where = {"metadata.k": {">=": 0, "<": 2, "!=": 0.5}, "kind": "fact", "text": {"starts with": "value"}}
-        found = [item.metadata["k"] for item in page(filled, where=where)]
+        found = [item.metadata["k"] for item in list_items(filled, where=where)]
         assert sorted(found) == [0.0, 1, 1.0]

@@ -1,4 +1,4 @@
-"""What forgetting promises: the item, what was derived from it, and the spans it rests on are gone, and stay so."""
+"""Tests of forgetting: the item, what was derived from it and the spans it cites are gone, and stay so."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from engrain_conformance.drafts import (
     derived,
     fact,
     forget,
-    get,
+    get_item,
+    list_items,
     message,
-    page,
     texts,
     vector_query,
     word_query,
@@ -41,15 +41,15 @@ class ForgettingSuite(Suite):
         gone, kept = add(store, fact("Secret.", slot="s"), fact("Kept."))
         outcome = forget(store, gone)
         assert (outcome.id, outcome.status, outcome.others, outcome.marked) == (gone, "forgotten", (), ())
-        assert store.get_many(ANA, [gone, kept]) == page(store, history=True)
-        assert texts(page(store, history=True)) == ["Kept."]
+        assert store.get_many(ANA, [gone, kept]) == list_items(store, history=True)
+        assert texts(list_items(store, history=True)) == ["Kept."]
         assert store.history(ANA, "s") == []
 
     def test_what_is_not_there_is_missing(self, store: ItemStore) -> None:
         (foreign,) = add(store, fact("Ben's."), scope=BEN)
         for id in ("nothing", "", foreign, "' or 1=1 --"):
             assert forget(store, id).status == "missing"
-        assert texts(page(store, BEN)) == ["Ben's."]
+        assert texts(list_items(store, BEN)) == ["Ben's."]
 
     def test_what_was_derived_goes_too(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
@@ -59,7 +59,7 @@ class ForgettingSuite(Suite):
         outcome = forget(store, said)
         assert set(outcome.others) == {one, two, three}
         assert outcome.marked == ()
-        assert texts(page(store, history=True)) == ["Beside."]
+        assert texts(list_items(store, history=True)) == ["Beside."]
         assert store.lineage(ANA, [said, one, two, three, beside]) == []
 
     def test_items_that_cite_each_other_go_together(self, store: ItemStore) -> None:
@@ -67,7 +67,7 @@ class ForgettingSuite(Suite):
         add(store, fact("One.", source=Source("x", cites=(Citation(two),))))
         add(store, fact("Two.", source=Source("x", cites=(Citation(one),))))
         assert forget(store, one).others == (two,)
-        assert page(store) == []
+        assert list_items(store) == []
 
     def test_closed_and_corrected_versions_that_cite_it_go_too(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message(SAID))
@@ -77,7 +77,7 @@ class ForgettingSuite(Suite):
         correct(store, wrong, fact("Tea"))
         add(store, fact("Quito", slot="city"))
         assert set(forget(store, said).others) == {old, wrong}
-        assert sorted(texts(page(store, history=True))) == ["Quito", "Tea"]
+        assert sorted(texts(list_items(store, history=True))) == ["Quito", "Tea"]
 
     # Spans
 
@@ -86,7 +86,7 @@ class ForgettingSuite(Suite):
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         outcome = forget(store, made)
         assert (outcome.others, outcome.marked) == ((), (said,))
-        item = get(store, said)
+        item = get_item(store, said)
         assert item.text == SAID.replace("I live in Lima", FORGOTTEN)
         assert (item.session, item.place, item.speaker, item.open) == ("monday", 3, "Ana", True)
 
@@ -94,21 +94,21 @@ class ForgettingSuite(Suite):
         said, fact_one, fact_two = add(store, message(SAID), fact("A fact."), fact("Another fact."))
         (made,) = add(store, derived("In sum.", Citation(said), Citation(fact_one), Citation(fact_two)))
         assert set(forget(store, made).marked) == {said, fact_one, fact_two}
-        assert texts(page(store)) == [FORGOTTEN] * 3
+        assert texts(list_items(store)) == [FORGOTTEN] * 3
 
     def test_what_has_no_words_of_an_item_goes_with_it_and_cuts_nothing(self, store: ItemStore) -> None:
         said, other = add(store, message(SAID), message("I like cocoa."))
         one, two = add(store, derived("One.", Citation(said, 0, 0)), derived("Two.", Citation(other, 0, 0)))
         outcome = forget(store, one)
         assert (outcome.others, outcome.marked) == ((), ())
-        assert get(store, said).text == SAID
+        assert get_item(store, said).text == SAID
         assert forget(store, other).others == (two,)
 
     def test_what_has_no_words_of_an_item_goes_when_any_of_it_is_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         tea, told = add(store, derived("Tea.", cite(said, "I like tea")), derived("He told me.", Citation(said, 0, 0)))
         assert forget(store, tea).others == (told,)
-        assert get(store, said).text == SAID.replace("I like tea", FORGOTTEN)
+        assert get_item(store, said).text == SAID.replace("I like tea", FORGOTTEN)
 
     def test_forgetting_one_message_leaves_the_others_a_summary_cites(self, store: ItemStore) -> None:
         first, second = add(store, message("Secret."), message(SAID))
@@ -116,7 +116,7 @@ class ForgettingSuite(Suite):
         (spans,) = add(store, derived("In short.", Citation(first, 0, 6), cite(second, "tea"), kind="summary"))
         outcome = forget(store, first)
         assert (set(outcome.others), outcome.marked) == ({summary, spans}, ())
-        assert texts(page(store)) == [SAID]
+        assert texts(list_items(store)) == [SAID]
 
     def test_forgetting_a_summary_cuts_nothing(self, store: ItemStore) -> None:
         said, fact_one = add(store, message(SAID), fact("A fact."))
@@ -125,14 +125,14 @@ class ForgettingSuite(Suite):
         (made,) = add(store, derived("Drinks tea.", Citation(summary), cite(said, "I like tea")))
         outcome = forget(store, summary)
         assert (outcome.others, outcome.marked) == ((made,), (said,))
-        assert sorted(texts(page(store))) == ["A fact.", SAID.replace("I like tea", FORGOTTEN)]
+        assert sorted(texts(list_items(store))) == ["A fact.", SAID.replace("I like tea", FORGOTTEN)]
         assert add_one(store, derived("In sum.", Citation(said), kind="summary")).status == "kept_out"
 
     def test_the_spans_of_what_was_derived_are_cut_as_well(self, store: ItemStore) -> None:
         first, second = add(store, message("I live in Lima."), message(SAID))
         add(store, derived("Ana lives in Lima.", Citation(first), cite(second, "I live in Lima")))
         assert forget(store, first).marked == (second,)
-        assert texts(page(store)) == [SAID.replace("I live in Lima", FORGOTTEN)]
+        assert texts(list_items(store)) == [SAID.replace("I live in Lima", FORGOTTEN)]
 
     def test_overlapping_and_touching_spans_leave_one_mark(self, store: ItemStore) -> None:
         text = "abcdefghij"
@@ -140,14 +140,14 @@ class ForgettingSuite(Suite):
         cites = (Citation(said, 1, 4), Citation(said, 3, 6), Citation(said, 6, 7), Citation(said, 8, 9))
         (made,) = add(store, derived("Made.", *cites))
         forget(store, made)
-        assert get(store, said).text == f"a{FORGOTTEN}h{FORGOTTEN}j"
+        assert get_item(store, said).text == f"a{FORGOTTEN}h{FORGOTTEN}j"
 
     def test_spans_are_counted_in_characters(self, store: ItemStore) -> None:
         text = "😀 é 東京 secret e\u0301 👩‍👩‍👧"
         (said,) = add(store, message(text))
         (made,) = add(store, derived("Made.", cite(said, "secret", text)))
         forget(store, made)
-        assert get(store, said).text == text.replace("secret", FORGOTTEN)
+        assert get_item(store, said).text == text.replace("secret", FORGOTTEN)
 
     def test_other_cites_move_with_their_text(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
@@ -156,13 +156,13 @@ class ForgettingSuite(Suite):
         (rest,) = add(store, derived("Rest.", Citation(said, SAID.index(" and"), None)))
         (made,) = add(store, derived("Lives in Lima.", cite(said, "I live in Lima")))
         assert forget(store, made).others == ()
-        text = get(store, said).text
-        cited = [get(store, id).sources[0].cites[0] for id in others]
+        text = get_item(store, said).text
+        cited = [get_item(store, id).sources[0].cites[0] for id in others]
         assert tuple(text[one.start : one.end] for one in cited) == parts
-        assert get(store, rest).sources[0].cites == (Citation(said, text.index(" and"), None),)
+        assert get_item(store, rest).sources[0].cites == (Citation(said, text.index(" and"), None),)
         assert {one.cite for one in store.lineage(ANA, [others[1]])} == {cite(said, "Ana")}
         forget(store, others[1])
-        assert get(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("Ana", FORGOTTEN)
+        assert get_item(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("Ana", FORGOTTEN)
 
     # What rests on words that are cut
 
@@ -182,7 +182,7 @@ class ForgettingSuite(Suite):
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         outcome = forget(store, made)
         assert (set(outcome.others), outcome.marked) == (set(gone), (said,))
-        assert {item.id for item in page(store, history=True)} == {said, *beside}
+        assert {item.id for item in list_items(store, history=True)} == {said, *beside}
 
     def test_what_cites_or_was_corrected_into_it_goes_along(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
@@ -191,7 +191,7 @@ class ForgettingSuite(Suite):
         (more,) = add(store, derived("Ana is from Peru.", Citation(new)))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         assert set(forget(store, made).others) == {old, new, more}
-        assert [item.id for item in page(store, history=True)] == [said]
+        assert [item.id for item in list_items(store, history=True)] == [said]
 
     def test_closed_and_corrected_versions_that_rest_on_it_go_too(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message(SAID))
@@ -202,7 +202,11 @@ class ForgettingSuite(Suite):
         add(store, fact("Quito", slot="city"))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         assert set(forget(store, made).others) == {closed, wrong}
-        assert sorted(texts(page(store))) == ["Lives by the sea.", SAID.replace("I live in Lima", FORGOTTEN), "Quito"]
+        assert sorted(texts(list_items(store))) == [
+            "Lives by the sea.",
+            SAID.replace("I live in Lima", FORGOTTEN),
+            "Quito",
+        ]
 
     def test_what_only_they_cite_is_not_cut(self, store: ItemStore) -> None:
         said, other, more = add(store, message(SAID), message("Lima is in Peru."), fact("Peru is large."))
@@ -224,7 +228,7 @@ class ForgettingSuite(Suite):
         (gone, kept) = add(store, derived("Of two.", Citation(second)), derived("Of three.", Citation(third)))
         outcome = forget(store, made)
         assert (outcome.others, set(outcome.marked)) == ((gone,), {first, second})
-        assert (get(store, third).text, get(store, kept).text) == (SAID, "Of three.")
+        assert (get_item(store, third).text, get_item(store, kept).text) == (SAID, "Of three.")
 
     def test_what_would_be_cut_goes_if_it_rests_on_words_that_are(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
@@ -238,7 +242,7 @@ class ForgettingSuite(Suite):
         (beside,) = add(store, derived("All of it.", Citation(said)))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
         assert forget(store, made, keep_source=True).others == ()
-        assert {item.id for item in page(store)} == {said, beside}
+        assert {item.id for item in list_items(store)} == {said, beside}
 
     def test_what_went_along_is_not_derived_again_but_may_be_summed_up(self, store: ItemStore) -> None:
         first, second = add(store, message(SAID), message("Hello."))
@@ -259,14 +263,14 @@ class ForgettingSuite(Suite):
         right = correct(store, wrong, fact("Ana lives in Lima.")).id or ""
         outcome = forget(store, right)
         assert (outcome.others, outcome.marked) == ((wrong,), (said,))
-        assert get(store, said).text == FORGOTTEN
+        assert get_item(store, said).text == FORGOTTEN
 
     def test_a_kept_source_is_not_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima"), Citation(said)))
         outcome = forget(store, made, keep_source=True)
         assert (outcome.status, outcome.marked) == ("forgotten", ())
-        assert get(store, said).text == SAID
+        assert get_item(store, said).text == SAID
         assert add_one(store, derived("Ana lives in Lima.", Citation(said))).status == "kept_out"
         assert add_one(store, derived("I live in Lima", Citation(said))).status == "added"
 
@@ -283,7 +287,7 @@ class ForgettingSuite(Suite):
         forget(store, made)
         feed()
         assert vectors.nearest(vector_query(SAID)).ids == []
-        assert [(one.id, one.text) for one in store.unembedded(MODEL, 9)] == [(said, get(store, said).text)]
+        assert [(one.id, one.text) for one in store.unembedded(MODEL, 9)] == [(said, get_item(store, said).text)]
 
     # Tombstones
 
@@ -301,7 +305,7 @@ class ForgettingSuite(Suite):
             ):
                 outcome = add_one(store, draft)
                 assert (outcome.id, outcome.status, outcome.place) == (None, "kept_out", None)
-        assert len(page(store, history=True)) == 1
+        assert len(list_items(store, history=True)) == 1
         assert add_one(store, message("Next.")).place == 1
         assert add_one(store, derived("Ana lives in Cusco.", Citation(said))).status == "added"
 
@@ -310,7 +314,7 @@ class ForgettingSuite(Suite):
         (made,) = add(store, derived("Made.", cite(said, "Lima")))
         forget(store, made)
         assert add_one(store, message(SAID, number=0, derived=True)).status == "kept_out"
-        assert FORGOTTEN in get(store, said).text
+        assert FORGOTTEN in get_item(store, said).text
 
     def test_what_it_corrected_goes_too(self, store: ItemStore) -> None:
         (first,) = add(store, fact("The code is 1111."))
@@ -321,14 +325,14 @@ class ForgettingSuite(Suite):
         assert store.corrected(ANA, first) == store.corrected(BEN, third) == []
         outcome = store.apply(Plan(ANA, (Forget(third),))).outcomes[0]
         assert set(outcome.others) == {first, second, rested}
-        assert page(store, history=True) == []
+        assert list_items(store, history=True) == []
         assert add_one(store, derived("The code is 1111.")).status == "kept_out"
 
     def test_a_cut_takes_the_relation_along(self, store: ItemStore) -> None:
         (held,) = add(store, fact("Bob hides gold", kind="relation", relation=Relation("Bob", "hides", "gold")))
         (made,) = add(store, derived("Gold is hidden.", Citation(held, 4, 14)))
         forget(store, made)
-        assert (get(store, held).text, get(store, held).relation) == (f"Bob {FORGOTTEN}", None)
+        assert (get_item(store, held).text, get_item(store, held).relation) == (f"Bob {FORGOTTEN}", None)
         assert store.about(ANA, "gold", None) == store.about(ANA, "Bob", None) == []
 
     def test_saying_it_again_makes_a_new_item(self, store: ItemStore) -> None:
@@ -349,7 +353,7 @@ class ForgettingSuite(Suite):
         forget(store, gone)
         outcome = correct(store, kept, derived("Secret."))
         assert (outcome.id, outcome.status) == (None, "kept_out")
-        assert texts(page(store)) == ["Kept."]
+        assert texts(list_items(store)) == ["Kept."]
         assert correct(store, kept, fact("Secret.")).status == "replaced"
 
     def test_a_request_is_not_replayed_after_forgetting(self, store: ItemStore) -> None:
@@ -357,14 +361,14 @@ class ForgettingSuite(Suite):
         (outcome,) = store.apply(plan).outcomes
         forget(store, outcome.id or "")
         assert store.apply(plan).repeated
-        assert page(store) == []
+        assert list_items(store) == []
 
     def test_forgetting_many_in_one_plan(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
         one, two = add(store, derived("Name.", cite(said, "Ana")), derived("Town.", cite(said, "Lima")))
         outcomes = store.apply(Plan(ANA, (Forget(one), Forget(two)))).outcomes
         assert [each.marked for each in outcomes] == [(said,), (said,)]
-        assert get(store, said).text == SAID.replace("Ana", FORGOTTEN).replace("Lima", FORGOTTEN)
+        assert get_item(store, said).text == SAID.replace("Ana", FORGOTTEN).replace("Lima", FORGOTTEN)
 
     def test_what_was_changed_or_cited_since_is_not_forgotten(self, store: ItemStore) -> None:
         pinned, cited, alone = add(store, fact("Pinned."), fact("Cited."), fact("Alone."))
@@ -372,12 +376,12 @@ class ForgettingSuite(Suite):
         newest = store.newest(ANA)
         store.apply(Plan(ANA, (Change(pinned, pinned=True),)))
         (rests,) = add(store, derived("Rests on the other.", Citation(cited)))
-        seen = [get(store, id) for id in (pinned, cited, rests)]
+        seen = [get_item(store, id) for id in (pinned, cited, rests)]
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in (pinned, cited, alone, "nothing"))
         outcomes = store.apply(Plan(ANA, steps)).outcomes
         assert [one.status for one in outcomes] == ["stale", "stale", "forgotten", "missing"]
         assert outcomes[2].others == (known,)
-        assert [get(store, id) for id in (pinned, cited, rests)] == seen
+        assert [get_item(store, id) for id in (pinned, cited, rests)] == seen
         assert add_one(store, derived("Pinned.")).status == "repeated", "and no tombstone was left of it"
         assert store.apply(Plan(ANA, (Forget(cited, unchanged_since=store.newest(ANA)),))).outcomes[0].others == (
             rests,

@@ -1,4 +1,4 @@
-"""What a legal hold promises: nothing goes, by anybody or by itself, until the last reason is released."""
+"""Tests of legal holds: nothing is removed until the last reason is released."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.ports import AuditLog, Erasing
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, fact, forget
-from engrain_conformance.erasing import USER, erase, happen, texts
+from engrain_conformance.erasure import USER, add_episode, list_texts, run_erasure
 from engrain_conformance.suite import Suite
 
 
@@ -27,19 +27,19 @@ class HoldSuite(Suite):
             forget(store, id)
         with pytest.raises(OnHold):
             erasing.begin("e0", Subject(ANA, "id", id))
-        assert texts(store) == {"Ana lives in Lima."}
+        assert list_texts(store) == {"Ana lives in Lima."}
         with pytest.raises(OnHold):
             erasing.begin("e1", USER)
         assert [one.hidden for one in erasing.holds()] == [True]
-        assert texts(store) == set()
+        assert list_texts(store) == set()
         assert store.get_many(ANA, [id]) == []
         with pytest.raises(OnHold):
             add(store, fact("Nothing comes in."))
         add(store, fact("Ben goes on."), scope=BEN)
         assert erasing.release(USER)
         assert not erasing.release(USER)
-        assert texts(store) == {"Ana lives in Lima."}
-        assert erase(erasing, USER)["item"] == 1
+        assert list_texts(store) == {"Ana lives in Lima."}
+        assert run_erasure(erasing, USER)["item"] == 1
 
     @pytest.mark.parametrize("by", ["user", "id"])
     def test_a_hold_that_comes_before_anything_went_ends_the_erasure(
@@ -55,7 +55,7 @@ class HoldSuite(Suite):
         assert [one.hidden for one in erasing.holds()] == [by == "user"]
         assert [entry.what for entry in audit.entries(0, 9)] == ["hold", "erase_refused"]
         erasing.release(USER)
-        assert texts(store) == {"Ana lives in Lima."}
+        assert list_texts(store) == {"Ana lives in Lima."}
 
     def test_the_end_of_another_erasure_shows_nothing_that_is_hidden(self, store: Any, erasing: Erasing) -> None:
         gone, _ = add(store, fact("Ana lives in Lima."), fact("Ana drinks tea."))
@@ -65,7 +65,7 @@ class HoldSuite(Suite):
         with pytest.raises(OnHold):
             erasing.begin("e2", USER)
         assert erasing.unname("e1").stage == "named"
-        assert texts(store) == set()
+        assert list_texts(store) == set()
 
     def test_a_hold_lasts_until_its_last_reason_is_released(
         self, store: Any, erasing: Erasing, audit: AuditLog
@@ -84,10 +84,10 @@ class HoldSuite(Suite):
         assert not erasing.release(USER, "case-9")
         assert erasing.release(USER, "case-7")
         assert [(one.reasons, one.hidden) for one in erasing.holds()] == [(("case-8",), True)]
-        assert texts(store) == set()
+        assert list_texts(store) == set()
         assert erasing.release(USER)
         assert erasing.holds() == []
-        assert texts(store) == {"Ana lives in Lima."}
+        assert list_texts(store) == {"Ana lives in Lima."}
         told = [(entry.what, entry.details) for entry in audit.entries(0, 9)]
         assert told == [
             ("hold", {"reason": "case-7"}),
@@ -114,7 +114,7 @@ class HoldSuite(Suite):
         erasing.hold(USER, "case-7")
         assert erasing.release(USER, ("case-7", "case-8"))
         assert erasing.holds() == []
-        assert texts(store) == {"Ana lives in Lima."}
+        assert list_texts(store) == {"Ana lives in Lima."}
         told = [entry.details["reason"] for entry in audit.entries(0, 99) if entry.what == "release"]
         assert told == ["case-7", "case-9", "case-8", "case-7"]
         assert audit.verify()
@@ -140,7 +140,7 @@ class HoldSuite(Suite):
             erasing.begin("e1", USER)
         assert [one.parts() for one in erasing.users()] == [USER.parts()]
         erasing.release(USER)
-        erase(erasing, USER)
+        run_erasure(erasing, USER)
         assert erasing.users() == []
 
     def test_a_refusal_says_what_is_hidden_and_is_recorded(self, store: Any, erasing: Erasing, audit: AuditLog) -> None:
@@ -160,12 +160,12 @@ class HoldSuite(Suite):
 
     def test_nothing_of_a_held_user_goes_by_itself(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
         for scope in (ANA, BEN):
-            happen(store, scope, "old", raw=True)
+            add_episode(store, scope, "old", raw=True)
             done = store.journal.claim(Claim(scope, "task", "worker", 30))
             store.journal.end(done, TaskEnd("done", "fine"))
         erasing.hold(USER, "case-7")
         for scope in (ANA, BEN):
-            happen(store, scope, "new")  # would be joined with the other
+            add_episode(store, scope, "new")  # would be joined with the other
         later = clock.advance(30 * 86_400)
         assert (store.episodes.expire(later), store.journal.prune(later)) == (1, 1)
         assert store.episodes.trim(ANA, "monday", 1) == 0
@@ -185,7 +185,7 @@ class HoldSuite(Suite):
         assert (store.episodes.expire(later), store.journal.prune(later)) == (2, 1)
 
     def test_what_is_hidden_is_kept_whole(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
-        happen(store, ANA, "old", raw=True)
+        add_episode(store, ANA, "old", raw=True)
         store.journal.claim(Claim(ANA, "task", "worker", 30, deadline=START + timedelta(hours=1)))
         erasing.hold(USER, "case-7")
         with pytest.raises(OnHold):

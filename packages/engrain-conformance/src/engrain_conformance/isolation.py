@@ -1,4 +1,4 @@
-"""What the wall between scopes promises: nothing crosses it, by any method or name."""
+"""Tests of isolation: no method and no name crosses the border of a scope."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Change, Correct, Embed, Forget, Plan, Step
 from engrain.ports import ItemStore, ListQuery, SketchQuery
-from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, hostile_scopes, message, page, texts
+from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, hostile_scopes, list_items, message, texts
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.suite import Suite
 
 CANARY = "zanzibar-canary"
 
 
-def canaries(store: ItemStore, scope: Scope = BEN) -> list[str]:
+def add_canaries(store: ItemStore, scope: Scope = BEN) -> list[str]:
     """Something of every kind, with the canary in every field that holds text."""
     relation = Relation(CANARY, "is", "shared")
     ids = add(
@@ -35,15 +35,15 @@ def canaries(store: ItemStore, scope: Scope = BEN) -> list[str]:
 
 class IsolationSuite(Suite):
     def test_no_read_crosses_the_wall(self, store: ItemStore) -> None:
-        foreign = canaries(store)
+        foreign = add_canaries(store)
         own = add(store, fact("Mine.", slot="mine"), message("Mine too.", "shared", number=1, traits=2))
         where = Filter((Condition("text", "contains", CANARY),))
         everything = Filter((Condition("text", "!=", "x' or 1=1 --"),))
         answers = {
             "get_many": store.get_many(ANA, foreign),
-            "page": [page(store), page(store, history=True), store.page(ListQuery(ANA, everything))],
+            "page": [list_items(store), list_items(store, history=True), store.page(ListQuery(ANA, everything))],
             "filtered": store.page(ListQuery(ANA, where)),
-            "after": page(store, after=max(foreign) + "z"),
+            "after": list_items(store, after=max(foreign) + "z"),
             "slots": [store.slots(ANA, prefix, None) for prefix in ("", "shared", "%")],
             "slot": [store.slot(ANA, name, None) for name in ("", "shared", "%")],
             "history": store.history(ANA, "shared"),
@@ -60,8 +60,8 @@ class IsolationSuite(Suite):
             assert not any(id in repr(answer) for id in foreign), name
 
     def test_no_write_crosses_the_wall(self, store: ItemStore) -> None:
-        foreign = canaries(store)
-        before = page(store, BEN, history=True)
+        foreign = add_canaries(store)
+        before = list_items(store, BEN, history=True)
         (id,) = add(store, fact("Mine."))
         steps: list[Step] = [
             *(Change(one, importance=1.0, pinned=True) for one in foreign),
@@ -78,7 +78,7 @@ class IsolationSuite(Suite):
         store.touch(ANA, foreign)
         add(store, fact(f"{CANARY} fact", importance=1.0), fact("New.", slot="shared"), message("x", "shared"))
         store.apply(Plan(ANA, (Forget(id),)))
-        assert page(store, BEN, history=True) == before
+        assert list_items(store, BEN, history=True) == before
 
     def test_the_same_names_mean_other_things_in_every_scope(self, store: ItemStore) -> None:
         scopes = hostile_scopes()
@@ -90,19 +90,19 @@ class IsolationSuite(Suite):
             assert not outcomes.repeated
             assert outcomes.outcomes[2].place == 0
         for n, scope in enumerate(scopes):
-            assert texts(page(store, scope)) == [f"m{n}", f"{n}", "Same."]
+            assert texts(list_items(store, scope)) == [f"m{n}", f"{n}", "Same."]
             assert texts(store.slots(scope, "", None)) == [f"{n}"]
         assert store.status().scopes == len(scopes)
 
     def test_an_empty_part_and_a_missing_one_are_two(self, store: ItemStore) -> None:
         add(store, fact("Empty."), scope=Scope(user=""))
-        assert page(store, Scope()) == page(store, Scope(tenant="")) == []
+        assert list_items(store, Scope()) == list_items(store, Scope(tenant="")) == []
 
     def test_an_id_may_be_anything(self, store: ItemStore) -> None:
-        foreign = canaries(store)
+        foreign = add_canaries(store)
         add_one(store, fact("Mine."))
         for id in ("' or 1=1 --", '" or ""="', "%", "*", "", "\U0001f600", "x" * 100_000, foreign[0] + " "):
             assert store.get_many(ANA, [id]) == store.get_many(BEN, [id]) == []
             assert [*store.lineage(BEN, [id]), *store.outdated(BEN, [id])] == []
             assert store.apply(Plan(BEN, (Forget(id),))).outcomes[0].status == "missing"
-        assert len(page(store, BEN)) == len(foreign) - 1
+        assert len(list_items(store, BEN)) == len(foreign) - 1

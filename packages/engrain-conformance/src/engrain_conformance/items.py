@@ -1,12 +1,12 @@
-"""All that the ItemStore port promises, as one suite."""
+"""All tests of the ItemStore port, as one suite."""
 
 from __future__ import annotations
 
 from engrain_conformance.adding import AddingSuite
+from engrain_conformance.change_feed import ChangeFeedSuite
 from engrain_conformance.changing import ChangingSuite
 from engrain_conformance.citing import CitingSuite
 from engrain_conformance.filtering import FilteringSuite
-from engrain_conformance.following import FollowingSuite
 from engrain_conformance.forgetting import ForgettingSuite
 from engrain_conformance.isolation import IsolationSuite
 from engrain_conformance.reading import ReadingSuite
@@ -20,8 +20,8 @@ class ItemStoreSuite(
     SlotSuite,
     ForgettingSuite,
     ReadingSuite,
-    FollowingSuite,
+    ChangeFeedSuite,
     FilteringSuite,
     IsolationSuite,
 ):
-    """But for what needs a task journal (MemoryStepSuite) or episodes in the same store (TogetherSuite)."""
+    """But for what needs a task journal (MemoryStepSuite) or episodes in the same store (TransactionSuite)."""

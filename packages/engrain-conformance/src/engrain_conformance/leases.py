@@ -1,4 +1,4 @@
-"""What a task journal promises of tasks: one worker at a time, and nothing unfinished is lost."""
+"""Tests of the TaskJournal port: one worker at a time, and no unfinished task is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def claim(journal: TaskJournal, task: str = "order", worker: str = "one", scope:
     return journal.claim(Claim(scope, task, worker, **values))
 
 
-def writes(journal: TaskJournal, lease: Lease) -> list[Callable[[], Any]]:
+def list_writes(journal: TaskJournal, lease: Lease) -> list[Callable[[], Any]]:
     """Everything that a lease is needed for."""
     return [
         lambda: journal.extend(lease, 60),
@@ -65,7 +65,7 @@ class LeaseSuite(Suite):
         assert (task.goal, task.version, task.deadline, task.started_at) == ("ship it", "1", START + HOUR, START)
         assert (task.epoch, task.worker, task.until) == (2, "two", second.until)
         before = (journal.steps(ANA, "order"), task)
-        for write in writes(journal, first):
+        for write in list_writes(journal, first):
             with pytest.raises(LeaseLost):
                 write()
         assert (journal.steps(ANA, "order"), journal.task(ANA, "order")) == before
@@ -87,7 +87,7 @@ class LeaseSuite(Suite):
                 claim(journal, worker="two", dead=dead)
         second = claim(journal, worker="two", dead="one")
         assert (second.epoch, second.worker) == (2, "two")
-        for write in writes(journal, first):
+        for write in list_writes(journal, first):
             with pytest.raises(LeaseLost):
                 write()
 
@@ -135,7 +135,7 @@ class LeaseSuite(Suite):
         again = claim(journal, worker="two")
         assert (again.status, again.worker) == (status, "two")
         for over in (lease, again):
-            for write in writes(journal, over):
+            for write in list_writes(journal, over):
                 with pytest.raises(LeaseLost):
                     write()
         assert journal.task(ANA, "order") == task
@@ -234,7 +234,7 @@ class LeaseSuite(Suite):
         journal.end(old, TaskEnd("done"))
         assert journal.prune(clock.advance()) == 1
         claim(journal, worker="two")
-        for write in writes(journal, old):
+        for write in list_writes(journal, old):
             with pytest.raises(LeaseLost):
                 write()
         assert journal.steps(ANA, "order") == []

@@ -1,4 +1,4 @@
-"""Drive a backend and the reference store with the same random plans, and compare all that they show."""
+"""Drive a backend and the reference store with the same random plans, and compare everything they show."""
 
 from __future__ import annotations
 
@@ -17,18 +17,47 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.procedures import Trial
-from engrain.core.model.sessions import Episode, EpisodeDraft
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, append_messages, fact
-from engrain_conformance.happenings import HAPPENINGS, MARKS, OWN, PICKS, TRIALS, happening
-from engrain_conformance.moving import check_moved
+from engrain_conformance.dump_restore import check_copy
 from engrain_conformance.reference import ReferenceStore
-from engrain_conformance.views import ENTITIES, MOMENTS, NAMES, SESSIONS, SLOTS, TARGET, View, shown, shown_episode
+from engrain_conformance.views import (
+    ENTITIES,
+    MOMENTS,
+    NAMES,
+    SESSIONS,
+    SLOTS,
+    TARGET,
+    WORKS,
+    View,
+    label_episode,
+    label_item,
+)
 
 MakeStore = Callable[[SetClock], Any]
 
+ITEM_PICKS = st.tuples(st.integers(0, 7), st.integers(0, 15))  # which item; now and then one of any scope, or long gone
+STEP_NUMBERS = st.integers(0, 2)  # which step of the same plan
+_SECONDS = st.sampled_from([None, None, -1, 0, 60, 3_600])
+EPISODE_SPECS = st.fixed_dictionaries(
+    {
+        "id": st.sampled_from(["", "", *NAMES]),
+        "over": STEP_NUMBERS | ITEM_PICKS | st.none(),
+        "session": st.sampled_from(SESSIONS),
+        "importance": st.sampled_from([0.1, 0.5, 0.9]),
+        "happened": st.sampled_from([-3_600, 0, 0, 1, 60]),
+        "expires": _SECONDS,
+        "count": st.sampled_from([1, 1, 3]),
+        "data": st.sampled_from([{}, {"k": [1, None]}]),
+        "key": st.sampled_from([None, "same", "other"]),
+        "raw": _SECONDS,
+    }
+)
+TRIALS = st.tuples(ITEM_PICKS, st.sampled_from(NAMES), st.booleans(), st.integers(0, 3))
+PROGRESS_MARKS = st.tuples(st.sampled_from(SESSIONS), st.sampled_from(WORKS), st.integers(0, 6))
 TEXTS = ("Lima", "Quito", "Ana lives in Lima.", "I always drink tea, never coffee. " * 30, "茶が好きです。", "x")
 SCOPES = st.sampled_from([ANA, ANA, ANA, BEN])
 SPANS = st.none() | st.tuples(st.integers(0, 4), st.integers(4, 9))  # ninths of the text; now and then an empty one
@@ -47,7 +76,7 @@ DRAFTS = st.fixed_dictionaries(
         "expires": st.sampled_from([None, None, None, 30, 7_200]),
         "derived": st.booleans(),
         "embedded": st.booleans(),
-        "cites": st.lists(st.tuples(PICKS | OWN, SPANS), max_size=2),
+        "cites": st.lists(st.tuples(ITEM_PICKS | STEP_NUMBERS, SPANS), max_size=2),
     }
 )
 PLAIN = {
@@ -58,13 +87,15 @@ SIMPLE = st.builds(
     lambda text, slot, cites, derived: {**PLAIN, "text": text, "slot": slot, "cites": cites, "derived": derived},
     st.sampled_from(TEXTS[:3]),
     st.sampled_from([None, *SLOTS]),
-    st.lists(st.tuples(PICKS | OWN, SPANS), max_size=1),
+    st.lists(st.tuples(ITEM_PICKS | STEP_NUMBERS, SPANS), max_size=1),
     st.booleans(),
 )
 ADDS = st.tuples(st.just("add"), SIMPLE | DRAFTS)
-CORRECTIONS = st.tuples(st.just("correct"), PICKS, SIMPLE | DRAFTS)
-REMOVALS = st.tuples(st.just("forget"), PICKS, st.sampled_from([False, False, True]))
-CHANGES = st.tuples(st.just("change"), PICKS, st.sampled_from([0.1, 0.9, None]), st.sampled_from([True, False, None]))
+CORRECTIONS = st.tuples(st.just("correct"), ITEM_PICKS, SIMPLE | DRAFTS)
+REMOVALS = st.tuples(st.just("forget"), ITEM_PICKS, st.sampled_from([False, False, True]))
+CHANGES = st.tuples(
+    st.just("change"), ITEM_PICKS, st.sampled_from([0.1, 0.9, None]), st.sampled_from([True, False, None])
+)
 REQUESTS = st.sampled_from([None, "r", "s"])
 SEED = (
     Draft("Ana lives in Lima.", kind="message", place=SessionPosition("monday", None, "Ana", "user")),
@@ -98,7 +129,7 @@ class StoreMachine(RuleBasedStateMachine):
             if hasattr(store, "dump"):
                 # Words are made anew on the other side, with the speaker in front, whom the first drafts here left out.
                 store.rebuild()
-                check_moved(store, ReferenceStore(clock=self.clock), START + timedelta(seconds=61))
+                check_copy(store, ReferenceStore(clock=self.clock), START + timedelta(seconds=61))
             store.close()
 
     # What happens
@@ -107,7 +138,7 @@ class StoreMachine(RuleBasedStateMachine):
         scope=SCOPES,
         specs=st.lists(ADDS, min_size=1, max_size=3),
         request=REQUESTS,
-        episodes=st.lists(HAPPENINGS, max_size=2),
+        episodes=st.lists(EPISODE_SPECS, max_size=2),
     )
     def add(self, scope: Scope, specs: list[Any], request: str | None, episodes: list[Any]) -> None:
         self._apply(scope, specs, request, episodes)
@@ -120,7 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
     def forget(self, scope: Scope, spec: Any) -> None:
         self._apply(scope, [spec])
 
-    @rule(scope=SCOPES, cites=st.lists(st.tuples(PICKS, SPANS), min_size=1, max_size=3), pick=PICKS)
+    @rule(scope=SCOPES, cites=st.lists(st.tuples(ITEM_PICKS, SPANS), min_size=1, max_size=3), pick=ITEM_PICKS)
     def derive_and_forget(self, scope: Scope, cites: list[Any], pick: Any) -> None:
         """A chain: each new item cites something and the one before it, and then something goes."""
         for number, cite in enumerate(cites):
@@ -128,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._apply(scope, [("add", {**PLAIN, "text": f"Derived {number}.", "cites": [cite, *last]})])
         self._apply(scope, [("forget", pick, False)])
 
-    @rule(scope=SCOPES, pick=PICKS, spans=st.lists(SPANS, min_size=2, max_size=4), n=st.integers(0, 3))
+    @rule(scope=SCOPES, pick=ITEM_PICKS, spans=st.lists(SPANS, min_size=2, max_size=4), n=st.integers(0, 3))
     def derive_beside_and_forget(self, scope: Scope, pick: Any, spans: list[Any], n: int) -> None:
         """Several items over one text, and one of them goes."""
         plain = {**PLAIN, "derived": False}  # else only the first round adds anything
@@ -159,7 +190,7 @@ class StoreMachine(RuleBasedStateMachine):
         ]
         self._both(scope, lambda store, _: append_messages(store, scope, session, drafts, expect))
 
-    @rule(scope=SCOPES, spec=HAPPENINGS)
+    @rule(scope=SCOPES, spec=EPISODE_SPECS)
     def happen(self, scope: Scope, spec: Any) -> None:
         pairs = self._happenings(scope, [spec])
         self._both(scope, lambda store, side: store.episodes.add(scope, pairs[side][0].episode, pairs[side][0].raw))
@@ -170,7 +201,7 @@ class StoreMachine(RuleBasedStateMachine):
         pair, at = self._pick(scope, pick), START + timedelta(minutes=minutes)
         self._both(scope, lambda store, side: store.outcomes.count(scope, Trial(pair[side], task, success, at)))
 
-    @rule(scope=SCOPES, mark=MARKS)
+    @rule(scope=SCOPES, mark=PROGRESS_MARKS)
     def advance(self, scope: Scope, mark: Any) -> None:
         self._both(scope, lambda store, _: store.advance(scope, *mark))
 
@@ -273,7 +304,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.written = {scope}
         wanted, found = (_attempt(partial(call, store, side)) for side, store in enumerate(self.stores))
         if isinstance(wanted, Episode) and isinstance(found, Episode):
-            assert shown_episode(found, self._label(1)) == shown_episode(wanted, self._label(0))
+            assert label_episode(found, self._label(1)) == label_episode(wanted, self._label(0))
             return
         if not isinstance(wanted, Applied) or not isinstance(found, Applied):
             assert found == wanted
@@ -340,7 +371,7 @@ class StoreMachine(RuleBasedStateMachine):
                 else (None, None)
             )
             for side in (0, 1):
-                both[side].append(happening(spec, pair[side]))
+                both[side].append(make_episode(spec, pair[side]))
         return both
 
     def _step(self, scope: Scope, spec: Any, cites: Any, side: int) -> Step:
@@ -381,7 +412,7 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 def _unused(item: Item) -> Item:
-    return replace(shown(item, lambda id: id), access_count=0, last_accessed=None)
+    return replace(label_item(item, lambda id: id), access_count=0, last_accessed=None)
 
 
 def compare_with_reference(make: MakeStore, examples: int = 8, steps: int = 50, fixed: bool = True) -> None:
@@ -398,3 +429,17 @@ def compare_with_reference(make: MakeStore, examples: int = 8, steps: int = 50, 
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def make_episode(spec: dict[str, Any], item: str | None) -> EpisodeDraft:
+    named = {name: spec[name] for name in ("id", "session", "importance", "count", "data", "key")}
+    episode = Episode(
+        **named,
+        kind="turn",
+        text="" if item else "It happened.",
+        happened_at=START + timedelta(seconds=spec["happened"]),
+        expires_at=_moment(spec["expires"]),
+        item=item,
+    )
+    ends = _moment(spec["raw"])
+    return EpisodeDraft(episode, RawOutput(f"Raw of {spec['importance']}.", ends) if ends else None)

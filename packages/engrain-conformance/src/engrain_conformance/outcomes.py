@@ -1,4 +1,4 @@
-"""What a count of outcomes promises: every task once for every version, and gone with the version."""
+"""Tests of the Outcomes port: each task counts once for a version, and goes with the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looking up items promises: pages, relations, lineage, neighbours, traits, outdated spans."""
+"""Tests of reading items: pages, relations, lineage, neighbours, traits, outdated spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from engrain.core.model.items import Citation, Relation, SessionPosition, Source
 from engrain.core.model.plans import Change, Plan
 from engrain.ports import ItemCitation, ItemStore, ListQuery, OutdatedSpan, Sketch, SketchQuery
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, add, add_one, correct, derived, fact, forget, get, message, page, texts
+from engrain_conformance.drafts import (
+    ANA,
+    BEN,
+    add,
+    add_one,
+    correct,
+    derived,
+    fact,
+    forget,
+    get_item,
+    list_items,
+    message,
+    texts,
+)
 from engrain_conformance.suite import Suite
 
 DAY = timedelta(days=1)
@@ -48,7 +61,7 @@ class ReadingSuite(Suite):
     def test_a_page_goes_on_after_an_item_that_is_gone(self, store: ItemStore) -> None:
         ids = add(store, *(fact(str(n)) for n in range(5)))
         forget(store, ids[2])
-        assert texts(page(store, after=ids[2])) == ["1", "0"]
+        assert texts(list_items(store, after=ids[2])) == ["1", "0"]
 
     def test_a_page_shows_what_held_at_the_moment(self, store: ItemStore, clock: SetClock) -> None:
         add(store, fact("Lima", slot="city"), fact("Milk.", expires_at=START + DAY))
@@ -56,25 +69,34 @@ class ReadingSuite(Suite):
         clock.advance(10)
         correct(store, wrong, fact("Right."))
         add(store, fact("Quito", slot="city"), fact("Later."))
-        assert texts(page(store)) == ["Later.", "Quito", "Right.", "Milk."]
-        assert texts(page(store, at=START)) == ["Right.", "Milk.", "Lima"]
-        assert page(store, at=START - DAY) == []
-        assert texts(page(store, at=START + DAY)) == ["Later.", "Quito", "Right."]
+        assert texts(list_items(store)) == ["Later.", "Quito", "Right.", "Milk."]
+        assert texts(list_items(store, at=START)) == ["Right.", "Milk.", "Lima"]
+        assert list_items(store, at=START - DAY) == []
+        assert texts(list_items(store, at=START + DAY)) == ["Later.", "Quito", "Right."]
         everything = ["Later.", "Quito", "Right.", "Wrong.", "Milk.", "Lima"]
-        assert texts(page(store, history=True)) == texts(page(store, history=True, at=START - DAY)) == everything
+        assert (
+            texts(list_items(store, history=True))
+            == texts(list_items(store, history=True, at=START - DAY))
+            == everything
+        )
 
     def test_the_filter_comes_before_the_limit(self, store: ItemStore) -> None:
         add(store, *(fact(f"{n}", metadata={"even": n % 2 == 0}) for n in range(20)))
-        found = page(store, where={"metadata.even": True}, limit=4)
+        found = list_items(store, where={"metadata.even": True}, limit=4)
         assert texts(found) == ["18", "16", "14", "12"]
-        assert texts(page(store, where={"metadata.even": True}, limit=4, after=found[-1].id)) == ["10", "8", "6", "4"]
+        assert texts(list_items(store, where={"metadata.even": True}, limit=4, after=found[-1].id)) == [
+            "10",
+            "8",
+            "6",
+            "4",
+        ]
 
     def test_an_item_expires_at_its_moment(self, store: ItemStore, clock: SetClock) -> None:
         add(store, fact("Milk.", expires_at=START + DAY))
         clock.advance(86_399.999_999)
-        assert texts(page(store)) == ["Milk."]
+        assert texts(list_items(store)) == ["Milk."]
         clock.advance(0.000_001)
-        assert page(store) == []
+        assert list_items(store) == []
 
     # about and lineage
 
@@ -259,14 +281,14 @@ class ReadingSuite(Suite):
         ids = [*add(store, fact("first", slot="s"))]
         clock.advance(jump)
         ids += add(store, fact("second", slot="s"))
-        assert texts(page(store)) == ["second"]
+        assert texts(list_items(store)) == ["second"]
         ids += [correct(store, ids[-1], fact("third")).id or ""]
         clock.advance(-2 * jump)
         ids += add(store, fact("fourth", slot="s"))
-        recorded = [get(store, id).recorded_at for id in ids]
+        recorded = [get_item(store, id).recorded_at for id in ids]
         assert all(before <= after for before, after in pairwise(recorded))
         assert recorded[0] == recorded[1] == START
-        assert get(store, ids[1]).retracted_at == START
+        assert get_item(store, ids[1]).retracted_at == START
         assert texts(store.slots(ANA, "s", None)) == ["fourth"]
 
     def test_a_clock_that_jumped_ahead_and_back_loses_nothing(self, store: ItemStore, clock: SetClock) -> None:
@@ -275,4 +297,4 @@ class ReadingSuite(Suite):
         add(store, fact("ahead"))
         clock.advance(-86_400 * 3_650)
         add_one(store, fact("after"))
-        assert texts(page(store)) == ["after", "ahead", "before"]
+        assert texts(list_items(store)) == ["after", "ahead", "before"]

@@ -1,4 +1,4 @@
-"""What a session log promises: consecutive numbers, compare-and-set, and a summary with its cut-off."""
+"""Tests of the SessionLog port: consecutive numbers, compare-and-set, and a summary with its cut-off."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from engrain_conformance.drafts import (
     derived,
     fact,
     forget,
-    get,
+    get_item,
     hostile_scopes,
+    list_items,
     message,
-    page,
     texts,
     word_query,
 )
 from engrain_conformance.suite import Suite
 
 
-def said(text: str, **values: Any) -> Draft:
+def message_draft(text: str, **values: Any) -> Draft:
     """A message that leaves its place to the log."""
     return fact(text, kind="message", **values)
 
 
 class SessionLogSuite(Suite):
     def test_messages_are_numbered_one_after_the_other(self, log: SessionLog) -> None:
-        first = append_messages(log, ANA, "s", [said("a"), said("b")], None)
-        second = append_messages(log, ANA, "s", [said("c")], None)
+        first = append_messages(log, ANA, "s", [message_draft("a"), message_draft("b")], None)
+        second = append_messages(log, ANA, "s", [message_draft("c")], None)
         assert [one.place for one in (*first.outcomes, *second.outcomes)] == [0, 1, 2]
         assert {one.status for one in (*first.outcomes, *second.outcomes)} == {"added"}
         assert first.seq < second.seq
@@ -49,31 +49,31 @@ class SessionLogSuite(Suite):
         assert append_messages(log, ANA, "s", [], None).outcomes == ()
 
     def test_the_same_words_twice_are_two_messages(self, log: SessionLog) -> None:
-        append_messages(log, ANA, "s", [said("Yes."), said("Yes.")], None)
-        append_messages(log, ANA, "s", [said("Yes.")], None)
+        append_messages(log, ANA, "s", [message_draft("Yes."), message_draft("Yes.")], None)
+        append_messages(log, ANA, "s", [message_draft("Yes.")], None)
         assert texts(log.read(ANA, "s", 0, 10)) == ["Yes."] * 3
 
     def test_speaker_and_role_are_kept(self, store: ItemStore, log: SessionLog) -> None:
         (outcome,) = append_messages(
-            log, ANA, "s", [said("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None
+            log, ANA, "s", [message_draft("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None
         ).outcomes
         (item,) = log.read(ANA, "s", 0, 10)
         assert (item.id, item.kind, item.session, item.place) == (outcome.id, "message", "s", 0)
         assert (item.speaker, item.role) == ("Zoe", "user")
-        assert get(store, outcome.id) == item
+        assert get_item(store, outcome.id) == item
 
     def test_the_expected_length_is_compared(self, log: SessionLog) -> None:
-        append_messages(log, ANA, "s", [said("a"), said("b")], 0)
+        append_messages(log, ANA, "s", [message_draft("a"), message_draft("b")], 0)
         for wrong in (0, 1, 3):
             with pytest.raises(Conflict):
-                append_messages(log, ANA, "s", [said("c")], wrong)
-        append_messages(log, ANA, "s", [said("c")], 2)
+                append_messages(log, ANA, "s", [message_draft("c")], wrong)
+        append_messages(log, ANA, "s", [message_draft("c")], 2)
         assert texts(log.read(ANA, "s", 0, 10)) == ["a", "b", "c"]
 
     def test_of_two_who_expect_the_same_one_wins(self, log: SessionLog) -> None:
         def write(n: int) -> bool:
             try:
-                append_messages(log, ANA, "s", [said(f"{n}a"), said(f"{n}b")], 0)
+                append_messages(log, ANA, "s", [message_draft(f"{n}a"), message_draft(f"{n}b")], 0)
             except Conflict:
                 return False
             return True
@@ -85,7 +85,10 @@ class SessionLogSuite(Suite):
     def test_concurrent_writers_share_no_number(self, log: SessionLog) -> None:
         with ThreadPoolExecutor(8) as pool:
             done = list(
-                pool.map(lambda n: append_messages(log, ANA, "s", [said(f"{n}a"), said(f"{n}b")], None), range(16))
+                pool.map(
+                    lambda n: append_messages(log, ANA, "s", [message_draft(f"{n}a"), message_draft(f"{n}b")], None),
+                    range(16),
+                )
             )
         places = [[outcome.place or 0 for outcome in one.outcomes] for one in done]
         assert sorted(place for pair in places for place in pair) == list(range(32))
@@ -93,7 +96,7 @@ class SessionLogSuite(Suite):
 
     def test_messages_are_read_in_order(self, log: SessionLog, clock: SetClock) -> None:
         for n in range(12):
-            append_messages(log, ANA, "s", [said(str(n))], None)
+            append_messages(log, ANA, "s", [message_draft(str(n))], None)
             clock.advance(-5)
         assert texts(log.read(ANA, "s", 0, 100)) == [str(n) for n in range(12)]
         assert texts(log.read(ANA, "s", 3, 4)) == ["3", "4", "5", "6"]
@@ -112,40 +115,48 @@ class SessionLogSuite(Suite):
         )
         assert log.length(ANA, "s") == 11
         assert [(item.text, item.place) for item in log.read(ANA, "s", 0, 10)] == [("first", 0), ("tenth", 10)]
-        assert append_messages(log, ANA, "s", [said("next")], 11).outcomes[0].place == 11
+        assert append_messages(log, ANA, "s", [message_draft("next")], 11).outcomes[0].place == 11
 
     def test_a_forgotten_message_leaves_its_number(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(
+            log, ANA, "s", [message_draft("a"), message_draft("b"), message_draft("c")], None
+        ).outcomes
         forget(store, outcomes[2].id or "")
         forget(store, outcomes[0].id or "")
         assert log.length(ANA, "s") == 3
         assert texts(log.read(ANA, "s", 0, 10)) == texts(log.last(ANA, "s", 2)) == ["b"]
-        assert append_messages(log, ANA, "s", [said("d")], 3).outcomes[0].place == 3
+        assert append_messages(log, ANA, "s", [message_draft("d")], 3).outcomes[0].place == 3
 
     def test_a_corrected_message_is_read_as_corrected(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
-        correct(store, outcomes[1].id or "", said("B"))
+        outcomes = append_messages(
+            log, ANA, "s", [message_draft("a"), message_draft("b"), message_draft("c")], None
+        ).outcomes
+        correct(store, outcomes[1].id or "", message_draft("B"))
         assert texts(log.read(ANA, "s", 0, 10)) == ["a", "B", "c"]
         assert texts(log.last(ANA, "s", 2)) == ["B", "c"]
         assert log.length(ANA, "s") == 3
 
     def test_a_forgotten_text_is_not_replayed(self, store: ItemStore, log: SessionLog) -> None:
-        (outcome,) = append_messages(log, ANA, "s", [said("Secret.")], None).outcomes
+        (outcome,) = append_messages(log, ANA, "s", [message_draft("Secret.")], None).outcomes
         forget(store, outcome.id or "")
-        replay = [said("a", derived=True), said("Secret.", derived=True), said("b", derived=True)]
+        replay = [
+            message_draft("a", derived=True),
+            message_draft("Secret.", derived=True),
+            message_draft("b", derived=True),
+        ]
         outcomes = append_messages(log, ANA, "t", replay, None).outcomes
         assert [(one.status, one.place) for one in outcomes] == [("added", 0), ("kept_out", None), ("added", 1)]
 
     def test_messages_are_items_like_any_other(self, store: ItemStore, log: SessionLog, words: Any) -> None:
-        (outcome,) = append_messages(log, ANA, "s", [said("Some tea, please.")], None).outcomes
-        assert texts(page(store)) == ["Some tea, please."]
+        (outcome,) = append_messages(log, ANA, "s", [message_draft("Some tea, please.")], None).outcomes
+        assert texts(list_items(store)) == ["Some tea, please."]
         assert [hit.id for hit in words.best(word_query("tea")).hits] == [outcome.id]
         assert outcome.id in {one.id for one in store.changes(ANA, 0, 10).changes}
 
     def test_sessions_come_last_written_first(self, store: ItemStore, log: SessionLog) -> None:
         for session in ("a", "b", "c", "a"):
-            append_messages(log, ANA, session, [said("x")], None)
-        append_messages(log, BEN, "d", [said("x")], None)
+            append_messages(log, ANA, session, [message_draft("x")], None)
+        append_messages(log, BEN, "d", [message_draft("x")], None)
         assert log.sessions(ANA, 10) == ["a", "c", "b"]
         assert log.sessions(ANA, 2) == ["a", "c"]
         add(store, message("y", "b"))
@@ -153,7 +164,7 @@ class SessionLogSuite(Suite):
         forget(store, log.read(ANA, "c", 0, 1)[0].id)
         assert log.sessions(ANA, 10) == ["b", "a"]
         (first, _) = log.read(ANA, "b", 0, 9)
-        correct(store, first.id, said("z"))
+        correct(store, first.id, message_draft("z"))
         assert log.sessions(ANA, 10) == ["b", "a"]
         for one in log.read(ANA, "b", 0, 9):
             forget(store, one.id)
@@ -162,7 +173,7 @@ class SessionLogSuite(Suite):
     # Summaries
 
     def test_a_summary_is_stored_version_by_version(self, log: SessionLog) -> None:
-        append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None)
+        append_messages(log, ANA, "s", [message_draft("a"), message_draft("b"), message_draft("c")], None)
         assert log.summary(ANA, "s") is None
         for wrong in (0, 2):
             with pytest.raises(Conflict):
@@ -181,7 +192,9 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "other") is log.summary(BEN, "s") is None
 
     def test_forgetting_what_a_summary_covers_takes_its_text(self, store: ItemStore, log: SessionLog) -> None:
-        outcomes = append_messages(log, ANA, "s", [said("a secret"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(
+            log, ANA, "s", [message_draft("a secret"), message_draft("b"), message_draft("c")], None
+        ).outcomes
         log.summarize(ANA, "s", Summary("A secret and b.", 2, 1, "model"))
         forget(store, outcomes[2].id or "")
         assert log.summary(ANA, "s") == Summary("A secret and b.", 2, 2, "model")
@@ -194,7 +207,9 @@ class SessionLogSuite(Suite):
 
     def test_a_summary_of_what_was_forgotten_meanwhile_is_refused(self, store: ItemStore, log: SessionLog) -> None:
         """Also where the forgotten words are behind the cut-off of the stored one, or where none was stored yet."""
-        outcomes = append_messages(log, ANA, "s", [said("a"), said("b secret"), said("c"), said("d")], None).outcomes
+        outcomes = append_messages(
+            log, ANA, "s", [message_draft("a"), message_draft("b secret"), message_draft("c"), message_draft("d")], None
+        ).outcomes
         forget(store, outcomes[3].id or "")
         for late in (1, 3):
             with pytest.raises(Conflict):
@@ -208,7 +223,9 @@ class SessionLogSuite(Suite):
 
     def test_a_version_never_comes_back(self, store: ItemStore, log: SessionLog) -> None:
         """A slow writer who has read version 1 must not be taken for one who has read what stands there now."""
-        outcomes = append_messages(log, ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        outcomes = append_messages(
+            log, ANA, "s", [message_draft("a"), message_draft("b"), message_draft("c")], None
+        ).outcomes
         seen = 0
         for one in outcomes:
             log.summarize(ANA, "s", Summary("In sum.", 3, seen + 1))
@@ -220,14 +237,14 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "t") is log.summary(BEN, "s") is None
 
     def test_to_hide_a_fact_alone_changes_no_summary(self, store: ItemStore, log: SessionLog) -> None:
-        (first,) = append_messages(log, ANA, "s", [said("a secret")], None).outcomes
+        (first,) = append_messages(log, ANA, "s", [message_draft("a secret")], None).outcomes
         log.summarize(ANA, "s", Summary("A secret.", 1, 1))
         made = add_one(store, derived("Made.", Citation(first.id or "", 2, 8)))
         store.apply(Plan(ANA, (Forget(made.id or "", keep_source=True),)))
         assert log.summary(ANA, "s") == Summary("A secret.", 1, 1)
 
     def test_a_window_that_was_cleared_stays_so(self, store: ItemStore, log: SessionLog) -> None:
-        first, second = append_messages(log, ANA, "s", [said("a secret"), said("b")], None).outcomes
+        first, second = append_messages(log, ANA, "s", [message_draft("a secret"), message_draft("b")], None).outcomes
         log.summarize(ANA, "s", Summary("", 2, 1, "digest"))
         forget(store, add_one(store, derived("Made.", Citation(first.id or "", 2, 8))).id or "")
         forget(store, second.id or "")
@@ -237,7 +254,7 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "s") == Summary("", 0, 5)
 
     def test_a_plan_may_ask_that_nothing_was_forgotten_in_a_session(self, store: ItemStore, log: SessionLog) -> None:
-        first = append_messages(log, ANA, "s", [said("a secret"), said("b")], None).outcomes[0]
+        first = append_messages(log, ANA, "s", [message_draft("a secret"), message_draft("b")], None).outcomes[0]
 
         def sum_up(version: int) -> None:
             draft = derived(f"In sum, {version}.", Citation(first.id or ""), kind="summary")
@@ -249,15 +266,15 @@ class SessionLogSuite(Suite):
         forget(store, add_one(store, derived("Made.", Citation(first.id or "", 2, 8))).id or "")
         with pytest.raises(Conflict):
             sum_up(0)
-        assert not [item for item in page(store) if item.kind == "summary"]
+        assert not [item for item in list_items(store) if item.kind == "summary"]
         sum_up(1)
         log.summarize(ANA, "s", Summary("B.", 2, 2))
         with pytest.raises(Conflict):
             sum_up(1)
-        assert [item.text for item in page(store) if item.kind == "summary"] == ["In sum, 1."]
+        assert [item.text for item in list_items(store) if item.kind == "summary"] == ["In sum, 1."]
 
     def test_of_two_who_summarize_one_wins(self, log: SessionLog) -> None:
-        append_messages(log, ANA, "s", [said("a")], None)
+        append_messages(log, ANA, "s", [message_draft("a")], None)
 
         def write(n: int) -> bool:
             try:
@@ -273,7 +290,7 @@ class SessionLogSuite(Suite):
 
     def test_progress_is_kept_for_each_work_and_never_goes_back(self, log: SessionLog) -> None:
         assert log.progress(ANA, "s", "extract") == 0
-        append_messages(log, ANA, "s", [said("a"), said("b")], None)
+        append_messages(log, ANA, "s", [message_draft("a"), message_draft("b")], None)
         assert log.progress(ANA, "s", "extract") == 0
         for upto, seen in ((1, 1), (3, 3), (2, 3), (0, 3), (3, 3), (7, 7)):
             log.advance(ANA, "s", "extract", upto)
@@ -288,7 +305,7 @@ class SessionLogSuite(Suite):
     ) -> None:
         assert log.behind(ANA, "extract", 9) == []
         for scope, session in ((ANA, "a"), (BEN, "a"), (ANA, "b"), (ANA, "a")):
-            append_messages(log, scope, session, [said("x"), said("y")], None)
+            append_messages(log, scope, session, [message_draft("x"), message_draft("y")], None)
         log.summarize(ANA, "no messages", Summary("", 0, 1))
         log.advance(ANA, "unknown", "extract", 5)
         a, b, bens = (
@@ -314,7 +331,7 @@ class SessionLogSuite(Suite):
         assert log.progress(ANA, "s", "extract") == 31
 
     def test_a_work_may_have_any_name(self, log: SessionLog) -> None:
-        append_messages(log, ANA, "s", [said("x")] * (len(HOSTILE) + 1), None)
+        append_messages(log, ANA, "s", [message_draft("x")] * (len(HOSTILE) + 1), None)
         for n, name in enumerate(HOSTILE):
             log.advance(ANA, "s", name, n + 1)
         for n, name in enumerate(HOSTILE):
@@ -326,7 +343,7 @@ class SessionLogSuite(Suite):
     def test_sessions_of_one_name_are_kept_apart(self, log: SessionLog) -> None:
         scopes = hostile_scopes()
         for n, scope in enumerate(scopes):
-            append_messages(log, scope, "s", [said(f"of {n}")], 0)
+            append_messages(log, scope, "s", [message_draft(f"of {n}")], 0)
             log.summarize(scope, "s", Summary(f"sum {n}", 1, 1))
             log.advance(scope, "s", "w", n % 2)
         for n, scope in enumerate(scopes):
@@ -338,7 +355,7 @@ class SessionLogSuite(Suite):
 
     def test_a_session_may_have_any_name(self, log: SessionLog) -> None:
         for n, name in enumerate(HOSTILE):
-            append_messages(log, ANA, name, [said(f"of {n}")], 0)
+            append_messages(log, ANA, name, [message_draft(f"of {n}")], 0)
             log.advance(ANA, name, "w", n)
         for n, name in enumerate(HOSTILE):
             assert texts(log.read(ANA, name, 0, 9)) == [f"of {n}"]

@@ -1,4 +1,4 @@
-"""What a slot promises: one value at a time, ordered by when it began to hold."""
+"""Tests of slots: one value at a time, ordered by the start of its validity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 from engrain.core.model.items import Source
 from engrain.ports import ItemStore
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, HOSTILE, add, add_one, correct, fact, forget, get, page, texts
+from engrain_conformance.drafts import ANA, HOSTILE, add, add_one, correct, fact, forget, get_item, list_items, texts
 from engrain_conformance.suite import Suite
 
 DAY = timedelta(days=1)
@@ -21,9 +21,9 @@ class SlotSuite(Suite):
         moved = clock.advance()
         quito = add_one(store, fact("Quito", slot="city"))
         assert (lima.status, quito.status, quito.others) == ("added", "replaced", (lima.id,))
-        old = get(store, lima.id)
+        old = get_item(store, lima.id)
         assert (old.valid_to, old.replaced_by, old.retracted_at, old.open) == (moved, quito.id, None, False)
-        assert texts(store.slots(ANA, "city", None)) == texts(page(store)) == ["Quito"]
+        assert texts(store.slots(ANA, "city", None)) == texts(list_items(store)) == ["Quito"]
 
     def test_there_and_back_is_three_versions(self, store: ItemStore, clock: SetClock) -> None:
         for city in ("Lima", "Quito", "Lima"):
@@ -39,22 +39,22 @@ class SlotSuite(Suite):
     def test_there_and_back_in_one_instant_is_three_versions(self, store: ItemStore) -> None:
         add(store, *(fact(city, slot="city") for city in ("Lima", "Quito", "Lima")))
         assert texts(store.history(ANA, "city")) == ["Lima", "Quito", "Lima"]
-        assert texts(page(store)) == ["Lima"]
+        assert texts(list_items(store)) == ["Lima"]
 
     def test_the_same_value_again_is_a_repeat(self, store: ItemStore, clock: SetClock) -> None:
         (id,) = add(store, fact("Lima", slot="city", importance=0.2))
         clock.advance()
         again = add_one(store, fact("Lima", slot="city", importance=0.6, source=Source("b")))
         assert (again.id, again.status) == (id, "repeated")
-        assert (get(store, id).importance, get(store, id).valid_from) == (0.6, START)
+        assert (get_item(store, id).importance, get_item(store, id).valid_from) == (0.6, START)
 
     def test_a_late_import_goes_behind_and_closes_nothing_after_it(self, store: ItemStore, clock: SetClock) -> None:
         (now,) = add(store, fact("Quito", slot="city"))
         late = add_one(store, fact("Lima", slot="city", occurred_at=START - 9 * DAY))
         assert (late.status, late.others) == ("behind", ())
-        old = get(store, late.id)
+        old = get_item(store, late.id)
         assert (old.valid_from, old.valid_to, old.replaced_by) == (START - 9 * DAY, START, now)
-        assert get(store, now).open
+        assert get_item(store, now).open
         assert texts(store.slots(ANA, "", None)) == ["Quito"]
         assert texts(store.slots(ANA, "", START - DAY)) == ["Lima"]
 
@@ -82,7 +82,7 @@ class SlotSuite(Suite):
         right = correct(store, wrong, fact("Lima", slot="elsewhere"))
         clock.advance(10)
         for at in (None, START, START + timedelta(seconds=5), START + timedelta(seconds=15)):
-            assert texts(store.slots(ANA, "city", at)) == texts(page(store, at=at)) == ["Lima"]
+            assert texts(store.slots(ANA, "city", at)) == texts(list_items(store, at=at)) == ["Lima"]
         assert [item.id for item in store.history(ANA, "city")] == [wrong, right.id]
         assert store.history(ANA, "elsewhere") == []
 
@@ -91,7 +91,7 @@ class SlotSuite(Suite):
         clock.advance(10)
         (now,) = add(store, fact("Quito", slot="city"))
         clock.advance(10)
-        right = get(store, correct(store, wrong, fact("Lima")).id)
+        right = get_item(store, correct(store, wrong, fact("Lima")).id)
         assert (right.valid_from, right.valid_to, right.replaced_by) == (START, START + timedelta(seconds=10), now)
         assert texts(store.slots(ANA, "city", None)) == ["Quito"]
         assert texts(store.slots(ANA, "city", START)) == ["Lima"]
@@ -108,8 +108,8 @@ class SlotSuite(Suite):
         clock.advance()
         (quito,) = add(store, fact("Quito", slot="city"))
         forget(store, quito)
-        assert store.slots(ANA, "", None) == page(store) == []
-        assert get(store, lima).valid_to == clock()
+        assert store.slots(ANA, "", None) == list_items(store) == []
+        assert get_item(store, lima).valid_to == clock()
         assert add_one(store, fact("Cusco", slot="city")).status == "added"
 
     def test_an_expired_value_is_replaced_like_any_other(self, store: ItemStore, clock: SetClock) -> None:
@@ -134,8 +134,8 @@ class SlotSuite(Suite):
             assert (found and found.id) == ids.get(name)
         clock.advance()
         (newer,) = add(store, fact("Quito", slot="user.city"))
-        assert store.slot(ANA, "user.city", None) == get(store, newer)
-        assert store.slot(ANA, "user.city", START) == get(store, ids["user.city"])
+        assert store.slot(ANA, "user.city", None) == get_item(store, newer)
+        assert store.slot(ANA, "user.city", START) == get_item(store, ids["user.city"])
         assert store.slot(ANA, "user.city", START - DAY) is None
 
     def test_a_slot_may_have_any_name(self, store: ItemStore) -> None:
@@ -179,5 +179,5 @@ class SlotSuite(Suite):
         with ThreadPoolExecutor(8) as pool:
             done = list(pool.map(lambda n: add_one(store, fact("The same.", source=Source(str(n)))), range(24)))
         assert sorted(one.status for one in done) == ["added"] + ["repeated"] * 23
-        (item,) = page(store)
+        (item,) = list_items(store)
         assert {source.name for source in item.sources} == {str(n) for n in range(24)}

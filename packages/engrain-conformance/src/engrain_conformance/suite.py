@@ -1,4 +1,4 @@
-"""What every suite asks of a backend's test file: a store, or the parts of one."""
+"""The fixtures that every suite needs from a backend's test file: a store, or its parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from engrain_conformance.clock import SetClock
 
 
 class Suite:
-    """A backend's test gives `store`. Where its parts are not one object, it gives those: `vectors` for an index that
-    is fed from `store`, with `feed` to bring it up to date; `episodes`, `journal` for a store of those alone.
+    """A backend's test file defines the fixture `store`. If its parts are separate objects, it defines those as well.
 
-    `another` opens the same store once more, as another process would; without it those tests are skipped.
+    `vectors` is an index that follows `store`, and `feed` brings it up to date. `episodes` and `journal` may be on a
+    server of their own. `another` opens the same store again, as another process would; without it those tests skip.
     """
 
     @pytest.fixture

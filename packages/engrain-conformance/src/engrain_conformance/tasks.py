@@ -1,4 +1,4 @@
-"""What a task journal promises of steps: what is recorded done is never done again."""
+"""Tests of the TaskJournal port: a step recorded as done never runs again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engrain.core.model.plans import Add, Change, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepStart, StepWrite, TaskQuery
 from engrain.ports import ItemStore, TaskJournal
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, HOSTILE, add, derived, fact, forget, hostile_scopes, page, texts
+from engrain_conformance.drafts import ANA, BEN, HOSTILE, add, derived, fact, forget, hostile_scopes, list_items, texts
 from engrain_conformance.leases import LeaseSuite, claim
 from engrain_conformance.suite import Suite
 
@@ -205,7 +205,7 @@ class MemoryStepSuite(Suite):
         assert again.repeated
         assert [one.id for one in again.outcomes] == [one.id for one in first.outcomes]
         assert {one.status for one in again.outcomes} == {"repeated"}
-        assert sorted(texts(page(store))) == ["One.", "Two."]
+        assert sorted(texts(list_items(store))) == ["One.", "Two."]
 
     def test_what_was_kept_out_is_recorded_as_nothing(self, store: ItemStore, journal: TaskJournal) -> None:
         (id,) = add(store, fact("Secret."))
@@ -222,18 +222,18 @@ class MemoryStepSuite(Suite):
         second = claim(journal, worker="two")
         with pytest.raises(LeaseLost):
             store.apply(self.write(lease, "Late."))
-        assert (page(store), journal.steps(ANA, "order")) == ([], [])
+        assert (list_items(store), journal.steps(ANA, "order")) == ([], [])
         store.apply(self.write(second, "In time."))
         with pytest.raises(LeaseLost):
             store.apply(self.write(lease, "In time."))
-        assert texts(page(store)) == ["In time."]
+        assert texts(list_items(store)) == ["In time."]
 
     def test_a_failed_plan_leaves_no_record(self, store: ItemStore, journal: TaskJournal) -> None:
         lease = claim(journal)
         plan = self.write(lease, "One.")
         with pytest.raises(NotFound):
             store.apply(Plan(ANA, (*plan.steps, Change("nothing", importance=1.0)), record=plan.record))
-        assert (page(store), journal.steps(ANA, "order")) == ([], [])
+        assert (list_items(store), journal.steps(ANA, "order")) == ([], [])
         assert store.apply(plan).outcomes[0].status == "added"
 
     def test_a_step_that_was_begun_is_finished(self, store: ItemStore, journal: TaskJournal) -> None:
@@ -247,7 +247,7 @@ class MemoryStepSuite(Suite):
         journal.record(lease, StepStart("note"), StepEnd("note", 0, "failed"))
         with pytest.raises(Conflict):
             store.apply(self.write(lease, "One."))
-        assert page(store) == []
+        assert list_items(store) == []
 
 
 class TaskJournalSuite(LeaseSuite, StepSuite):

@@ -1,4 +1,4 @@
-"""What a vector index promises: exact order, inside the scope, after filter and validity."""
+"""Tests of the VectorIndex port: exact order, inside the scope, after filter and validity."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from engrain_conformance.drafts import (
     fact,
     forget,
     hostile_scopes,
-    page,
-    plain,
+    list_items,
     vector_query,
+    without_vectors,
 )
 from engrain_conformance.embedder import DIMENSION, HashEmbedder
 from engrain_conformance.suite import Suite
@@ -36,12 +36,12 @@ Feed = Callable[[], None]
 CLOSE = 1e-5
 
 
-def rows(count: int, seed: int) -> Any:
+def random_rows(count: int, seed: int) -> Any:
     random = np.random.default_rng(seed).standard_normal((count, DIMENSION))
     return (random / np.linalg.norm(random, axis=1, keepdims=True)).astype(np.float32)
 
 
-def with_rows(text: str, *vectors: Any, **values: Any) -> Any:
+def fact_with_rows(text: str, *vectors: Any, **values: Any) -> Any:
     return fact(text, vectors=Vectors(MODEL, tuple(row.astype("<f4").tobytes() for row in vectors)), **values)
 
 
@@ -68,10 +68,10 @@ class VectorIndexSuite(Suite):
     def test_the_nearest_are_those_of_a_full_comparison(
         self, store: ItemStore, vectors: VectorIndex, feed: Feed, limit: int
     ) -> None:
-        matrix = rows(300, 1)
-        ids = add(store, *(with_rows(f"item {n}", row) for n, row in enumerate(matrix)))
+        matrix = random_rows(300, 1)
+        ids = add(store, *(fact_with_rows(f"item {n}", row) for n, row in enumerate(matrix)))
         feed()
-        for query in rows(5, 2):
+        for query in random_rows(5, 2):
             truth = {
                 id: float(np.dot(row.astype(float), query.astype(float))) for id, row in zip(ids, matrix, strict=True)
             }
@@ -90,18 +90,18 @@ class VectorIndexSuite(Suite):
         )
 
     def test_equals_come_newer_first(self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock) -> None:
-        row, other = rows(2, 3)
-        ids = add(store, *(with_rows(f"a{n}", row if n % 3 else other) for n in range(20)))
+        row, other = random_rows(2, 3)
+        ids = add(store, *(fact_with_rows(f"a{n}", row if n % 3 else other) for n in range(20)))
         clock.advance()
-        ids += add(store, *(with_rows(f"b{n}", row) for n in range(13)))
+        ids += add(store, *(fact_with_rows(f"b{n}", row) for n in range(13)))
         feed()
         same = [id for n, id in enumerate(ids) if n >= 20 or n % 3][::-1]
         assert vectors.nearest(VectorQuery(row, MODEL, ANA, limit=5)).ids == same[:5]
         assert vectors.nearest(VectorQuery(row, MODEL, ANA, limit=100)).ids[: len(same)] == same
 
     def test_an_item_counts_with_its_best_vector(self, store: ItemStore, vectors: VectorIndex, feed: Feed) -> None:
-        matrix = rows(9, 4)
-        many, one = add(store, with_rows("many", *matrix[:8]), with_rows("one", matrix[8]))
+        matrix = random_rows(9, 4)
+        many, one = add(store, fact_with_rows("many", *matrix[:8]), fact_with_rows("one", matrix[8]))
         feed()
         for n, row in enumerate(matrix):
             found = vectors.nearest(VectorQuery(row, MODEL, ANA, limit=2))
@@ -111,16 +111,16 @@ class VectorIndexSuite(Suite):
     def test_the_background_is_the_mean_of_all_that_was_compared(
         self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock
     ) -> None:
-        matrix, query = rows(60, 11), rows(1, 12)[0]
+        matrix, query = random_rows(60, 11), random_rows(1, 12)[0]
         matrix[:20] = query * 0.6 + matrix[:20] * 0.8
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
         truth = matrix.astype(float) @ query.astype(float)
-        add(store, with_rows("many", *matrix[:9], metadata={"n": 0}))
-        add(store, *(with_rows(str(n), row, metadata={"n": n}) for n, row in enumerate(matrix[9:40], 9)))
-        add(store, *(with_rows(str(n), row, slot=f"s{n}") for n, row in enumerate(matrix[40:], 40)))
+        add(store, fact_with_rows("many", *matrix[:9], metadata={"n": 0}))
+        add(store, *(fact_with_rows(str(n), row, metadata={"n": n}) for n, row in enumerate(matrix[9:40], 9)))
+        add(store, *(fact_with_rows(str(n), row, slot=f"s{n}") for n, row in enumerate(matrix[40:], 40)))
         clock.advance()
-        add(store, *(plain(f"Later {n}.", slot=f"s{n}") for n in range(40, 60)))
-        add(store, *(with_rows(f"foreign {n}", query) for n in range(9)), scope=BEN)
+        add(store, *(without_vectors(f"Later {n}.", slot=f"s{n}") for n in range(40, 60)))
+        add(store, *(fact_with_rows(f"foreign {n}", query) for n in range(9)), scope=BEN)
         feed()
         for where, at, expected in (
             (None, None, truth[:40]),
@@ -205,7 +205,7 @@ class VectorIndexSuite(Suite):
     def test_models_are_never_compared(self, store: ItemStore, vectors: VectorIndex, feed: Feed) -> None:
         other = HashEmbedder("other")
         (a, b) = add(store, fact("Ana likes tea."), fact("Ana likes tea!", vectors=other.vectors("Ana likes tea!")))
-        add(store, plain("Ana likes tea?"))
+        add(store, without_vectors("Ana likes tea?"))
         feed()
         assert vectors.nearest(vector_query("Ana likes tea.")).ids == [a]
         assert vectors.nearest(vector_query("Ana likes tea.", model=other.model.key)).ids == [b]
@@ -214,10 +214,10 @@ class VectorIndexSuite(Suite):
     def test_embedding_replaces_the_vectors_of_the_model(
         self, store: ItemStore, vectors: VectorIndex, feed: Feed
     ) -> None:
-        first, second, third = rows(3, 5)
-        (id,) = add(store, with_rows("text", first, second))
+        first, second, third = random_rows(3, 5)
+        (id,) = add(store, fact_with_rows("text", first, second))
         (hash,) = (one.hash for one in store.unembedded("unknown", 1))
-        store.apply(Plan(ANA, (Embed(id, hash, with_rows("text", third).vectors),)))
+        store.apply(Plan(ANA, (Embed(id, hash, fact_with_rows("text", third).vectors),)))
         feed()
         assert vectors.nearest(VectorQuery(third, MODEL, ANA)).cosines == pytest.approx([1.0], abs=CLOSE)
         assert vectors.nearest(VectorQuery(first, MODEL, ANA)).cosines[0] < 0.9
@@ -238,11 +238,11 @@ class VectorIndexSuite(Suite):
             assert vectors.nearest(vector_query("The same text.", scope, limit=99)).ids == ids
 
     def test_rows_of_another_scope_change_nothing(self, store: ItemStore, vectors: VectorIndex, feed: Feed) -> None:
-        add(store, *(with_rows(str(n), row) for n, row in enumerate(rows(30, 6))))
+        add(store, *(fact_with_rows(str(n), row) for n, row in enumerate(random_rows(30, 6))))
         feed()
-        query = VectorQuery(rows(1, 7)[0], MODEL, ANA, limit=10)
+        query = VectorQuery(random_rows(1, 7)[0], MODEL, ANA, limit=10)
         before = vectors.nearest(query)
-        add(store, *(with_rows(str(n), query.vector) for n in range(60)), scope=BEN)
+        add(store, *(fact_with_rows(str(n), query.vector) for n in range(60)), scope=BEN)
         add(store, fact("x"), scope=Scope())
         feed()
         assert vectors.nearest(query) == before
@@ -250,9 +250,9 @@ class VectorIndexSuite(Suite):
     def test_cosines_are_given_in_the_order_asked(
         self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock
     ) -> None:
-        matrix = rows(20, 8)
-        ids = add(store, *(with_rows(str(n), row) for n, row in enumerate(matrix)))
-        (bare, slot) = add(store, plain("bare"), fact("Lima", slot="city"))
+        matrix = random_rows(20, 8)
+        ids = add(store, *(fact_with_rows(str(n), row) for n, row in enumerate(matrix)))
+        (bare, slot) = add(store, without_vectors("bare"), fact("Lima", slot="city"))
         clock.advance()
         add(store, fact("Quito", slot="city"))
         feed()
@@ -274,17 +274,17 @@ class VectorIndexSuite(Suite):
     def test_order_and_filter_hold_over_many_random_questions(
         self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock
     ) -> None:
-        matrix = rows(120, 9)
+        matrix = random_rows(120, 9)
         drafts = [
-            with_rows(str(n), row, metadata={"n": n % 7}, occurred_at=START - timedelta(hours=n))
+            fact_with_rows(str(n), row, metadata={"n": n % 7}, occurred_at=START - timedelta(hours=n))
             for n, row in enumerate(matrix)
         ]
         ids = add(store, *drafts)
         feed()
-        for n, query in enumerate(rows(20, 10)):
+        for n, query in enumerate(random_rows(20, 10)):
             at = START - timedelta(hours=3 * n)
             where = {"metadata.n": {"<": n % 8}}
-            shown = {item.id for item in page(store, where=where, at=at)}
+            shown = {item.id for item in list_items(store, where=where, at=at)}
             truth = {
                 id: float(np.dot(row.astype(float), query.astype(float)))
                 for id, row in zip(ids, matrix, strict=True)

@@ -1,4 +1,4 @@
-"""Everything that a store shows, with ids replaced by labels, so that two stores can be compared."""
+"""Everything that a store shows of a scope, with labels for ids, so that two stores can be compared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOMENTS = (START - timedelta(hours=2), START, START + timedelta(seconds=61))
 FACTS = parse_filter({"kind": "fact"})
 
 
-def shown(item: Item, label: Label) -> Item:
+def label_item(item: Item, label: Label) -> Item:
     sources = tuple(
         replace(source, cites=tuple(replace(cite, item=label(cite.item) or "") for cite in source.cites))
         for source in item.sources
@@ -38,7 +38,7 @@ def shown(item: Item, label: Label) -> Item:
     return replace(item, id=label(item.id) or "", replaced_by=label(item.replaced_by), sources=sources)
 
 
-def shown_episode(episode: Episode, label: Label) -> Episode:
+def label_episode(episode: Episode, label: Label) -> Episode:
     id = episode.id if episode.id in NAMES else label(episode.id)
     return replace(episode, id=id or "", item=label(episode.item))
 
@@ -107,8 +107,8 @@ class View:
         raws = [[store.episodes.raw(scope, one.id, at) for at in MOMENTS] for one in everything]
         tallies = store.outcomes.tallies(scope, [*self.ids, "nothing"])
         return {
-            "episodes": [shown_episode(one, label) for one in everything],
-            "recent": [[shown_episode(one, label) for one in some] for some in recent],
+            "episodes": [label_episode(one, label) for one in everything],
+            "recent": [[label_episode(one, label) for one in some] for some in recent],
             "raw": raws,
             "tallies": {label(id): tally for id, tally in tallies.items()},
             "trials": {label(id): self._trials(id) for id in tallies},
@@ -149,7 +149,7 @@ class View:
         return hits, found.passages, round(found.average, 6), found.frequency
 
     def _shown(self, items: list[Item]) -> list[Item]:
-        return [shown(item, self.label) for item in items]
+        return [label_item(item, self.label) for item in items]
 
     def _trials(self, id: str) -> list[Trial]:
         return [replace(one, procedure="") for one in self.store.outcomes.trials(self.scope, id, 9)]

@@ -1,4 +1,4 @@
-"""What a word index promises: BM25 over the scope's own words, after filter and validity."""
+"""Tests of the WordIndex port: BM25 over the scope's own words, after filter and validity."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from engrain_conformance.drafts import (
     derived,
     forget,
     hostile_scopes,
+    list_items,
     message,
-    page,
-    plain,
     texts,
+    without_vectors,
     word_query,
 )
 from engrain_conformance.suite import Suite
@@ -64,7 +64,7 @@ LEXICON = [
 ]
 
 
-def passages(text: str, speaker: str | None, slot: str | None = None) -> list[dict[int, int]]:
+def count_passages(text: str, speaker: str | None, slot: str | None = None) -> list[dict[int, int]]:
     words = index_words(text, speaker, slot)
     found: list[dict[int, int]] = [{} for _ in range(words.passages)]
     for term, packed in struct.iter_unpack("<II", words.pairs):
@@ -72,10 +72,12 @@ def passages(text: str, speaker: str | None, slot: str | None = None) -> list[di
     return found
 
 
-def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[WordMatches, dict[str, float]]:
+def expect_matches(
+    store: ItemStore, query: WordQuery, at: datetime | None = None
+) -> tuple[WordMatches, dict[str, float]]:
     """The statistics and the score of every item that has a term, computed from the texts alone."""
-    items = page(store, query.scope, at=at)
-    cut = {item.id: passages(item.text, item.speaker, item.slot) for item in items}
+    items = list_items(store, query.scope, at=at)
+    cut = {item.id: count_passages(item.text, item.speaker, item.slot) for item in items}
     every = [one for some in cut.values() for one in some]
     average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
     frequency = tuple(sum(term in one for one in every) for term in query.terms)
@@ -93,10 +95,10 @@ def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tup
     return WordMatches(hits, len(every), average, frequency), scores
 
 
-def check(store: ItemStore, words: WordIndex, query: WordQuery, at: datetime | None = None) -> list[str]:
+def check_query(store: ItemStore, words: WordIndex, query: WordQuery, at: datetime | None = None) -> list[str]:
     """The answer is that of a full comparison; ties by newer id."""
     found = words.best(query)
-    wanted, scores = truth(store, query, at)
+    wanted, scores = expect_matches(store, query, at)
     assert (found.passages, found.frequency) == (wanted.passages, wanted.frequency)
     assert found.average == pytest.approx(wanted.average)
     shown = {item.id for item in store.page(_listing(query, at))}
@@ -124,21 +126,29 @@ class WordIndexSuite(Suite):
         add(store, *drafts)
         for n in range(40):
             query = " ".join(chance.choices(LEXICON, k=chance.randint(1, 6)))
-            check(store, words, word_query(query, limit=(1, 5, 1_000)[n % 3]))
+            check_query(store, words, word_query(query, limit=(1, 5, 1_000)[n % 3]))
 
     def test_a_long_text_counts_with_its_best_passage(self, store: ItemStore, words: WordIndex) -> None:
         filler = "Nothing of note was said here, and then some more. " * 60
-        (long, short) = add(store, plain(filler + "The password is xylophone." + filler), plain("A xylophone plays."))
+        (long, short) = add(
+            store,
+            without_vectors(filler + "The password is xylophone." + filler),
+            without_vectors("A xylophone plays."),
+        )
         found = words.best(word_query("xylophone password"))
-        assert [hit.id for hit in found.hits] == check(store, words, word_query("xylophone password")) == [long, short]
+        assert (
+            [hit.id for hit in found.hits]
+            == check_query(store, words, word_query("xylophone password"))
+            == [long, short]
+        )
         assert found.hits[0].passage > 0
         assert found.hits[0].counts == (1, 1)
 
     def test_of_equal_passages_the_first_is_named(self, store: ItemStore, words: WordIndex) -> None:
         sentence = "Xylophone " + "word " * 88 + "end. "
-        add(store, plain(sentence * 3))
+        add(store, without_vectors(sentence * 3))
         (hit,) = words.best(word_query("xylophone")).hits
-        assert (hit.passage, hit.length) == (0, sum(passages(sentence, None)[0].values()))
+        assert (hit.passage, hit.length) == (0, sum(count_passages(sentence, None)[0].values()))
 
     def test_equals_come_newer_first(self, store: ItemStore, words: WordIndex, clock: SetClock) -> None:
         ids = add(store, *(message("Some tea.", speaker=None) for _ in range(17)))
@@ -150,37 +160,41 @@ class WordIndexSuite(Suite):
     def test_filter_and_validity_come_before_the_limit(
         self, store: ItemStore, words: WordIndex, clock: SetClock
     ) -> None:
-        add(store, *(plain(f"Tea tea tea {n}.", metadata={"keep": False}) for n in range(20)))
-        (match,) = add(store, plain("A long text in which tea is only mentioned.", metadata={"keep": True}))
-        closed = add(store, *(plain(f"Tea tea {n}.", slot=f"s{n}") for n in range(5)))
-        expired = add(store, plain("Tea.", expires_at=START + timedelta(seconds=1)))
+        add(store, *(without_vectors(f"Tea tea tea {n}.", metadata={"keep": False}) for n in range(20)))
+        (match,) = add(store, without_vectors("A long text in which tea is only mentioned.", metadata={"keep": True}))
+        closed = add(store, *(without_vectors(f"Tea tea {n}.", slot=f"s{n}") for n in range(5)))
+        expired = add(store, without_vectors("Tea.", expires_at=START + timedelta(seconds=1)))
         clock.advance()
-        add(store, *(plain(f"Other {n}.", slot=f"s{n}") for n in range(5)))
-        assert check(store, words, word_query("tea", where={"metadata.keep": True}, limit=1)) == [match]
-        now = check(store, words, word_query("tea", limit=50))
+        add(store, *(without_vectors(f"Other {n}.", slot=f"s{n}") for n in range(5)))
+        assert check_query(store, words, word_query("tea", where={"metadata.keep": True}, limit=1)) == [match]
+        now = check_query(store, words, word_query("tea", limit=50))
         assert not {*closed, *expired} & set(now)
-        then = check(store, words, word_query("tea", at=START, limit=50), START)
+        then = check_query(store, words, word_query("tea", at=START, limit=50), START)
         assert {*closed, *expired} <= set(then)
-        assert check(store, words, word_query("tea", at=START - timedelta(days=1)), START - timedelta(days=1)) == []
+        assert (
+            check_query(store, words, word_query("tea", at=START - timedelta(days=1)), START - timedelta(days=1)) == []
+        )
 
     def test_the_statistics_do_not_depend_on_the_filter(self, store: ItemStore, words: WordIndex) -> None:
-        add(store, *(plain(f"Tea number {n}.", metadata={"n": n}) for n in range(6)))
+        add(store, *(without_vectors(f"Tea number {n}.", metadata={"n": n}) for n in range(6)))
         all_of_them = words.best(word_query("tea"))
         one_of_them = words.best(word_query("tea", where={"metadata.n": 3}, limit=1))
         assert (one_of_them.passages, one_of_them.average) == (all_of_them.passages, all_of_them.average)
         assert one_of_them.frequency == all_of_them.frequency == (6,)
 
     def test_corrected_and_forgotten_items_count_no_more(self, store: ItemStore, words: WordIndex) -> None:
-        wrong, gone, kept = add(store, plain("Coffee a."), plain("Coffee b."), plain("Coffee c."))
+        wrong, gone, kept = add(
+            store, without_vectors("Coffee a."), without_vectors("Coffee b."), without_vectors("Coffee c.")
+        )
         assert words.best(word_query("coffee")).frequency == (3,)
-        correct(store, wrong, plain("Tea."))
+        correct(store, wrong, without_vectors("Tea."))
         forget(store, gone)
-        assert check(store, words, word_query("coffee")) == [kept]
+        assert check_query(store, words, word_query("coffee")) == [kept]
         assert words.best(word_query("coffee")).frequency == (1,)
         assert words.best(word_query("coffee", at=START)).passages == 2
 
     def test_the_name_of_a_slot_stays_among_the_words(self, store: ItemStore, words: WordIndex) -> None:
-        (id,) = add(store, plain("In Quito, near the park.", slot="user.homeCity"))
+        (id,) = add(store, without_vectors("In Quito, near the park.", slot="user.homeCity"))
         before = words.best(word_query("home city quito"))
         store.rebuild()
         assert words.best(word_query("home city quito")) == before
@@ -191,22 +205,22 @@ class WordIndexSuite(Suite):
 
     def test_a_write_is_seen_at_once(self, store: ItemStore, words: WordIndex) -> None:
         for n in range(20):
-            (id,) = add(store, plain(f"Xylophone number {n}."))
-            assert check(store, words, word_query(f"xylophone {n}", limit=1)) == [id]
+            (id,) = add(store, without_vectors(f"Xylophone number {n}."))
+            assert check_query(store, words, word_query(f"xylophone {n}", limit=1)) == [id]
             if n % 4 == 0:
                 store.apply(Plan(ANA, (Change(id, metadata={"n": n}),)))
-                assert check(store, words, word_query("xylophone", where={"metadata.n": n})) == [id]
+                assert check_query(store, words, word_query("xylophone", where={"metadata.n": n})) == [id]
             if n % 3 == 0:
                 forget(store, id)
-                assert id not in check(store, words, word_query("xylophone", limit=99))
+                assert id not in check_query(store, words, word_query("xylophone", limit=99))
 
     def test_another_handle_s_write_is_seen_at_once(
         self, store: ItemStore, words: WordIndex, another: Callable[[], Any]
     ) -> None:
         other = another()
         for n in range(5):
-            (id,) = add(other, plain(f"Xylophone {n}."))
-            assert check(store, words, word_query(f"{n}")) == [id]
+            (id,) = add(other, without_vectors(f"Xylophone {n}."))
+            assert check_query(store, words, word_query(f"{n}")) == [id]
 
     @pytest.mark.parametrize(
         ("text", "query"),
@@ -221,18 +235,18 @@ class WordIndexSuite(Suite):
         ],
     )
     def test_words_of_every_script_are_found(self, store: ItemStore, words: WordIndex, text: str, query: str) -> None:
-        (id, _) = add(store, plain(text), plain("Something else."))
-        assert check(store, words, word_query(query)) == [id]
+        (id, _) = add(store, without_vectors(text), without_vectors("Something else."))
+        assert check_query(store, words, word_query(query)) == [id]
 
     def test_no_terms_or_unknown_terms_find_nothing(self, store: ItemStore, words: WordIndex) -> None:
         assert words.best(word_query("tea")) == WordMatches([], 0, 0.0, (0,))
-        add(store, plain("Some tea."))
+        add(store, without_vectors("Some tea."))
         assert words.best(WordQuery((), ANA)) == WordMatches([], 1, 2.0, ())
         assert words.best(word_query("xylophone")) == WordMatches([], 1, 2.0, (0,))
         assert words.best(WordQuery((0, 2**32 - 1), ANA)).hits == []
 
     def test_counts_follow_the_order_of_the_terms(self, store: ItemStore, words: WordIndex) -> None:
-        (id,) = add(store, plain("Tea and tea and coffee."))
+        (id,) = add(store, without_vectors("Tea and tea and coffee."))
         one, two = (words.best(word_query(text)).hits[0] for text in ("tea coffee cocoa", "cocoa coffee tea"))
         assert (one.counts, two.counts) == ((2, 1, 0), (0, 1, 2))
         assert (one.id, one.length) == (id, two.length)
@@ -242,15 +256,15 @@ class WordIndexSuite(Suite):
     def test_counts_of_given_items_come_in_the_order_asked(
         self, store: ItemStore, words: WordIndex, clock: SetClock
     ) -> None:
-        ids = add(store, *(plain(f"Tea {'tea ' * n}number {n}.", metadata={"n": n}) for n in range(6)))
-        (other, slot) = add(store, plain("Coffee."), plain("Tea in Lima.", slot="city"))
+        ids = add(store, *(without_vectors(f"Tea {'tea ' * n}number {n}.", metadata={"n": n}) for n in range(6)))
+        (other, slot) = add(store, without_vectors("Coffee."), without_vectors("Tea in Lima.", slot="city"))
         clock.advance()
-        add(store, plain("Quito", slot="city"))
-        (foreign,) = add(store, plain("Tea of Ben."), scope=BEN)
+        add(store, without_vectors("Quito", slot="city"))
+        (foreign,) = add(store, without_vectors("Tea of Ben."), scope=BEN)
         query = word_query("tea number", where={"metadata.n": 3}, limit=1)
         asked = [ids[4], "nothing", ids[0], other, foreign, slot, ids[2]]
         found = words.counts(query, asked)
-        wanted, _ = truth(store, query)
+        wanted, _ = expect_matches(store, query)
         known = {hit.id: hit for hit in wanted.hits}
         assert found.hits == [known[id] for id in (ids[4], ids[0], ids[2])]
         assert (found.passages, found.frequency) == (wanted.passages, wanted.frequency)
@@ -261,18 +275,23 @@ class WordIndexSuite(Suite):
     # The wall
 
     def test_nothing_outside_the_scope_changes_an_order_or_a_number(self, store: ItemStore, words: WordIndex) -> None:
-        add(store, plain("Tea for Ana."), plain("Coffee for Ana, and tea."), plain("Ana likes the train."))
+        add(
+            store,
+            without_vectors("Tea for Ana."),
+            without_vectors("Coffee for Ana, and tea."),
+            without_vectors("Ana likes the train."),
+        )
         queries = [word_query(text) for text in ("tea coffee", "ana", "the train", "tea")]
         before = [words.best(query) for query in queries]
-        foreign = add(store, *(plain(f"Tea tea coffee {n}.") for n in range(50)), scope=BEN)
-        add(store, plain("Tea."), scope=Scope())
+        foreign = add(store, *(without_vectors(f"Tea tea coffee {n}.") for n in range(50)), scope=BEN)
+        add(store, without_vectors("Tea."), scope=Scope())
         assert [words.best(query) for query in queries] == before
         assert words.counts(queries[0], foreign).hits == []
 
     def test_scopes_with_awkward_names_are_kept_apart(self, store: ItemStore, words: WordIndex) -> None:
-        own = {scope: add(store, plain("The same text."), scope=scope) for scope in hostile_scopes()}
+        own = {scope: add(store, without_vectors("The same text."), scope=scope) for scope in hostile_scopes()}
         for scope, ids in own.items():
             found = words.best(word_query("same text", scope, limit=99))
             assert [hit.id for hit in found.hits] == ids
             assert (found.passages, found.frequency) == (1, (1, 1))
-            assert texts(page(store, scope)) == ["The same text."]
+            assert texts(list_items(store, scope)) == ["The same text."]

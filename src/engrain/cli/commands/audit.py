@@ -1,4 +1,4 @@
-"""The command that shows the audit log, and looks whether anybody touched it."""
+"""The commands that show the audit log and check that nobody changed it."""
 
 from __future__ import annotations
 
@@ -8,94 +8,87 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.command import Verb
-from engrain.cli.context import Session
-from engrain.cli.output import faint, many, strong
+from engrain.cli.command import MemoryGroup
+from engrain.cli.context import CommandContext
+from engrain.cli.output import bold, dim
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditEntry, AuditResult
 
 
-class AuditGroup(Verb, click.Group):
-    """A verb of the memory with a verb of its own."""
-
-
 @click.group(
     "audit",
-    cls=AuditGroup,
+    cls=MemoryGroup,
     invoke_without_command=True,
     examples=("engrain audit", "engrain audit --after 100 --json", "engrain audit verify"),
-    prints="Each entry: its number, when, what, and counts; of an erasure the id of its receipt. With --json, JSON "
-    "Lines: one entry a line.",
+    prints="Each entry with its number, time, action and counts; for an erasure, the id of its receipt. With --json, "
+    "JSON Lines: one entry a line.",
 )
-@click.option("--after", type=int, help="From the entry after this number on; without it the newest.")
-@click.option("--limit", "-n", type=int, default=1_000, show_default=True, help="At most so many.")
+@click.option("--after", type=int, help="Start after the entry with this number; default: the newest entries.")
+@click.option("--limit", "-n", type=int, default=1_000, show_default=True, help="Maximum number of entries.")
 @click.pass_context
 def audit(ctx: click.Context, after: int | None, limit: int) -> None:
-    """Show what was forgotten, erased, held and moved, without any content."""
+    """Show what was forgotten, erased, held and copied, without any content."""
     if ctx.invoked_subcommand:
         return
-    cli: Session = ctx.obj
-    with cli.memory() as memory:
+    cli: CommandContext = ctx.obj
+    with cli.open_memory() as memory:
         entries = memory.store.audit(after=after, limit=limit)
-        width = max((len(_act(one)) for one in entries), default=0)
-        count = cli.answer_each(entries, lambda one: [_line(one, width)])
+        width = max((len(_format_action(entry)) for entry in entries), default=0)
+        count = cli.print_each(entries, lambda entry: [_format_entry(entry, width)])
     if not count and not cli.json:
-        click.echo(faint("Nothing has been recorded here yet."), err=True)
+        click.echo(dim("The audit log is empty."), err=True)
     elif count and after is None and entries[0].n > 1 and not cli.json:
-        click.echo(faint(f"The newest {count:,}. For those before: engrain audit --after 0"), err=True)
+        click.echo(dim(f"The newest {count:,} entries. All entries: engrain audit --after 0"), err=True)
 
 
-@audit.command(
+@audit.subcommand(
     "verify",
-    cls=Verb,
     examples=("engrain audit verify", "engrain audit verify --head 12:3c939b28c059a24995b5d6c023a4ad97"),
-    prints="How many entries there are and a head to keep elsewhere, or what is wrong. Exit code 1 if anything is.",
+    prints="The number of entries and the current head, or what is wrong. Exit code 1 if anything is wrong.",
 )
-@click.option("--head", metavar="N:HASH", help="One that was kept elsewhere: it must still be in the log.")
-@click.pass_context
-def verify(ctx: click.Context, head: str | None) -> None:
-    """Look whether an entry was changed, removed, moved, or cut off at the end.
+@click.option("--head", metavar="N:HASH", help="A head that you kept elsewhere: it must still be in the log.")
+def verify(cli: CommandContext, head: str | None) -> None:
+    """Check that no entry was changed, removed, moved, or cut off at the end.
 
-    Who can write the file can put back the whole log with its seal, or forge it. Keep the head that is printed here
-    somewhere else: with --head, that is found too.
+    Someone who can write the file can replace or forge the whole log. Keep the printed head somewhere else: --head
+    detects that too.
     """
-    cli: Session = ctx.obj
-    with cli.memory() as memory:
+    with cli.open_memory() as memory:
         found = memory.store.verify_audit(head=head)
-    told = {**asdict(found), "kept": found.kept}
-    cli.answer(told, lambda: found.faults or _whole(found, head))
-    ctx.exit(int(not found))
+    cli.print_result({**asdict(found), "kept": found.kept}, lambda: found.faults or _format_intact(found, head))
+    click.get_current_context().exit(int(not found))
 
 
-def _whole(found: AuditResult, head: str | None) -> Iterator[str]:
-    yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: the chain is whole."
+def _format_intact(found: AuditResult, head: str | None) -> Iterator[str]:
+    yield f"{count_noun(found.entries, 'entry', 'entries')}, each linked to the one before: the chain is intact."
     if head is not None:
-        yield "The head that was kept is among them."
+        yield "The given head is in the log."
     if found.entries:
-        yield faint(f"To keep elsewhere, for --head: {found.kept}")
+        yield dim(f"Keep this head elsewhere, for --head: {found.kept}")
 
 
-def _act(one: AuditEntry) -> str:
-    by = f" ({'item' if one.details['by'] == 'id' else one.details['by']})" if "by" in one.details else ""
-    return one.what.replace("_", " ") + by
+def _format_action(entry: AuditEntry) -> str:
+    by = entry.details.get("by")
+    return entry.what.replace("_", " ") + (f" ({'item' if by == 'id' else by})" if by is not None else "")
 
 
-def _line(one: AuditEntry, width: int) -> str:
-    first = {name: one.details[name] for name in ("receipt", "form") if name in one.details}
-    rest = {name: value for name, value in one.details.items() if name != "by" and name not in first}
-    told = ", ".join([*_codes(first), *_codes(one.details.get("counts", rest))])
-    act = _act(one)
-    beside = f"{' ' * (width - len(act))}  {faint(told)}" if told else ""
-    return f"{one.n:>5}  {one.at:%Y-%m-%d %H:%M}  {strong(act)}{beside}"
+def _format_entry(entry: AuditEntry, width: int) -> str:
+    first = {name: entry.details[name] for name in ("receipt", "form") if name in entry.details}
+    rest = {name: value for name, value in entry.details.items() if name != "by" and name not in first}
+    details = ", ".join([*_format_details(first), *_format_details(entry.details.get("counts", rest))])
+    action = _format_action(entry)
+    padded = f"{' ' * (width - len(action))}  {dim(details)}" if details else ""
+    return f"{entry.n:>5}  {entry.at:%Y-%m-%d %H:%M}  {bold(action)}{padded}"
 
 
-def _codes(details: Mapping[str, Any]) -> list[str]:
-    """Those that say something, such as "item 5"."""
-    return [_code(name, value) for name, value in details.items() if value]
+def _format_details(details: Mapping[str, Any]) -> list[str]:
+    """Name and value of each detail that is set, such as "item 5"."""
+    return [_format_detail(name, value) for name, value in details.items() if value]
 
 
-def _code(name: str, value: Any) -> str:
-    if isinstance(value, (list, dict)):  # of the receipts of a restore, their ids
+def _format_detail(name: str, value: Any) -> str:
+    if isinstance(value, (list, dict)):  # the receipt ids of a restore
         return f"{name.removesuffix('s') if len(value) == 1 else name} {' and '.join(map(str, value))}"
     return f"{name.replace('_', ' ')} {value}"

@@ -1,4 +1,4 @@
-"""The command that goes through the checklist."""
+"""The command that runs the checks of a memory in production."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.command import verb
-from engrain.cli.context import Session
-from engrain.cli.output import faint, many, progress, safe, strong, width, wrapped
+from engrain.cli.command import memory_command
+from engrain.cli.context import CommandContext
+from engrain.cli.output import bold, dim, escape, show_progress, terminal_width, wrap
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.results import CheckResult
     from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
-POINTS = 35
-EVERY = "every memory of the store"
+CHECK_COUNT = 35
+EVERY_MEMORY = "every memory of the store"
 
 
-@verb(
+@memory_command(
     "doctor",
     examples=(
         "engrain doctor",
@@ -31,42 +32,41 @@ EVERY = "every memory of the store"
         "engrain doctor --strict --json",
         "engrain doctor --rebuild",
     ),
-    prints="35 points in groups, each as passed (✓), to be looked at (!), failed (✗) or not checked (?), with why and "
-    "what mends it; docs/reference/checklist.md explains them. Exit code 0 if none failed, 1 on ✗ (with --strict on ! "
-    "and ? as well) and if there is no such store, 2 if the command is not understood.",
+    prints="35 checks in groups: passed (✓), warning (!), failed (✗) or not checked (?), each with the reason and a "
+    "fix; docs/reference/checklist.md explains them. Exit code 1 if a check failed or the store does not exist; with "
+    "--strict also on ! and ?.",
 )
-@click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
-@click.option("--everyone", is_flag=True, help="Every memory of the store, though a user, agent or tenant is set.")
-@click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
-def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
-    """Go through the checklist of a memory in production.
+@click.option("--rebuild", is_flag=True, help="First rebuild every index from the stored texts.")
+@click.option("--everyone", is_flag=True, help="Check every memory, even if a user, agent or tenant is set.")
+@click.option("--strict", is_flag=True, help="Exit code 1 on warnings too, for scripts.")
+def doctor(cli: CommandContext, rebuild: bool, everyone: bool, strict: bool) -> None:
+    """Run 35 checks and show how to fix each problem.
 
-    Of every memory of the store; if a user, an agent or a tenant is named, of that one memory.
+    Checks every memory of the store, or only the one that --user, --agent and --tenant name.
     """
     everyone = everyone or not (cli.user or cli.agent or cli.tenant)
-    scope = Scope(cli.tenant, cli.agent, cli.user)  # a name that cannot be is an error of who types it
-    whose = EVERY if everyone else str(scope)
-    about: dict[str, Any] = {"memory": whose, "rebuilt": None}
-    points = _examined(cli, rebuild, about)
-    failed = any(one.state == "fail" for one in points)
-    counts = {state: sum(one.state == state for one in points) for state in MARKS}
-    told = {"ok": not failed, **about, "counts": counts, "counted": summarize_checks(points), "findings": points}
-    cli.answer(told, lambda: _report(points, about))
-    if failed or (strict and any(one.state != "pass" for one in points)):
+    scope = Scope(cli.tenant, cli.agent, cli.user)  # an invalid name is a usage error, not a failed check
+    about: dict[str, Any] = {"memory": EVERY_MEMORY if everyone else str(scope), "rebuilt": None}
+    checks = _run_checks(cli, rebuild, about)
+    failed = any(check.state == "fail" for check in checks)
+    counts = {state: sum(check.state == state for check in checks) for state in MARKS}
+    summary = {"counts": counts, "counted": summarize_checks(checks), "findings": checks}
+    cli.print_result({"ok": not failed, **about, **summary}, lambda: _format_report(checks, about))
+    if failed or (strict and any(check.state != "pass" for check in checks)):
         click.get_current_context().exit(1)
 
 
-def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckResult]:
+def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> list[CheckResult]:
     try:
-        with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
+        with cli.open_memory(read_only=not rebuild and _has_one_server(cli)) as memory:
             if rebuild:
-                with progress("Embedding", None, cli.json) as done:
-                    about["rebuilt"] = memory.store.rebuild(progress=done)
-            everyone = about["memory"] == EVERY
-            about["empty"] = _empty(memory, everyone)
-            with progress("Checking", POINTS, cli.json) as done:
-                return memory.store.doctor(None if everyone else memory.scope, progress=done)
-    except EmptyText:  # a name on the command line
+                with show_progress("Embedding", None, cli.json) as progress:
+                    about["rebuilt"] = memory.store.rebuild(progress=progress)
+            everyone = about["memory"] == EVERY_MEMORY
+            about["empty"] = _is_empty(memory, everyone)
+            with show_progress("Checking", CHECK_COUNT, cli.json) as progress:
+                return memory.store.doctor(None if everyone else memory.scope, progress=progress)
+    except EmptyText:  # an empty name on the command line
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
         from engrain.health import explain_unopened
@@ -74,71 +74,71 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckR
         return explain_unopened(error, cli.store)
 
 
-def _empty(memory: Memory, everyone: bool) -> bool:
+def _is_empty(memory: Memory, everyone: bool) -> bool:
     try:
         return not (memory.store.memories() if everyone else memory.list(limit=1))
-    except ValueError:  # a damaged row is there, and its point says so
+    except ValueError:  # a damaged row: its check reports it
         return False
 
 
-def _all_seen(cli: Session) -> bool:
-    """Whether a memory that is only read shows all of it: it leaves the servers alone that copies are brought to."""
-    from engrain.config import settings
+def _has_one_server(cli: CommandContext) -> bool:
+    """True if no vector or session server is set: a memory opened read-only does not connect to them."""
+    from engrain.config import load_settings
 
-    chosen = settings(cli.store)
+    chosen = load_settings(cli.store)
     return not (chosen.vectors or chosen.sessions)
 
 
-def _report(points: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:
+def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
-        yield f"Made every index anew from {many(about['rebuilt'], 'item')}."
+        yield f"Rebuilt every index from {count_noun(about['rebuilt'], 'item')}."
     if "empty" not in about:
         yield "The store does not open."
-    elif about["memory"] == EVERY:
-        yield "The store is empty." if about["empty"] else "Looked at: every memory of the store."
+    elif about["memory"] == EVERY_MEMORY:
+        yield "The store is empty." if about["empty"] else "Checked: every memory of the store."
     elif about["empty"]:
-        # Most points then pass for want of anything to look at.
-        yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
+        # Most checks pass on an empty memory.
+        yield f"The checked memory, {about['memory']}, is empty. Choose yours with --user, --agent, --tenant."
     else:
-        yield f"The memory looked at: {about['memory']}."
-    shown = [one for one in points if one.why != NOT_OPENED]
-    left = max(len(one.name) for one in shown)
+        yield f"Checked: {about['memory']}."
+    shown = [check for check in checks if check.why != NOT_OPENED]
+    left = max(len(check.name) for check in shown)
     for group in GROUPS:
-        inside = [one for one in shown if one.group == group]
-        if inside:
-            well = sum(one.state == "pass" for one in inside)
-            yield strong(group.capitalize()) + faint(f"  {well} of {len(inside)}")
-        for one in inside:
-            yield from _lines(one, left)
+        members = [check for check in shown if check.group == group]
+        if members:
+            passed = sum(check.state == "pass" for check in members)
+            yield bold(group.capitalize()) + dim(f"  {passed} of {len(members)}")
+        for check in members:
+            yield from _format_check(check, left)
     yield ""
-    if amiss := [f"{one.number} {one.name}" for one in shown if one.state != "pass"]:
-        yield from wrapped(f"See above: {', '.join(amiss)}. docs/reference/checklist.md explains each.", longest=None)
-    yield summarize_checks(points)
+    if problems := [f"{check.number} {check.name}" for check in shown if check.state != "pass"]:
+        yield from wrap(f"See above: {', '.join(problems)}. docs/reference/checklist.md explains each.", limit=None)
+    yield summarize_checks(checks)
 
 
-def _lines(one: CheckResult, left: int) -> Iterator[str]:
-    mark, colour = MARKS[one.state]
+def _format_check(check: CheckResult, left: int) -> Iterator[str]:
+    mark, colour = MARKS[check.state]
     indent = " " * (left + 9)
-    why = list(wrapped(one.why if one.why.endswith(("?", "!")) else f"{one.why}.", indent, longest=None))
-    head = f"  {click.style(mark, fg=colour, bold=True)} {one.number:>2} {one.name.ljust(left)}  "
-    yield head + why[0].lstrip()
-    yield from why[1:]
-    if one.mend:
-        yield from _mend(one.mend, indent)
+    why = check.why if check.why.endswith(("?", "!")) else f"{check.why}."
+    first, *more = wrap(why, indent, limit=None)
+    yield f"  {click.style(mark, fg=colour, bold=True)} {check.number:>2} {check.name.ljust(left)}  {first.lstrip()}"
+    yield from more
+    if check.fix:
+        yield from _format_fix(check.fix, indent)
 
 
-def _mend(mend: str, indent: str) -> Iterator[str]:
-    """A command that does not fit has a line of its own, whole, so that it can be pasted."""
-    text = "To mend: " + "".join(part for _, part in split_commands(mend))
-    if len(indent + text) <= width():
-        yield faint(indent + safe(text))
+def _format_fix(fix: str, indent: str) -> Iterator[str]:
+    """A command that does not fit gets an unbroken line of its own, so that it can be pasted."""
+    lead = "Fix: "
+    text = lead + "".join(part for _, part in split_commands(fix))
+    if len(indent + text) <= terminal_width():
+        yield dim(indent + escape(text))
         return
-    lead = "To mend: "
-    for is_command, part in split_commands(mend):
+    for is_command, part in split_commands(fix):
         if is_command:
             if lead:
-                yield faint(indent + lead.rstrip())
-            yield indent + safe(part)
+                yield dim(indent + lead.rstrip())
+            yield indent + escape(part)
         elif part.strip(" ,;"):
-            yield from (faint(line) for line in wrapped(lead + part.strip(" ,;"), indent, longest=None))
+            yield from (dim(line) for line in wrap(lead + part.strip(" ,;"), indent, limit=None))
         lead = ""

@@ -1,4 +1,4 @@
-"""Commands about a folder of Markdown files beside the memory: sync, watch, status."""
+"""Commands that sync a folder of Markdown files with the memory: sync, watch, status."""
 
 from __future__ import annotations
 
@@ -7,141 +7,125 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.command import Verb
-from engrain.cli.context import Session
-from engrain.cli.output import faint, line, many, safe, table
+from engrain.cli.command import MemoryGroup
+from engrain.cli.context import CommandContext
+from engrain.cli.output import dim, escape, format_table, print_error
 from engrain.core.errors import EngrainError
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.markdown.sync_state import MirrorStatus, SyncResult
-    from engrain.memory import Memory
-    from engrain.mirror.mirror import Mirror
 
 
-class FileGroup(Verb, click.Group):
-    """A verb of the memory with verbs of its own."""
-
-
-def verb(name: str, *, examples: tuple[str, ...], prints: str) -> Callable[[Callable[..., Any]], click.Command]:
-    def made(function: Callable[..., Any]) -> click.Command:
-        command = files.command(name, cls=Verb, examples=examples, prints=prints)
-        for option in (_BY, _BYTES, _LINES):
-            function = option(function)
-        return command(click.pass_obj(function))
-
-    return made
-
-
-_LINES = click.option("--max-lines", type=int, default=200, show_default=True, help="How long MEMORY.md may get.")
-_BYTES = click.option("--max-bytes", type=int, default=25_000, show_default=True, help="The same in bytes.")
+_LINES = click.option("--max-lines", type=int, default=200, show_default=True, help="Maximum length of MEMORY.md.")
+_BYTES = click.option("--max-bytes", type=int, default=25_000, show_default=True, help="Maximum size of MEMORY.md.")
 _BY = click.option(
     "--by",
     type=click.Choice(["user", "agent", "document"]),
     default="user",
     show_default=True,
-    help="Whose word the files are.",
+    help="Who writes the files: their trust follows from it.",
 )
+
+
+def subcommand(name: str, *, examples: tuple[str, ...], prints: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Add a subcommand of `files` with the options that all of them share."""
+    add = files.subcommand(name, examples=examples, prints=prints)
+    return lambda function: add(_LINES(_BYTES(_BY(function))))
 
 
 @click.group(
     "files",
-    cls=FileGroup,
+    cls=MemoryGroup,
     examples=("engrain files sync notes", "engrain files watch notes", "engrain files status notes"),
-    prints="What was done, a line for each file and each change. With --json, one document.",
+    prints="One line for each written file and each change. With --json, one document.",
 )
 def files() -> None:
-    """Keep SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md in step with the memory."""
+    """Sync SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md with this memory."""
 
 
-@verb(
+@subcommand(
     "sync",
     examples=(
         "engrain files sync notes",
         "engrain files sync notes --dry-run",
         "engrain files sync notes --accept-deletions",
     ),
-    prints="What was written and what was taken in; conflicts, and deletions that are held back.",
+    prints="The written files, the accepted changes, conflicts, and deletions that wait for confirmation.",
 )
 @click.argument("folder")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
-@click.option("--accept-deletions", is_flag=True, help="Forget what is gone from the files, however much it is.")
-@click.option("--restore-deletions", is_flag=True, help="Put lines back whose deletion is held back.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
+@click.option("--accept-deletions", is_flag=True, help="Forget every item whose line was deleted.")
+@click.option("--restore-deletions", is_flag=True, help="Write lines back whose deletion waits for confirmation.")
 def sync(
-    cli: Session, folder: str, dry_run: bool, accept_deletions: bool, restore_deletions: bool, **options: Any
+    cli: CommandContext, folder: str, dry_run: bool, accept_deletions: bool, restore_deletions: bool, **options: Any
 ) -> None:
-    """Take in what was changed in the files, then write what changed in the memory."""
-    with cli.memory(makes=not dry_run) as memory:
-        done = _mirror(memory, folder, options).sync(
+    """Apply changes in the files to the memory, then write the memory's changes to the files."""
+    with cli.open_memory(create=not dry_run) as memory:
+        result = memory.mirror(folder, **options).sync(
             dry_run=dry_run, accept_deletions=accept_deletions, restore_deletions=restore_deletions
         )
-    cli.answer(done, lambda: _lines(done, folder))
+    cli.print_result(result, lambda: _format_sync(result, folder))
 
 
-@verb(
+@subcommand(
     "watch",
     examples=("engrain files watch notes", "engrain files watch notes --every 5 --json"),
-    prints="A line for each change, as it comes. With --json, JSON Lines: one sync a line. Ctrl-C ends it.",
+    prints="One line for each change, as it happens. With --json, JSON Lines: one sync a line. Ctrl-C ends it.",
 )
 @click.argument("folder")
-@click.option("--every", type=float, default=1.0, show_default=True, metavar="SECONDS", help="How often to look.")
-def watch(cli: Session, folder: str, every: float, **options: Any) -> None:
+@click.option("--every", type=float, default=1.0, show_default=True, metavar="SECONDS", help="Time between two looks.")
+def watch(cli: CommandContext, folder: str, every: float, **options: Any) -> None:
     """Sync whenever a file or the memory changes, until Ctrl-C."""
 
     def report(outcome: SyncResult | EngrainError) -> None:
         if isinstance(outcome, EngrainError):
-            click.echo(f"{click.style('Error:', fg='red', bold=True)} {safe(str(outcome))}", err=True)
-        elif cli.json:
-            click.echo(line(outcome))
+            print_error(str(outcome))
         else:
-            for text in _lines(outcome, folder):
-                click.echo(text)
+            cli.print_each([outcome], lambda result: _format_sync(result, folder))
 
-    with cli.memory(makes=True) as memory, _mirror(memory, folder, options) as mirror:
+    with cli.open_memory(create=True) as memory, memory.mirror(folder, **options) as mirror:
         if not cli.json:
-            click.echo(faint(f"Watching {safe(mirror.path)}. Ctrl-C ends it."), err=True)
+            click.echo(dim(f"Watching {escape(mirror.path)}. Ctrl-C ends it."), err=True)
         mirror.watch(every, report)
 
 
-@verb(
+@subcommand(
     "status",
     examples=("engrain files status notes", "engrain files status notes --json"),
-    prints="How full MEMORY.md is, what waits for a decision, and what a sync would do.",
+    prints="The size of MEMORY.md, open conflicts, and what a sync would do.",
 )
 @click.argument("folder")
-def status(cli: Session, folder: str, **options: Any) -> None:
-    """Show how a folder stands; nothing is changed."""
-    with cli.memory() as memory:
-        found = _mirror(memory, folder, options).status()
-    cli.answer(found, lambda: _status(found, folder))
+def status(cli: CommandContext, folder: str, **options: Any) -> None:
+    """Show the state of a folder; nothing is changed."""
+    with cli.open_memory() as memory:
+        found = memory.mirror(folder, **options).status()
+    cli.print_result(found, lambda: _format_status(found, folder))
 
 
-def _mirror(memory: Memory, folder: str, options: dict[str, Any]) -> Mirror:
-    return memory.mirror(folder, **options)
+def _format_sync(result: SyncResult, folder: str) -> Iterator[str]:
+    yield from map(escape, result.lines)
+    if not result:
+        yield dim("Files and memory agree: nothing to do.")
+    if result.held_back:
+        waiting = count_noun(len(result.held_back), "deletion waits", "deletions wait")
+        yield f"{waiting} for confirmation. To forget the items, or to write the lines back:"
+        yield f"  engrain files sync {escape(folder)} --accept-deletions"
+        yield f"  engrain files sync {escape(folder)} --restore-deletions"
+    if any(change.action == "kept out" for change in result.taken):
+        yield "Lines that are kept out were forgotten here. To add one again: engrain remember"
 
 
-def _lines(done: SyncResult, folder: str) -> Iterator[str]:
-    yield from map(safe, done.lines)
-    if not done:
-        yield faint("Both sides agree: nothing to do.")
-    if done.held_back:
-        count = many(len(done.held_back), "deletion is", "deletions are")
-        yield f"{count} held back. To carry them out, or to put the lines back:"
-        yield f"  engrain files sync {safe(folder)} --accept-deletions"
-        yield f"  engrain files sync {safe(folder)} --restore-deletions"
-    if any(one.action == "kept out" for one in done.taken):
-        yield "What is kept out was forgotten here. To have it after all: engrain remember"
-
-
-def _status(found: MirrorStatus, folder: str) -> Iterator[str]:
-    entries, rest = (many(count, "entry", "entries") for count in (found.entries, found.overflow))
+def _format_status(found: MirrorStatus, folder: str) -> Iterator[str]:
+    entries, overflow = (count_noun(count, "entry", "entries") for count in (found.entries, found.overflow))
     size = f"{found.lines:,} of {found.max_lines:,} lines, {found.bytes:,} of {found.max_bytes:,} bytes"
-    yield from table(
+    yield from format_table(
         [
             ("folder", found.folder),
             ("MEMORY.md", f"{entries}, {size}"),
-            ("overflow", rest),
+            ("overflow", overflow),
             ("daily logs", f"{found.days:,}"),
             ("conflicts", f"{found.conflicts:,}" + " in memory/conflicts.md" * bool(found.conflicts)),
         ]
     )
-    yield from _lines(found.pending, folder)
+    yield from _format_sync(found.pending, folder)

@@ -1,4 +1,4 @@
-"""The command that keeps a user's data from being removed."""
+"""The command for legal holds, which protect a user's data from removal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from engrain.cli.command import verb
-from engrain.cli.context import Session
-from engrain.cli.output import safe
+from engrain.cli.command import memory_command
+from engrain.cli.context import CommandContext
+from engrain.cli.output import escape
 from engrain.core.errors import NotFound
 from engrain.core.model.erasure import Reasons, add_reason
 from engrain.core.validation import suggest_name
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from engrain.memory import Memory
 
 
-class Asked(TypedDict):
+class RefusedErasure(TypedDict):
     at: datetime
     command: str
 
 
-@verb(
+@memory_command(
     "hold",
     examples=(
         "engrain hold",
@@ -34,29 +34,27 @@ class Asked(TypedDict):
         "engrain hold --user ana --reason case-7",
         "engrain hold --user ana --release --reason case-7",
     ),
-    prints="Each hold with its reasons; or that it was set or released.",
+    prints="Each hold with its reasons; or that a hold was set or released.",
 )
 @click.option(
     "--reason",
     "reasons",
     metavar="CODE",
     multiple=True,
-    help="Hold --user for this, such as a file number; repeatable.",
+    help="Why --user is held, such as a case number; repeatable.",
 )
-@click.option("--release", is_flag=True, help="End the hold on --user, for --reason if there are several.")
-def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
-    """Keep a user's data from being removed, or list who is held: with --user, whether that one is.
+@click.option("--release", is_flag=True, help="End the hold on --user; with --reason, only for that reason.")
+def hold(cli: CommandContext, reasons: tuple[str, ...], release: bool) -> None:
+    """Protect a user's data from removal (legal hold), or list the holds.
 
-    It lasts until each of its reasons is released. An erasure that is asked for meanwhile is refused, and takes the
-    data out of every answer until then.
+    A hold lasts until each of its reasons is released. An erasure requested meanwhile is refused, and hides the data
+    until the release.
     """
-    with cli.memory() as memory:
+    with cli.open_memory() as memory:
         if not reasons and not release:
-            if not cli.answer_each(memory.store.holds(user=cli.user, tenant=cli.tenant), _listed) and not cli.json:
-                none = (
-                    f"There is no hold on {safe(cli.user)}. --reason CODE sets one." if cli.user else "Nobody is held."
-                )
-                click.echo(none)
+            if not cli.print_each(memory.store.holds(user=cli.user, tenant=cli.tenant), _format_hold) and not cli.json:
+                on_user = f" on {escape(cli.user)}. --reason CODE sets one" if cli.user else ""
+                click.echo(f"There is no hold{on_user}.")
             return
         if cli.user is None:
             raise click.UsageError("Say whose data with --user.")
@@ -65,41 +63,42 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
             return
         for reason in reasons:
             add_reason((), reason)
-        held = [memory.store.hold(cli.user, tenant=cli.tenant, reason=reason) for reason in reasons][-1]
-        if held.user is None:
-            known = [one.user for one in memory.store.memories() if one.tenant == cli.tenant and one.user]
-            told = f"nothing is kept of {cli.user!r} in this store yet.{suggest_name(cli.user, known)}"
-            click.echo(f"warning: {told}", err=True)
-    cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
+        new = [memory.store.hold(cli.user, tenant=cli.tenant, reason=reason) for reason in reasons][-1]
+        if new.user is None:
+            known = [info.user for info in memory.store.memories() if info.tenant == cli.tenant and info.user]
+            hint = suggest_name(cli.user, known)
+            click.echo(f"warning: nothing is kept for {cli.user!r} in this store yet.{hint}", err=True)
+    cli.print_result(new, lambda: [f"Held since {new.at:%Y-%m-%d %H:%M}, for {new.reason}."])
 
 
-def _release(cli: Session, memory: Memory, user: str, reasons: Reasons) -> None:
-    held = next(iter(memory.store.holds(user=user, tenant=cli.tenant)), None)
-    known = held.reasons if held else ()
-    wrong = [one for one in reasons if one not in known]
-    done = None if held is None or wrong else memory.store.release(user, tenant=cli.tenant, reason=reasons or None)
+def _release(cli: CommandContext, memory: Memory, user: str, reasons: Reasons) -> None:
+    hold = next(iter(memory.store.holds(user=user, tenant=cli.tenant)), None)
+    known = hold.reasons if hold else ()
+    wrong = [reason for reason in reasons if reason not in known]
+    done = None if hold is None or wrong else memory.store.release(user, tenant=cli.tenant, reason=reasons or None)
     if not done:
         raise NotFound(
             f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "
             "`engrain hold` lists all."
         )
-    asked: Asked | None = None
+    refused: RefusedErasure | None = None
     if done.refused:
-        command = replace(cli, agent=None).command("erase", "--yes", "--receipt", "FILE")
-        asked = {"at": done.refused, "command": command}
-    cli.answer({"released": True, "left": done.left, "erasure_asked": asked}, lambda: _released(done.left, asked))
+        command = replace(cli, agent=None).format_command("erase", "--yes", "--receipt", "FILE")
+        refused = {"at": done.refused, "command": command}
+    cli.print_result(
+        {"released": True, "left": done.left, "erasure_asked": refused}, lambda: _format_release(done.left, refused)
+    )
 
 
-def _released(left: Reasons, asked: Asked | None) -> Iterator[str]:
+def _format_release(left: Reasons, refused: RefusedErasure | None) -> Iterator[str]:
     yield f"Released. Still held for {', '.join(left)}." if left else "Released."
-    if asked:
-        yield f"An erasure was asked for on {asked['at']:%Y-%m-%d}, and refused: the data is shown again. Ask anew:"
-        yield f"  {asked['command']}"
+    if refused:
+        yield f"An erasure was refused on {refused['at']:%Y-%m-%d}. The data is visible again. To erase it now:"
+        yield f"  {refused['command']}"
 
 
-def _listed(one: Hold) -> Iterator[str]:
-    """By its keyed hash if no memory says who it is."""
-    who = safe(one.user) if one.user else one.mark
-    tenant = f" of tenant {safe(one.tenant)}" if one.user and one.tenant else ""
-    hidden = ", shown to nobody since an erasure was asked for" * one.hidden
-    yield f"{who}{tenant}  {one.at:%Y-%m-%d}  {one.reason}{hidden}"
+def _format_hold(hold: Hold) -> Iterator[str]:
+    name = escape(hold.user) if hold.user else hold.mark  # the keyed hash if no memory has the name
+    tenant = f" of tenant {escape(hold.tenant)}" if hold.user and hold.tenant else ""
+    hidden = ", hidden because an erasure was requested" * hold.hidden
+    yield f"{name}{tenant}  {hold.at:%Y-%m-%d}  {hold.reason}{hidden}"

@@ -1,139 +1,223 @@
-"""Commands that look things up without a search: list, get, why, slot, slots, about."""
+"""Commands that read items: recall, list, get, explain, slot, slots, about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.command import parsed_where, verb, where_option
-from engrain.cli.context import Session, whole_id
-from engrain.cli.output import faint, item_lines, safe
+from engrain.cli.command import memory_command, parse_where, where_option
+from engrain.cli.context import CommandContext, complete_id, read_text
+from engrain.cli.output import bold, dim, escape, format_day, format_details, format_item, terminal_width, wrap
 from engrain.core.errors import NotFound
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
+    from engrain.core.model.recall import Hit, Recall
     from engrain.memory import Memory
 
-AS_OF = click.option("--as-of", metavar="TIME", help="What held at that time, ISO 8601.")
-FULL = click.option("--full", is_flag=True, help="Long texts whole.")
-PAGE = 1_000
+AS_OF = click.option("--as-of", metavar="TIME", help="What was valid at that time, ISO 8601.")
+PAGE_SIZE = 1_000
+COLUMN_WIDTH = 8
+SCORE_TITLE = "added to the score"
 
 
-@verb(
+@memory_command(
+    "recall",
+    examples=(
+        'engrain recall "Which language should the example use?"',
+        'engrain recall "Where does Ana live?" --as-of 2025-12-24 --explain',
+        'engrain recall "open orders" -n 20 --where "source = shop" --prompt',
+    ),
+    prints="The hits, best first, each with its relevance and id; then what was omitted, and why.",
+)
+@click.argument("query")
+@click.option("-n", type=int, default=5, show_default=True, help="Maximum number of hits.")
+@click.option("--budget", type=int, metavar="TOKENS", help="Maximum number of tokens in all hits together.")
+@AS_OF
+@click.option("--min-relevance", type=float, help="From 0 to 1; 0 returns everything. Default: set by the embedder.")
+@where_option
+@click.option("--min-importance", type=float, default=0.0, help="Only items of at least this importance, 0 to 1.")
+@click.option("--explain", is_flag=True, help="Show how the score of each hit is made up.")
+@click.option("--prompt", is_flag=True, help="Print the text block for a model's prompt.")
+def recall(
+    cli: CommandContext, query: str, where: tuple[str, ...], explain: bool, prompt: bool, **options: Any
+) -> None:
+    """Find items that help with a question, by meaning and by words.
+
+    With "-" as QUERY the question is read from stdin.
+    """
+    question, filters = read_text(query, "query"), parse_where(where)
+    with cli.read_memory(embed_first=question) as memory:
+        found = memory.recall(question, where=filters, **options)
+    cli.print_result(found, lambda: _format_prompt(found) if prompt else _format_recall(found, explain))
+
+
+@memory_command(
     "list",
     examples=(
         "engrain list --limit 20",
         "engrain list --where 'importance >= 0.8' --where 'metadata.project = apollo'",
         "engrain list --history --where 'slot = user.city'",
     ),
-    prints="Each item's text with its id and dates below it. With --json, JSON Lines: one item a line.",
+    prints="Each item's text, and below it its id and dates. With --json, JSON Lines: one item a line.",
 )
 @where_option
-@click.option("--history", is_flag=True, help="Replaced and corrected versions too.")
+@click.option("--history", is_flag=True, help="Include replaced and corrected versions.")
 @AS_OF
-@click.option("--limit", "-n", type=int, default=100, show_default=True, help="At most so many; 0 for all.")
-@FULL
-def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str | None, limit: int, full: bool) -> None:
+@click.option("--limit", "-n", type=int, default=100, show_default=True, help="Maximum number of items; 0 for all.")
+@click.option("--full", is_flag=True, help="Do not shorten long texts.")
+def list_items(
+    cli: CommandContext, where: tuple[str, ...], history: bool, as_of: str | None, limit: int, full: bool
+) -> None:
     """List items, newest first."""
-    query = parsed_where(where)
-    with cli.looking() as memory:
-        items = _paged(memory, query, history, as_of, limit)
-        count = cli.answer_each(items, lambda item: item_lines(item, full=full, whole="--full or --json"))
+    filters = parse_where(where)
+    with cli.read_memory() as memory:
+        items = _list_pages(memory, limit, where=filters, history=history, as_of=as_of)
+        count = cli.print_each(items, lambda item: format_item(item, full=full, see="--full or --json"))
     if not count and not cli.json:
-        click.echo(faint("Nothing matches." if where else "Nothing is remembered here yet."), err=True)
+        click.echo(dim("Nothing matches." if where else "Nothing is remembered here yet."), err=True)
 
 
-@verb(
+@memory_command(
     "get",
     examples=("engrain get cr2pvv0vpt", "engrain get cr2pvv0vpt --json"),
-    prints="The whole text, with its id and dates below it.",
+    prints="The whole text, and below it its id and dates.",
 )
 @click.argument("id")
-def get(cli: Session, id: str) -> None:
-    """Show one item whole. The beginning of an id is enough where only one item has it."""
-    with cli.looking() as memory:
-        item = memory.get(whole_id(memory, id))
+def get(cli: CommandContext, id: str) -> None:
+    """Show one item in full. The beginning of its id is enough if no other item shares it."""
+    with cli.read_memory() as memory:
+        item = memory.get(complete_id(memory, id))
     if item is None:
         raise NotFound(f"there is no item {id!r} in this memory. `engrain list` shows what there is.")
-    cli.answer(item, lambda: item_lines(item, full=True))
+    cli.print_result(item, lambda: format_item(item, full=True))
 
 
-@verb(
-    "why",
-    examples=("engrain why cr2pvv0vpt", "engrain why cr2pvv0vpt --json"),
-    prints="Its source, what it rests on, how far it is trusted, its other versions, how often it was used.",
+@memory_command(
+    "explain",
+    examples=("engrain explain cr2pvv0vpt", "engrain explain cr2pvv0vpt --json"),
+    prints="Its source, the items it is based on, its trust, its other versions, how often it was used.",
 )
 @click.argument("id")
-def why(cli: Session, id: str) -> None:
-    """Say where an item came from, and what has become of it."""
-    with cli.looking() as memory:
-        answer = memory.explain(whole_id(memory, id))
-    cli.answer(answer, lambda: safe(str(answer)).split("\n"))
+def explain(cli: CommandContext, id: str) -> None:
+    """Show where an item came from, and its later versions."""
+    with cli.read_memory() as memory:
+        answer = memory.explain(complete_id(memory, id))
+    cli.print_result(answer, lambda: escape(str(answer)).split("\n"))
 
 
-@verb(
+@memory_command(
     "slot",
     examples=("engrain slot user.city", "engrain slot user.city --as-of 2025-12-24"),
-    prints="The value, with its id and dates below it. Exit code 1 if the slot holds nothing.",
+    prints="The value, and below it its id and dates. Exit code 1 if the slot is empty.",
 )
 @click.argument("name")
 @AS_OF
-def slot(cli: Session, name: str, as_of: str | None) -> None:
-    """Look up the one value that a slot holds."""
-    with cli.looking() as memory:
+def slot(cli: CommandContext, name: str, as_of: str | None) -> None:
+    """Show the value of a slot. A slot, such as user.city, has one value at a time."""
+    with cli.read_memory() as memory:
         item = memory.slots.get(name, as_of=as_of)
     if item is None:
         when = f" as of {as_of}" if as_of else ""
-        raise NotFound(f"the slot {name!r} holds nothing{when}. `engrain slots` lists those that do.")
-    cli.answer(item, lambda: item_lines(item, full=True))
+        raise NotFound(f"the slot {name!r} is empty{when}. `engrain slots` lists those with a value.")
+    cli.print_result(item, lambda: format_item(item, full=True))
 
 
-@verb(
+@memory_command(
     "slots",
     examples=("engrain slots", "engrain slots user.", "engrain slots user. --as-of 2025-12-24 --json"),
-    prints="Each slot's value, by name. With --json, a list of items.",
+    prints="The value of each slot, sorted by name. With --json, a list of items.",
 )
 @click.argument("prefix", default="")
 @AS_OF
-def slots(cli: Session, prefix: str, as_of: str | None) -> None:
-    """List the filled slots whose name starts with PREFIX."""
-    with cli.looking() as memory:
+def slots(cli: CommandContext, prefix: str, as_of: str | None) -> None:
+    """List the slots that have a value and whose name starts with PREFIX."""
+    with cli.read_memory() as memory:
         items = memory.slots.list(prefix, as_of=as_of)
-    cli.answer(items, lambda: _each(items, "No slot is filled."))
+    cli.print_result(items, lambda: _format_items(items, "No slot has a value."))
 
 
-@verb(
+@memory_command(
     "about",
     examples=("engrain about Ana", 'engrain about "Order 42" --json'),
-    prints="The relations that the entity is part of, newest first. With --json, a list of items.",
+    prints="The relations of the entity, newest first. With --json, a list of items.",
 )
 @click.argument("entity")
 @AS_OF
-def about(cli: Session, entity: str, as_of: str | None) -> None:
-    """List the relations of an entity, on either side."""
-    with cli.looking() as memory:
+def about(cli: CommandContext, entity: str, as_of: str | None) -> None:
+    """List the relations of an entity, as subject or as object."""
+    with cli.read_memory() as memory:
         items = memory.relations.about(entity, as_of=as_of)
-    cli.answer(items, lambda: _each(items, f"No relation of {entity!r} is known."))
+    cli.print_result(items, lambda: _format_items(items, f"No relation of {entity!r} is known."))
 
 
-def _each(items: list[Item], none: str) -> Iterator[str]:
+def _format_items(items: list[Item], if_empty: str) -> Iterator[str]:
     for item in items:
-        yield from item_lines(item)
+        yield from format_item(item)
     if not items:
-        yield faint(safe(none))
+        yield dim(escape(if_empty))
 
 
-def _paged(
-    memory: Memory, where: dict[str, object] | None, history: bool, as_of: str | None, limit: int
-) -> Iterator[Item]:
-    left, after = limit, None
+def _list_pages(memory: Memory, limit: int, **query: Any) -> Iterator[Item]:
+    remaining, after = limit, None
     while True:
-        size = min(left, PAGE) if limit else PAGE
-        page = memory.list(where, as_of=as_of, history=history, limit=size, after=after)
+        size = min(remaining, PAGE_SIZE) if limit else PAGE_SIZE
+        page = memory.list(**query, limit=size, after=after)
         yield from page
-        left -= len(page)
-        if len(page) < size or (limit and left <= 0):
+        remaining -= len(page)
+        if len(page) < size or (limit and remaining <= 0):
             return
         after = page[-1].id
+
+
+def _format_prompt(found: Recall) -> Iterator[str]:
+    if found.hits:
+        yield str(found)
+
+
+def _format_recall(found: Recall, explain: bool) -> Iterator[str]:
+    for number, hit in enumerate(found.hits, 1):
+        yield from _format_hit(hit, f"#{number}".ljust(4) if explain else "")
+    if not found.hits:
+        too_long = any(omitted.reason == "budget" for omitted in found.omitted)
+        yield "No hit fits into the budget." if too_long else "Nothing relevant is remembered."
+    for omitted in found.omitted:
+        yield from map(dim, wrap(f"Omitted: {omitted}."))
+    for degraded in found.degraded:
+        yield from wrap(f"Answered {degraded}")
+    if explain:
+        yield from _format_scores(found.hits)
+
+
+def _format_hit(hit: Hit, number: str) -> Iterator[str]:
+    indent = " " * len(f"{number}{hit.relevance:.2f}  ")
+    first, *more = wrap(hit.text, indent)
+    yield f"{number}{click.style(f'{hit.relevance:.2f}', fg='cyan')}  {first.lstrip()}"
+    yield from more
+    found_by = f" · found by {' and '.join(hit.found_by)}" if number and hit.found_by else ""
+    yield from map(dim, wrap(format_details(hit.item) + found_by, indent))
+    for old in hit.outlived:
+        now = f"; now: {old.now}" if old.now else ""
+        yield from wrap(f'"{old.text}" was valid until {format_day(old.until)}{now}', indent)
+
+
+def _format_scores(hits: Sequence[Hit]) -> Iterator[str]:
+    """A row for each part of the ranking, the heaviest first; a column for each hit."""
+    parts = {name for hit in hits for name in hit.arms}
+    rows = sorted(parts, key=lambda name: (-max(abs(hit.arms.get(name, 0)) for hit in hits), name))
+    left = max(len(name) for name in (*rows, SCORE_TITLE))
+    per_table = max(1, (terminal_width() - left) // COLUMN_WIDTH)
+    for start in range(0, len(hits), per_table):
+        some = hits[start : start + per_table]
+        yield ""
+        yield bold(SCORE_TITLE.ljust(left) + _cells(f"#{n}" for n in range(start + 1, start + len(some) + 1)))
+        for name in rows:
+            yield name.ljust(left) + _cells(f"{hit.arms[name]:+.2f}" if name in hit.arms else "·" for hit in some)
+        yield bold("score".ljust(left) + _cells(f"{hit.score:.2f}" for hit in some))
+        yield "relevance".ljust(left) + _cells(f"{hit.relevance:.2f}" for hit in some)
+
+
+def _cells(values: Iterable[str]) -> str:
+    return "".join(value.rjust(COLUMN_WIDTH) for value in values)

@@ -1,97 +1,99 @@
-"""Commands about durable tasks: list, show, resume, resolve, signal, park, cancel, prune."""
+"""Commands for durable tasks: list, show, resume, resolve, signal, park, cancel, prune."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.command import Verb
-from engrain.cli.context import Session, confirm
-from engrain.cli.output import faint, line, many, safe
-from engrain.cli.task_output import step_lines, task_lines, timeline_lines
-from engrain.core.errors import EngrainError, InvalidInput, NotFound, TaskWaiting
+from engrain.cli.command import MemoryGroup, parse_json
+from engrain.cli.context import CommandContext, confirm
+from engrain.cli.output import bold, dim, escape, print_lines, wrap
+from engrain.core.errors import EngrainError, NotFound, TaskWaiting
+from engrain.core.model.tasks import CHECKPOINT_VERSION, ENDED_STATUSES
+from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
+    from engrain.tasks.admin import Timeline
 
-STATUSES = click.Choice(["running", "waiting", "parked", "done", "failed", "cancelled", "expired"])
-LOOK = 0.3  # seconds between two looks at a task that runs
-
-
-class TaskGroup(Verb, click.Group):
-    """A verb of the memory with verbs of its own."""
-
-
-def verb(name: str, *, examples: tuple[str, ...], prints: str) -> Callable[[Callable[..., Any]], click.Command]:
-    def made(function: Callable[..., Any]) -> click.Command:
-        return tasks.command(name, cls=Verb, examples=examples, prints=prints)(click.pass_obj(function))
-
-    return made
+POLL_SECONDS = 0.3  # between two reads of a running task
+STATUS_COLOURS = {
+    "running": "cyan", "waiting": "cyan", "done": "green", "parked": "yellow", "failed": "red", "expired": "red",
+    "cancelled": None,
+}  # fmt: skip
+STEP_MARKS = {
+    "done": ("✓", "green"), "failed": ("✗", "red"), "ambiguous": ("?", "yellow"), "skipped": ("–", "white"),
+    "intent": ("…", "cyan"),
+}  # fmt: skip
 
 
 @click.group(
     "tasks",
-    cls=TaskGroup,
+    cls=MemoryGroup,
     invoke_without_command=True,
     examples=("engrain tasks", "engrain tasks --status parked", "engrain tasks show order-42"),
     prints="Each task with its status, newest first. With --json, JSON Lines: one task a line.",
 )
-@click.option("--status", type=STATUSES, multiple=True, help="Only these; may be given several times.")
-@click.option("--limit", "-n", type=int, default=100, show_default=True, help="At most so many.")
+@click.option(
+    "--status", type=click.Choice(list(STATUS_COLOURS)), multiple=True, help="Only tasks in this state; repeatable."
+)
+@click.option("--limit", "-n", type=int, default=100, show_default=True, help="Maximum number of tasks.")
 @click.pass_context
 def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
-    """List durable tasks, and look after them."""
+    """List durable tasks and control them."""
     if ctx.invoked_subcommand:
         return
-    cli: Session = ctx.obj
-    with cli.looking() as memory:
-        count = cli.answer_each(memory.tasks.list(status=status, limit=limit), task_lines)
+    cli: CommandContext = ctx.obj
+    with cli.read_memory() as memory:
+        count = cli.print_each(memory.tasks.list(status=status, limit=limit), _format_task)
     if not count and not cli.json:
-        click.echo(faint("No such task." if status else "No task has been started here yet."), err=True)
+        click.echo(dim("No such task." if status else "No task has been started here yet."), err=True)
 
 
-@verb(
+@tasks.subcommand(
     "show",
     examples=("engrain tasks show order-42", "engrain tasks show order-42 --follow"),
-    prints="The task, and each step: ✓ done, ✗ failed, ? ambiguous, – skipped, … under way; how long it took.",
+    prints="The task, and each step: ✓ done, ✗ failed, ? ambiguous, – skipped, … running; with its duration.",
 )
 @click.argument("task")
-@click.option("--follow", "-f", is_flag=True, help="Print steps as they come, until the task ends or stops.")
-def show(cli: Session, task: str, follow: bool) -> None:
-    """Show a task with a timeline of its steps."""
-    with cli.looking() as memory:
+@click.option("--follow", "-f", is_flag=True, help="Print steps as they happen, until the task ends or stops.")
+def show(cli: CommandContext, task: str, follow: bool) -> None:
+    """Show a task and the timeline of its steps."""
+    with cli.read_memory() as memory:
         found = memory.tasks.timeline(task)
         if not follow:
-            cli.answer(found, lambda: timeline_lines(found))
+            cli.print_result(found, lambda: _format_timeline(found))
             return
         if not cli.json:
-            _echo(task_lines(found.task))
-        for now, step in _watched(memory, task):
-            _echo_step(cli, now, step)
+            print_lines(_format_task(found.task))
+        for now, step in _watch_steps(memory, task):
+            _print_step(cli, now, step)
 
 
-@verb(
+@tasks.subcommand(
     "resume",
     examples=("engrain tasks resume order-42", "engrain tasks resume order-42 --work shop.orders:ship"),
-    prints="How the task stands. With --work, each step as it comes.",
+    prints="The task and its state. With --work, each step as it happens.",
 )
 @click.argument("task")
-@click.option("--work", metavar="MODULE:FUNCTION", help="Continue it here: FUNCTION is called with the run.")
-def resume(cli: Session, task: str, work: str | None) -> None:
-    """Let a parked task go on: a worker's recover() picks it up, or it is continued here."""
-    function = _loaded(work) if work else None
+@click.option("--work", metavar="MODULE:FUNCTION", help="Continue the task here: FUNCTION is called with the run.")
+def resume(cli: CommandContext, task: str, work: str | None) -> None:
+    """Resume a parked task: the next recover() of a worker continues it, or --work does it here."""
+    function = _import_function(work) if work else None
     failed: Exception | None = None
-    with cli.memory() as memory:
+    with cli.open_memory() as memory:
         version = memory.tasks.timeline(task).task.version
         if function is None:
             found = memory.tasks.resume(task)
@@ -99,140 +101,148 @@ def resume(cli: Session, task: str, work: str | None) -> None:
             failed = _continue(cli, memory, (task, version), function)
             found = memory.tasks.timeline(task).task
     if failed is not None and cli.json:
-        raise failed  # a program gets the document that it gets of every error
-    cli.answer(found, lambda: task_lines(found))
+        raise failed  # a program gets the same JSON as for every error
+    cli.print_result(found, lambda: _format_task(found))
     if failed is not None:
-        click.echo(_own_lines(failed), nl=False, err=True)
+        click.echo(_format_traceback(failed), nl=False, err=True)
         raise click.exceptions.Exit(1)
 
 
-@verb(
+@tasks.subcommand(
     "resolve",
     examples=(
         "engrain tasks resolve order-42 mail done --note 'it is in the outbox'",
         "engrain tasks resolve order-42 charge done --result '{\"id\": 7}'",
         "engrain tasks resolve order-42 mail failed",
     ),
-    prints="The step as it is recorded now.",
+    prints="The step as it is now recorded.",
 )
 @click.argument("task")
 @click.argument("step")
 @click.argument("outcome", type=click.Choice(["done", "failed", "skipped"]))
-@click.option("--occurrence", type=int, default=0, show_default=True, help="Which of several steps of that name.")
-@click.option("--result", metavar="JSON", help="What the step returned, if it is done.")
-@click.option("--note", default="", help="How you know; recorded with your word.")
-def resolve(cli: Session, task: str, step: str, outcome: Any, result: str | None, **options: Any) -> None:
-    """Settle an effect that may or may not have happened.
+@click.option(
+    "--occurrence", type=int, default=0, show_default=True, help="Which one, if several steps have that name."
+)
+@click.option("--result", metavar="JSON", help="The result of a step that is done.")
+@click.option("--note", default="", help="How you know; recorded with the outcome.")
+def resolve(cli: CommandContext, task: str, step: str, outcome: Any, result: str | None, **options: Any) -> None:
+    """Record whether an interrupted effect happened.
 
-    done: it happened. failed: it did not, and is done again. skipped: it is left out.
+    done: it happened. failed: it did not, and runs again. skipped: it never runs.
     """
-    value = _json(result, "--result")
-    with cli.memory() as memory:
+    value = parse_json(result, "--result")
+    with cli.open_memory() as memory:
         found = memory.tasks.resolve(task, step, outcome, result=value, **options)
         owner = memory.tasks.timeline(task).task
-    cli.answer(found, lambda: step_lines(found, owner))
+    cli.print_result(found, lambda: _format_step(found, owner))
 
 
-@verb(
+@tasks.subcommand(
     "signal",
     examples=("engrain tasks signal order-42 approved", "engrain tasks signal order-42 answer --payload '\"yes\"'"),
-    prints="That the task has the event now; or that it had one of that name, which counts.",
+    prints="Whether the event is new. If the task already has an event of that name, the first one counts.",
 )
 @click.argument("task")
 @click.argument("event")
-@click.option("--payload", metavar="JSON", help="What the task gets with it; else null.")
-def signal(cli: Session, task: str, event: str, payload: str | None) -> None:
-    """Deliver an event that a task waits for, such as an approval."""
-    value = _json(payload, "--payload")
-    with cli.memory() as memory:
+@click.option("--payload", metavar="JSON", help="The value that the task receives; default: null.")
+def signal(cli: CommandContext, task: str, event: str, payload: str | None) -> None:
+    """Send an event that a task waits for, such as an approval."""
+    value = parse_json(payload, "--payload")
+    with cli.open_memory() as memory:
         new = memory.tasks.signal(task, event, value)
         try:
             memory.tasks.timeline(task)
         except NotFound:
-            click.echo(f"note: there is no task {safe(task)!r} yet: the event waits for it.", err=True)
-    had = f"{safe(task)} had the event {safe(event)} already: the first one counts."
-    told = f"{safe(task)} has the event {safe(event)}: it goes on where it waits, or at the next recover()."
-    cli.answer({"task": task, "event": event, "new": new}, lambda: [told if new else had])
+            click.echo(f"note: there is no task {escape(task)!r} yet: the event waits for it.", err=True)
+    repeated = f"{escape(task)} already has the event {escape(event)}: the first one counts."
+    fresh = (
+        f"{escape(task)} has the event {escape(event)}. It continues now if it is waiting, or at the next recover()."
+    )
+    cli.print_result({"task": task, "event": event, "new": new}, lambda: [fresh if new else repeated])
 
 
-@verb(
+@tasks.subcommand(
     "park",
     examples=("engrain tasks park order-42 --why 'wait for Ana'",),
-    prints="How the task stands. Whoever runs it is fenced off at its next write.",
+    prints="The task and its state. A worker that still runs it is stopped at its next write.",
 )
 @click.argument("task")
 @click.option("--why", default="", help="Shown with the task.")
-def park(cli: Session, task: str, why: str) -> None:
-    """Stop a task until somebody resumes it."""
-    with cli.memory() as memory:
+def park(cli: CommandContext, task: str, why: str) -> None:
+    """Pause a task until somebody resumes it."""
+    with cli.open_memory() as memory:
         found = memory.tasks.park(task, why)
-    cli.answer(found, lambda: task_lines(found))
+    cli.print_result(found, lambda: _format_task(found))
 
 
-@verb(
+@tasks.subcommand(
     "cancel",
     examples=("engrain tasks cancel order-42 --why 'no longer wanted'",),
-    prints="How the task stands. It cannot be continued.",
+    prints="The task and its state. It cannot be continued.",
 )
 @click.argument("task")
 @click.option("--why", default="", help="Shown with the task.")
-def cancel(cli: Session, task: str, why: str) -> None:
+def cancel(cli: CommandContext, task: str, why: str) -> None:
     """End a task for good."""
-    with cli.memory() as memory:
+    with cli.open_memory() as memory:
         found = memory.tasks.cancel(task, why)
-    cli.answer(found, lambda: task_lines(found))
+    cli.print_result(found, lambda: _format_task(found))
 
 
-@verb(
+@tasks.subcommand(
     "prune",
     examples=("engrain tasks prune --yes", "engrain tasks prune --days 30", "engrain tasks prune order-42"),
-    prints="How many tasks were removed. Never one that has not ended. A backup from before still has them.",
+    prints="The number of removed tasks. Only ended tasks are removed. Older backups still have them.",
 )
 @click.argument("task", required=False)
-@click.option("--days", type=float, default=7.0, show_default=True, help="Those that ended so long ago.")
+@click.option(
+    "--days", type=float, default=7.0, show_default=True, help="Remove tasks that ended at least this many days ago."
+)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def prune(cli: Session, task: str | None, days: float, yes: bool) -> None:
-    """Remove tasks that ended some time ago, with their steps; or this one, whenever it ended."""
-    cli.must_exist()
-    what = f"the tasks that ended {days:g} days ago" if task is None else f"task {task!r}"
+def prune(cli: CommandContext, task: str | None, days: float, yes: bool) -> None:
+    """Remove ended tasks and their steps: old ones, or the one that is named."""
+    cli.check_store_exists()
+    what = f"the tasks that ended at least {days:g} days ago" if task is None else f"task {task!r}"
     confirm(f"Remove {what} for good?", yes)
-    with cli.memory() as memory:
+    with cli.open_memory() as memory:
         if task is None:
             count = memory.tasks.prune(days * 86_400)
         else:
             memory.tasks.remove(task)
             count = 1
-    cli.answer({"removed": count}, lambda: [f"Removed {many(count, 'task')}."])
+    cli.print_result({"removed": count}, lambda: [f"Removed {count_noun(count, 'task')}."])
 
 
-def _watched(
+def _watch_steps(
     memory: Memory, task: str, ended: threading.Event | None = None
 ) -> Iterator[tuple[TaskRecord, StepRecord]]:
-    """Each step once when it begins to be seen and once when it is settled, until the task is over."""
+    """Yield each step whenever its state changes, until the task ends."""
     shown: set[tuple[str, int, int, str]] = set()
     while True:
-        over = ended is not None and ended.is_set()
+        is_last = ended is not None and ended.is_set()
         found = memory.tasks.timeline(task)
         for step in found.steps:
             key = (step.name, step.occurrence, step.attempt, step.status)
             if key not in shown:
                 shown.add(key)
                 yield found.task, step
-        if over or (ended is None and found.task.status != "running"):
+        if is_last or (ended is None and found.task.status != "running"):
             return
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
 
 
-def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]) -> Exception | None:
-    """Run it on this thread while another prints what comes; an error of the function's own."""
+def _continue(
+    cli: CommandContext, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]
+) -> Exception | None:
+    """Run the function on this thread while another prints the steps; return the function's own error."""
     name, version = task
     ended = threading.Event()
 
-    def printed() -> None:
-        for now, step in _watched(memory, name, ended):
-            _echo_step(cli, now, step)
+    def print_steps() -> None:
+        for now, step in _watch_steps(memory, name, ended):
+            _print_step(cli, now, step)
 
-    watcher = threading.Thread(target=printed, daemon=True)
+    watcher = threading.Thread(target=print_steps, daemon=True)
     try:
         with suppress(TaskWaiting), memory.task(name, version=version) as run:
             watcher.start()
@@ -243,34 +253,26 @@ def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Cal
                 watcher.join()
     except (EngrainError, BrokenPipeError):
         raise
-    except Exception as exc:  # noqa: BLE001  # the task is parked with it, and its author is to see where
+    except Exception as exc:  # noqa: BLE001  # the task is parked with it, and its author sees where
         return exc
     return None
 
 
-def _own_lines(error: Exception) -> str:
-    """Where it comes from, without the way through this command."""
+def _format_traceback(error: Exception) -> str:
+    """The traceback without the frames of this command."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return "".join(traceback.format_exception(error.with_traceback(trace)))
 
 
-def _echo_step(cli: Session, task: TaskRecord, step: StepRecord) -> None:
-    if cli.json:
-        click.echo(line(step))
-    else:
-        _echo(step_lines(step, task))
+def _print_step(cli: CommandContext, task: TaskRecord, step: StepRecord) -> None:
+    cli.print_each([step], lambda step: _format_step(step, task))
 
 
-def _echo(lines: Iterator[str]) -> None:
-    for text in lines:
-        click.echo(text)
-
-
-def _loaded(work: str) -> Callable[[Any], Any]:
-    module, found, name = work.partition(":")
-    if not found:
+def _import_function(work: str) -> Callable[[Any], Any]:
+    module, separator, name = work.partition(":")
+    if not separator:
         raise click.UsageError("--work names a function as MODULE:FUNCTION, such as shop.orders:ship.")
     sys.path.insert(0, "")
     try:
@@ -282,10 +284,73 @@ def _loaded(work: str) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _json(text: str | None, option: str) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as exc:
-        raise InvalidInput(f"{option} is not JSON: {exc}.") from exc
+def _format_task(task: TaskRecord) -> Iterator[str]:
+    is_checkpoint = task.version == CHECKPOINT_VERSION
+    # Nobody runs a checkpoint: its last writer may be gone.
+    runs = not is_checkpoint or task.status in ENDED_STATUSES
+    status = click.style((task.status if runs else "kept").ljust(9), fg=STATUS_COLOURS.get(task.status))
+    yield f"{status} {bold(escape(task.task))}" + (f"  {escape(task.goal)}" if task.goal else "")
+    parts = [f"started {task.started_at:%Y-%m-%d %H:%M}"]
+    if task.ended_at:
+        parts.append(f"ended {task.ended_at:%Y-%m-%d %H:%M}")
+    if task.worker and runs:
+        parts.append(f"run by {_format_worker(task.worker)}")
+    if task.epoch > 1 and not is_checkpoint:
+        parts.append(f"claimed {task.epoch} times")
+    if task.version:
+        parts.append("a checkpoint" if is_checkpoint else f"version {task.version}")
+    yield dim(" " * 10 + escape(" · ".join(parts)))
+    if task.outcome:
+        yield from wrap(task.outcome, " " * 10)
+
+
+def _format_timeline(timeline: Timeline) -> Iterator[str]:
+    from engrain.tasks.serialization import decode
+
+    yield from _format_task(timeline.task)
+    yield ""
+    if timeline.task.version == CHECKPOINT_VERSION:
+        yield from wrap(json.dumps(decode(timeline.task.snapshot), ensure_ascii=False, indent=2))
+        return
+    left = max((len(_label(step)) for step in timeline.steps), default=0)
+    for step in timeline.steps:
+        yield from _format_step(step, timeline.task, left)
+    if not timeline.steps:
+        yield dim("No step yet.")
+
+
+def _format_step(step: StepRecord, task: TaskRecord, left: int = 24) -> Iterator[str]:
+    mark, colour = STEP_MARKS[step.status]
+    name = escape(_label(step)).ljust(min(left, 40))
+    details = [
+        _format_duration(step.ended_at - step.began_at) if step.ended_at else f"started {step.began_at:%H:%M:%S}"
+    ]
+    if step.attempt > 1:
+        details.append(f"attempt {step.attempt}")
+    if step.kind in ("sleep", "event") and step.status == "intent" and step.input:
+        details.append(f"until {step.input}")
+    yield f"{click.style(mark, fg=colour, bold=True)} {name}  {step.kind.ljust(6)}  {dim(' · '.join(details))}"
+    if step.error:
+        yield from map(dim, wrap(step.error, "    "))
+    if step.status == "ambiguous" or (step.status == "intent" and step.kind == "effect" and task.worker is None):
+        number = f" --occurrence {step.occurrence}" if step.occurrence else ""
+        yield from wrap(f"It may or may not have happened. Look for its key {step.key}, then record it:", "    ")
+        words = shlex.join([escape(task.task), escape(step.name)])
+        yield f"    engrain tasks resolve {words} done|failed|skipped{number}"
+
+
+def _label(step: StepRecord) -> str:
+    return step.name + (f" #{step.occurrence}" if step.occurrence else "")
+
+
+def _format_duration(time: timedelta) -> str:
+    seconds = time.total_seconds()
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _format_worker(name: str) -> str:
+    """Host and process; the other parts only tell workers apart."""
+    parts = name.split("/")
+    return f"process {parts[2]} on {parts[0]}" if len(parts) == 5 else name

@@ -1,4 +1,4 @@
-"""Where a scene plays: it runs the very line it shows, prints what came back, and keeps the facts."""
+"""Run and show the code of the demo, in this process and in others."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from typing import IO, Any
 
 import click
 
-from engrain.cli.output import faint, strong, wrapped
+from engrain.cli.output import bold, dim, wrap
 
 INDENT = "    "
-READ = 0.20  # seconds to read a line
-THINK = 0.50  # seconds to take in what a scene has shown
+READ_SECONDS = 0.20  # for a line
+THINK_SECONDS = 0.50  # for a scene
 
 
-def prompted(code: str) -> str:
-    """As Python's own prompt shows it."""
+def format_code(code: str) -> str:
+    """Show code as Python's own prompt does."""
     marks = itertools.chain([">>>"], itertools.repeat("..."))
     return "\n".join(
-        f"   {faint(mark)} {click.style(line, fg='cyan')}" for mark, line in zip(marks, code.split("\n"), strict=False)
+        f"   {dim(mark)} {click.style(line, fg='cyan')}" for mark, line in zip(marks, code.split("\n"), strict=False)
     )
 
 
 @dataclass
 class Stage:
-    """`names` is what the shown lines see; `facts` is what was measured; `broken` names the promises that failed."""
+    """Runs code with `names` as its variables, collects measured `facts`, and lists `broken` promises."""
 
     folder: Path
     fast: bool = False
@@ -41,15 +41,15 @@ class Stage:
     names: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
-    leaving: list[Callable[[], None]] = field(default_factory=list)
+    on_close: list[Callable[[], None]] = field(default_factory=list)
 
     def title(self, number: int, text: str) -> None:
         self.show("")
-        self.show(f"{click.style(str(number), fg='cyan')}  {strong(text)}")
+        self.show(f"{click.style(str(number), fg='cyan')}  {bold(text)}")
 
     def run(self, code: str, *, silent: bool = False) -> Any:
-        """Show the line, run it as Python's own prompt would, show what it gave; the value."""
-        self.show(prompted(code))
+        """Show the code, run it as Python's prompt would, show and return its value."""
+        self.show(format_code(code))
         values: list[Any] = []
         printed, hook = io.StringIO(), sys.displayhook
         sys.displayhook = values.append
@@ -61,28 +61,28 @@ class Stage:
         value = values[-1] if values else None
         if not silent:
             self.result(printed.getvalue().rstrip("\n") if value is None else repr(value))
-        self.pause(READ)
+        self.pause(READ_SECONDS)
         return printed.getvalue() if value is None else value
 
     def result(self, text: str) -> None:
         if text:
-            for line in wrapped(text, INDENT + "   "):
+            for line in wrap(text, INDENT + "   "):
                 self.show(line)
 
     def say(self, text: str) -> None:
-        for line in wrapped(text, "   "):
+        for line in wrap(text, "   "):
             self.show(line)
 
     def fact(self, name: str, value: Any, holds: bool = True) -> Any:
-        """Keep what was seen. A promise that does not hold is said aloud and ends the demo with exit code 1."""
+        """Record a fact. A broken promise is shown and makes the exit code 1."""
         self.facts[name] = value
         if not holds:
             self.broken.append(name)
-            self.show(click.style(f"   ✗ {name}: {value!r} is not what was promised.", fg="red"))
+            self.show(click.style(f"   ✗ {name}: {value!r} is not as promised.", fg="red"))
         return value
 
     def verdict(self, text: str) -> None:
-        first, *more = wrapped(text, "     ")
+        first, *more = wrap(text, "     ")
         self.show(f"   {click.style('✓', fg='green', bold=True)} {first.strip()}")
         for line in more:
             self.show(line)
@@ -91,17 +91,17 @@ class Stage:
         if not self.quiet:
             click.echo(text)
 
-    def pause(self, seconds: float = THINK) -> None:
+    def pause(self, seconds: float = THINK_SECONDS) -> None:
         if not (self.fast or self.quiet):
             time.sleep(seconds)
 
-    def leave(self) -> None:
-        for step in reversed(self.leaving):
-            step()
+    def close(self) -> None:
+        for callback in reversed(self.on_close):
+            callback()
 
 
 class Process:
-    """A real process of its own. `ask` sends a line and waits; `send` sends one that acknowledges as it goes."""
+    """A separate process that runs code. `ask` waits for the output; `send` does not."""
 
     def __init__(self, store: str, user: str) -> None:
         command = [sys.executable, "-m", "engrain.cli.demo.stage", store, user]
@@ -120,27 +120,27 @@ class Process:
 
     def ask(self, code: str) -> str:
         self.send(code)
-        return str(self._answer()["shown"])
+        return str(self._read()["shown"])
 
     def send(self, code: str) -> None:
         _pipe(self._child.stdin).write(json.dumps(code) + "\n")
         _pipe(self._child.stdin).flush()
 
-    def answered(self) -> None:
-        """Wait until a line that was sent has run."""
-        self._answer()
+    def wait(self) -> None:
+        """Wait until the sent code has run."""
+        self._read()
 
-    def acknowledged(self) -> str:
-        return str(self._answer()["acknowledged"])
+    def read_acknowledgement(self) -> str:
+        return str(self._read()["acknowledged"])
 
     def kill(self) -> list[str]:
-        """SIGKILL: no warning, no clean-up. Gives what it had still acknowledged before it died."""
+        """Kill it with SIGKILL, without clean-up; return what it acknowledged until then."""
         self._child.kill()
         self._child.wait()
-        left = _pipe(self._child.stdout).read().split("\n")
+        lines = _pipe(self._child.stdout).read().split("\n")
         self.close()
-        # The last piece is an unfinished line, or nothing: an acknowledgement counts once it is whole.
-        return [json.loads(line)["acknowledged"] for line in left[:-1]]
+        # The last piece is an unfinished line, or empty: only a complete line counts.
+        return [json.loads(line)["acknowledged"] for line in lines[:-1]]
 
     def close(self) -> None:
         for pipe in (self._child.stdin, self._child.stdout):
@@ -152,14 +152,14 @@ class Process:
             self._child.kill()
             self._child.wait()
 
-    def _answer(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
         line = _pipe(self._child.stdout).readline()
         if not line:
             raise click.ClickException(
                 f"the demo's process {self.pid} ended early, with exit code {self._child.wait()}."
             )
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 def _pipe(pipe: IO[str] | None) -> IO[str]:
@@ -182,7 +182,7 @@ def serve(store: str, user: str) -> None:
             "memory": memory,
             "count": itertools.count,
             "acknowledge": lambda id: answer(acknowledged=id),
-            **scenes.names(lambda n: answer(acknowledged=n), stuck=True),
+            **scenes.make_task_functions(lambda n: answer(acknowledged=n), stuck=True),
         }
         for line in sys.stdin:
             printed = io.StringIO()

@@ -11,8 +11,7 @@ from typing import Any, get_args
 from engrain.core.clock import check_time, from_micros, to_micros
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
-from engrain.core.model.items import KINDS, MAX_PLACE, TRUST
-from engrain.core.model.messages import RESERVED_KEY
+from engrain.core.model.items import KINDS, MAX_PLACE, RESERVED_KEY, TRUST
 from engrain.core.model.rows import Key, Row, RowKind
 from engrain.core.model.tasks import ENDED_STATUSES, StepKind, StepStatus
 from engrain.core.validation import (

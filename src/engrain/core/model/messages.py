@@ -11,11 +11,9 @@ from engrain.core.chat.render import NO_OUTPUT
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import ChatMessage, ToolCall
-from engrain.core.model.items import ROLES, Item, Note, SessionPosition, Source, SourceKind
+from engrain.core.model.items import RESERVED_KEY, ROLES, Item, Note, SessionPosition, Source, SourceKind
 from engrain.core.validation import MAX_TEXT, check_key, check_metadata, check_name, check_text, encode_json
 
-# The one key of an item's metadata that is engrain's own.
-RESERVED_KEY = "engrain"
 EVENTS = ("decision", "error", "resolution", "note")
 
 _SOURCES: Mapping[str, SourceKind] = {"user": "user", "assistant": "agent", "system": "system", "tool": "tool"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import Item
+from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, RESERVED_KEY, Item
 from engrain.core.validation import check_key, check_text
 
 
@@ -45,8 +45,6 @@ def estimate_success_rate(successes: int, failures: int) -> float:
     return (share + Z * Z / (2 * tried) - spread) / (1 + Z * Z / tried)
 
 
-PROCEDURE_SLOT_PREFIX = "procedure:"
-KEY = "engrain"  # the metadata key that is engrain's own
 MAX_STEPS = 200
 MAX_STEP = 4_000
 
@@ -104,7 +102,7 @@ def number_versions(kept: Iterable[int | None]) -> list[int]:
 
 
 def item_to_procedure(item: Item, version: int, tally: Tally) -> Procedure:
-    kept = item.metadata[KEY]
+    kept = item.metadata[RESERVED_KEY]
     name = (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
     steps, when = tuple(kept["steps"]), kept["when"]
     return Procedure(item.id, name, steps, when, version, item.recorded_at, item.open, tally)

@@ -133,7 +133,7 @@ class Finding(NamedTuple):
     point: str
     state: Literal["pass", "warn", "fail"]
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold
-from engrain.core.model.items import Item, Source
+from engrain.core.model.items import RESERVED_KEY, Item, Source
 from engrain.core.tokens import shorten_line
+from engrain.core.validation import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class MemoryInfo:
 
 
 def _list_reasons(item: Item) -> str:
-    own = item.metadata.get("engrain")
+    own = item.metadata.get(RESERVED_KEY)
     why = own.get("why", ()) if isinstance(own, Mapping) else ()
     return ", ".join(f"{name} {part:+.2f}" for name, part in why)
 
@@ -191,7 +192,7 @@ class Verdict(NamedTuple):
 
     state: State
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +204,13 @@ class CheckResult:
     name: str
     state: State
     why: str
-    mend: str = ""
+    fix: str = ""
 
 
 def summarize_checks(points: Sequence[CheckResult]) -> str:
     """Return the last line of a report: how many checks passed, warned and failed."""
     count = {state: sum(one.state == state for one in points) for state in get_args(State)}
-    summary = f"{len(points)} points: {count['pass']} passed, {count['warn']} to look at, {count['fail']} failed"
+    summary = f"{len(points)} checks: {count['pass']} passed, {count['warn']} with warnings, {count['fail']} failed"
     return f"{summary}, {count['unknown']} not checked" if count["unknown"] else summary
 
 
@@ -217,12 +218,12 @@ def report_pass(why: str) -> Verdict:
     return Verdict("pass", why)
 
 
-def report_warning(why: str, mend: str) -> Verdict:
-    return Verdict("warn", why, mend)
+def report_warning(why: str, fix: str) -> Verdict:
+    return Verdict("warn", why, fix)
 
 
-def report_failure(why: str, mend: str) -> Verdict:
-    return Verdict("fail", why, mend)
+def report_failure(why: str, fix: str) -> Verdict:
+    return Verdict("fail", why, fix)
 
 
 def format_command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
@@ -238,26 +239,22 @@ def format_command(*words: str, about: str = "", store: str | None = None, owner
     return shlex.join([*line, "--", about] if about.startswith("-") else line)
 
 
-def split_commands(mend: str) -> list[tuple[bool, str]]:
+def split_commands(fix: str) -> list[tuple[bool, str]]:
     """Split a remedy into texts and commands: (is it a command, its text without backticks).
 
     A name in a command may contain a backtick, and is quoted then.
     """
     found, at = [], 0
-    for one in _COMMAND.finditer(mend):
-        found += [(False, mend[at : one.start()]), (True, one[1])]
+    for one in _COMMAND.finditer(fix):
+        found += [(False, fix[at : one.start()]), (True, one[1])]
         at = one.end()
-    return [(is_command, text) for is_command, text in (*found, (False, mend[at:])) if text]
+    return [(is_command, text) for is_command, text in (*found, (False, fix[at:])) if text]
 
 
 def list_first(found: Sequence[str]) -> str:
     """Return the first few, and how many more there are."""
     more = f" and {len(found) - _MAX_LISTED:,} more" if len(found) > _MAX_LISTED else ""
     return ", ".join(found[:_MAX_LISTED]) + more
-
-
-def count_noun(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 # The names of the kinds of rows for people, in the order of a list. Other kinds follow, by their own name.

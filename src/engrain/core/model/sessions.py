@@ -11,8 +11,6 @@ from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, OutdatedText, Section, escape_text, quote_item
 from engrain.core.rules.importance import decay_importance
 
-SESSION_SLOT_PREFIX = "session:"
-
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:

@@ -10,9 +10,8 @@ from typing import Any
 
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import FORGOTTEN, TRUST
+from engrain.core.model.items import FORGOTTEN, SESSION_SLOT_PREFIX, TRUST
 from engrain.core.model.messages import get_answered_call, read_calls
-from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
 from engrain.core.text.passages import Span, merge_spans
 from engrain.core.validation import encode_json
 
@@ -194,7 +193,7 @@ def _find_gone(subject: Subject, known: Mapping[str, ItemLineage], derived: Tool
 
 
 def _is_of_session(item: ItemLineage, session: str) -> bool:
-    return item.session == session or item.slot == f"{SESSION_SLOT}{session}"
+    return item.session == session or item.slot == f"{SESSION_SLOT_PREFIX}{session}"
 
 
 def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], derived: ToolDerived) -> tuple[int, ...]:

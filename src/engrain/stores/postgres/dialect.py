@@ -15,7 +15,6 @@ from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.locks import hold_stays, holds_stay
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
@@ -23,6 +22,8 @@ from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
+INDEX_TABLES = ("word", "embedding", "embedded")  # what search reads of a scope
+_HOLDS, _SCOPES, _EVERYBODY = ".hold", ".scopes", ""
 
 
 @cache
@@ -34,6 +35,7 @@ class PostgresTransaction:
     def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
         self.db = db
+        self._key: ScopeKey | None = None  # of a scope whose rows are locked already
         self._owner: str | None = None
 
     @property
@@ -43,7 +45,8 @@ class PostgresTransaction:
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
-        return self.ask(statement, **values).fetchall()
+        found = self.dialect.find(statement)
+        return self.db.rows(found.sql, self._bind(found, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
         found = self.dialect.find(statement)
@@ -66,9 +69,6 @@ class PostgresTransaction:
         assert self.scope is not None
         self.dialect.add_scope(self.db, self.scope)
 
-    def lock_user(self, subject_hash: str) -> None:
-        hold_stays(self.db, subject_hash)
-
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
         for scope in keys:
@@ -76,17 +76,46 @@ class PostgresTransaction:
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
         return keys
 
-    def add_erased_scope(self, id: str) -> str:
-        return id
+    def within(self, scope: Scope, key: ScopeKey | None = None) -> PostgresTransaction:
+        inside = PostgresTransaction(self.dialect, self.db, scope)
+        inside._key = key
+        return inside
+
+    def lock_known_scope(self) -> bool:
+        return bool(self.rows("lock_known_scope"))
+
+    # Locks of what no row stands for: whether a user is held, and which scopes a user has. Taken in this order and
+    # before any row is locked, so that nobody waits in a circle: all holds, those on one user, that user's scopes.
+    # One circle is left: a writer that waited for a scope that was hidden or shown meanwhile has that row locked, and
+    # may then want to make the scope. The server ends it, and it is done again; a lock with every write costs more.
 
     def lock_holds(self) -> None:
-        holds_stay(self.db)
+        self.run("lock_shared", kind=_HOLDS, subject=_EVERYBODY)
+
+    def lock_user(self, subject_hash: str) -> None:
+        if subject_hash:  # a memory of no user has no hold
+            self.run("lock_shared", kind=_HOLDS, subject=subject_hash)
+
+    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
+        if new:
+            self.run("lock", kind=_HOLDS, subject=_EVERYBODY)
+        self.run("lock", kind=_HOLDS, subject=subject_hash)
+
+    def lock_new_scopes(self, subject_hash: str) -> None:
+        self.run("lock", kind=_SCOPES, subject=subject_hash)
+
+    def delete_scope_index(self) -> None:
+        for table in INDEX_TABLES:
+            self.run(self.dialect.statements["delete_rows"].fill(table=table))
+
+    def add_erased_scope(self, id: str) -> str:
+        return id
 
     def mark_purge(self) -> None:
         self.run("mark_purge")
 
     def begin_write(self) -> tuple[int, int]:
-        if self.scope is None:
+        if self.scope is None or self._key is not None:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
         return self.dialect.begin_write(self.db, self.scope)
@@ -135,7 +164,7 @@ class PostgresTransaction:
         for name in statement.lists:
             bound[name] = list(bound[name])
         if "scope" in statement.parameters and "scope" not in bound:
-            bound["scope"] = self.scope and self.scope.id
+            bound["scope"] = self._key or (self.scope and self.scope.id)
         if "owner" in statement.parameters:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:

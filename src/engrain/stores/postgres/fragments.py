@@ -51,6 +51,7 @@ SYNTAX = Syntax(
         "index_values": ", :words, cast(:filters as jsonb)",
         "index_update": ", words = excluded.words, filters = excluded.filters",
         "item_id": "(scope, id)",
+        "find_text": "strpos",
         "ordered_join": "join",
         "same": "is not distinct from",
         "greatest": "greatest",

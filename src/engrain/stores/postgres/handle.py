@@ -12,17 +12,17 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.link import Db, Do, Link, Row
-from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sql import load
-from engrain.stores.postgres.youth import Youth
+from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.episodes import Episodes
+from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts
 
@@ -43,7 +43,6 @@ class Handle:
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
-        self._youth = Youth(self._link)
         self.dialect = PostgresDialect(
             key,
             self._reading,
@@ -53,16 +52,15 @@ class Handle:
             self._add_scope,
             self._clock_micros,
             self._know_models,
-            self._youth.wrote,
+            TableStatistics(self._link).count_writes,
             self._link.address.shown,
         )
         self.usage = UsageCounts(self.dialect, read_only)
-        self._link.read(None, self._youth.begin)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
         self.journal = Tasks(self.dialect)
         self.audit = Audit(self.dialect)
-        self.erasing = PostgresErasing(self)
+        self.erasing = Erasures(self.dialect, self.audit)
 
     # What the other parts of the store use
 
@@ -125,9 +123,11 @@ class Handle:
         return int(found[0][0])
 
     def _add_scope(self, db: Db, scope: Scope) -> None:
-        scope_comes(db, self.erasing.user_mark(scope))
+        tx = self.dialect.over(db, scope)
+        if tx.owner:
+            tx.run("lock_shared", kind=".scopes", subject=tx.owner)
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
-        db.run(_SQL["adopt"], (scope.id, aside(self._key, scope)))
+        db.run(_SQL["adopt"], (scope.id, hash_scope(self._key, scope)))
 
     def _know_models(self, found: Mapping[str, int]) -> None:
         """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""

@@ -101,6 +101,21 @@ class Transaction(Protocol):
 
         BeingErased or OnHold if one takes no writes."""
 
+    def within(self, scope: Scope, key: ScopeKey | None = None) -> Transaction:
+        """The same transaction for the statements of one scope. With `key`, for rows that are locked already."""
+
+    def lock_known_scope(self) -> bool:
+        """Lock the scope as lock_scope does, but do not make it: False if it does not exist."""
+
+    def lock_new_scopes(self, subject_hash: str) -> None:
+        """Let this user get no new scope until the commit. After the locks of holds."""
+
+    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
+        """Wait for all who rely on the holds of this user, or with `new` of anybody. Before anything else is locked."""
+
+    def delete_scope_index(self) -> None:
+        """Delete what search reads of all items of the scope."""
+
     def add_erased_scope(self, id: str) -> ScopeKey:
         """The key for the tombstones of an erased scope, which is known by a keyed hash alone."""
 

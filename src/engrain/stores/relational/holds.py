@@ -1,13 +1,31 @@
-"""Find out who is under a legal hold, inside a transaction."""
+"""Legal holds: who is under one and for what reasons, and data that a hold hides."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engrain.core.identity import Scope, hash_keyed
-from engrain.core.model.erasure import find_owner, make_hold_error
-from engrain.stores.relational.dialect import Transaction
+from engrain.core.model.erasure import (
+    Hold,
+    ReasonChoice,
+    Subject,
+    add_reason,
+    find_owner,
+    make_hold_error,
+    remove_reasons,
+    write_reasons,
+)
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_hold
+from engrain.stores.relational.scopes import (
+    HIDDEN,
+    OPEN,
+    block_scope,
+    load_scopes,
+    lock_user_scopes,
+    show_scope,
+)
 
 
 def hash_owner(key: bytes, scope: Scope) -> str:
@@ -28,5 +46,82 @@ def load_held_scopes(tx: Transaction, key: bytes) -> list[Any]:
     tx.lock_holds()
     held = {subject_hash for subject_hash, *_ in tx.rows("load_holds")}
     # A hold knows its user by a keyed hash alone, so every name is hashed; without holds none is.
-    scopes = tx.rows("load_scopes") if held else []
-    return [number for number, *names, _ in scopes if hash_owner(key, Scope(*names)) in held]
+    rows = load_scopes(tx) if held else []
+    return [row.key for row in rows if hash_owner(key, row.scope) in held]
+
+
+def load_reasons(tx: Transaction, subject_hash: str) -> tuple[str, ...]:
+    rows = tx.rows("load_hold", subject_hash=subject_hash)
+    return read_hold(rows[0]).reasons if rows else ()
+
+
+def find_user(tx: Transaction, subject_hash: str) -> Subject | None:
+    """The user with this keyed hash: every name in the store is hashed and compared."""
+    owners = (find_owner(row.scope) for row in load_scopes(tx))
+    return next((one for one in owners if one and hash_keyed(tx.dialect.key, *one.parts()) == subject_hash), None)
+
+
+def hide_user(tx: Transaction, user: Subject) -> None:
+    for row in lock_user_scopes(tx, user):
+        block_scope(tx, row, HIDDEN)
+
+
+class Holds:
+    """The part of erasure that keeps data."""
+
+    if TYPE_CHECKING:
+        _dialect: Dialect
+        _audit: Audit
+
+        def mark(self, subject: Subject) -> str: ...
+
+    def hold(self, subject: Subject, reason: str) -> Hold:
+        def do(tx: Transaction) -> Hold:
+            subject_hash = self.mark(subject)
+            tx.lock_hold(subject_hash, new=True)
+            known = load_reasons(tx, subject_hash)
+            reasons = add_reason(known, reason)
+            if reasons != known:
+                tx.run("store_hold", subject_hash=subject_hash, at=tx.now(), reason=write_reasons(reasons))
+                self._audit.write(tx, "hold", {"reason": reason}, subject_hash)
+            return read_hold(tx.rows("load_hold", subject_hash=subject_hash)[0])
+
+        return self._dialect.write(None, do)
+
+    def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
+        def do(tx: Transaction) -> bool:
+            subject_hash = self.mark(subject)
+            tx.lock_hold(subject_hash)
+            known = load_reasons(tx, subject_hash)
+            left = remove_reasons(subject, known, reason)
+            if left == known:
+                return False
+            if left:
+                tx.run("store_hold", subject_hash=subject_hash, at=0, reason=write_reasons(left))
+            else:
+                self._end_hold(tx, subject)
+            for one in known:
+                if one not in left:
+                    self._audit.write(tx, "release", {"reason": one}, subject_hash)
+            return True
+
+        return self._dialect.write(None, do)
+
+    def _end_hold(self, tx: Transaction, subject: Subject) -> None:
+        tx.lock_new_scopes(self.mark(subject))
+        tx.run("delete_hold", subject_hash=self.mark(subject))
+        for row in lock_user_scopes(tx, subject):
+            if row.state == HIDDEN:
+                show_scope(tx, row)
+
+    def holds(self) -> list[Hold]:
+        return [read_hold(row) for row in self._dialect.ask(None, "load_holds")]
+
+    def users(self) -> list[Subject]:
+        rows = self._dialect.read(None, load_scopes)
+        scopes = [Scope(row.scope.tenant, None, row.scope.user) for row in rows if row.state in (OPEN, HIDDEN)]
+        return [user for user in map(find_owner, dict.fromkeys(scopes)) if user]
+
+    def held(self, scope: Scope) -> bool:
+        user = find_owner(scope)
+        return bool(user and self._dialect.ask(None, "load_hold", subject_hash=self.mark(user)))

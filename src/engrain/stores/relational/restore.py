@@ -17,6 +17,7 @@ from engrain.core.text.passages import index_words
 from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
 from engrain.stores.relational.episodes import write_episode
+from engrain.stores.relational.holds import find_user, hide_user
 from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
@@ -40,9 +41,6 @@ class Restore:
         @property
         def dialect(self) -> Dialect: ...
 
-        @property
-        def erasing(self) -> Any: ...
-
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
@@ -63,7 +61,8 @@ class Restore:
                 run.write_page(page)
             run.finish()
             for subject_hash in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
-                self.erasing.hide(tx, subject_hash)
+                if user := find_user(tx, subject_hash):
+                    hide_user(tx, user)
 
         # Doing it twice changes nothing.
         self.dialect.write(None, do, repeat=True)

@@ -47,6 +47,7 @@ SYNTAX = Syntax(
         "index_values": "",
         "index_update": "",
         "item_id": "(id)",
+        "find_text": "instr",
         "ordered_join": "cross join",
         "same": "is",
         "greatest": "max",

@@ -1,4 +1,4 @@
-"""Bring a file to the schema of this version, step by numbered step."""
+"""Create a store file, and bring an older one to the schema of this version."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _TEMPLATE_KEY = b"0123456789abcdef" * 4
 
 
 @cache
-def migrations() -> tuple[tuple[int, str], ...]:
-    """(number, script), in order. Read once."""
+def load_migrations() -> tuple[tuple[int, str], ...]:
+    """The number and the script of each migration, in order."""
     folder = files("engrain.stores.sqlite") / "migrations"
-    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
-    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", entry.name), entry) for entry in folder.iterdir())
+    return tuple(sorted((int(match[1]), entry.read_text("utf-8")) for match, entry in named if match))
 
 
-def latest() -> int:
-    return migrations()[-1][0]
+def latest_version() -> int:
+    return load_migrations()[-1][0]
 
 
 def create_file(file: StoreFile) -> None:
@@ -41,7 +41,7 @@ def create_file(file: StoreFile) -> None:
     if file.path is None or file.key is not None or file.path.exists():
         return
     new = file.sibling(f"-new-{os.getpid()}-{threading.get_ident()}")
-    content = bytearray(_build_template(file.engine, migrations()))
+    content = bytearray(_build_template(file.engine, load_migrations()))
     # Format versions 18 and 19 of the header say which journal the file has.
     content[18:20] = b"\2\2" if file.journal == "wal" else b"\1\1"
     with suppress(OSError):
@@ -65,44 +65,44 @@ def _build_template(engine: EngineName, scripts: tuple[tuple[int, str], ...]) ->
         return db.pages()
 
 
-def upgrade(db: Connection, site: StoreFile, lock: FileLock | None) -> None:
-    """Nothing, if the file has this schema already. A file that was there before is copied first."""
-    if version(db, site) == latest():
+def upgrade(db: Connection, file: StoreFile, lock: FileLock | None) -> None:
+    """Run the migrations that the file lacks. An older store is copied first."""
+    if read_version(db, file) == latest_version():
         return
-    if site.read_only:
+    if file.read_only:
         raise OlderStore(
-            f"{site.path} has an older schema. Open it once without read_only, so that it is brought up to date."
+            f"{file.path} has an older schema. Open it once without read_only, so that it is brought up to date."
         )
     with lock.hold(LOCK_SECONDS) if lock else nullcontext():
-        _upgrade(db, site)
+        _upgrade(db, file)
 
 
-def version(db: Connection, site: StoreFile) -> int:
-    """0 for a file that holds nothing yet."""
+def read_version(db: Connection, file: StoreFile) -> int:
+    """The version of the schema; 0 for an empty file."""
     ((application,),) = db.rows("pragma application_id")
     ((number,),) = db.rows("pragma user_version")
     if application != APPLICATION_ID:
         ((tables,),) = db.rows("select count(*) from sqlite_master")
         if application or number or tables:
-            raise NotADatabase(f"{site.path} is an SQLite database of another program. Give the path of a new file.")
-        if site.read_only:
-            raise NotADatabase(f"{site.path} is empty: there is nothing to read.")
+            raise NotADatabase(f"{file.path} is an SQLite database of another program. Give the path of a new file.")
+        if file.read_only:
+            raise NotADatabase(f"{file.path} is empty: there is nothing to read.")
         return 0
-    if number > latest():
+    if number > latest_version():
         raise NewerStore(
-            f"{site.path} was written by a newer engrain (schema {number}; this one knows {latest()}). "
+            f"{file.path} was written by a newer engrain (schema {number}; this one knows {latest_version()}). "
             "Upgrade: pip install -U engrain."
         )
     return int(number)
 
 
-def _upgrade(db: Connection, site: StoreFile) -> None:
-    have = version(db, site)  # again: another process may have done it while we waited
-    if have and have < latest() and site.path:
-        _back_up(db, site.sibling(f"-before-v{latest()}"))
+def _upgrade(db: Connection, file: StoreFile) -> None:
+    have = read_version(db, file)  # again: another process may have upgraded it meanwhile
+    if have and have < latest_version() and file.path:
+        _back_up(db, file.sibling(f"-before-v{latest_version()}"))
     db.run("begin immediate")
     try:
-        _run_migrations(db, [(number, script) for number, script in migrations() if number > have])
+        _run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
         db.commit()
     except EngrainError:
         if db.in_transaction:
@@ -115,11 +115,11 @@ def _run_migrations(db: Connection, scripts: Sequence[tuple[int, str]]) -> None:
         for statement in split_statements(script):
             db.run(statement)
     db.rows(f"pragma application_id = {APPLICATION_ID}")
-    db.rows(f"pragma user_version = {latest()}")
+    db.rows(f"pragma user_version = {latest_version()}")
 
 
 def split_statements(script: str) -> list[str]:
-    """The statements of a script whose every statement ends a line. (executescript would commit first.)"""
+    """The statements of a script. Each one ends a line. (executescript would commit first.)"""
     found, lines = [], []
     for line in script.splitlines():
         lines.append(line)
@@ -130,14 +130,14 @@ def split_statements(script: str) -> list[str]:
 
 
 def _back_up(db: Connection, target: Path) -> None:
-    """The copy is on disk before the file is touched."""
+    """Copy the store. The copy is on disk when this returns."""
     part = target.with_name(target.name + ".part")
     try:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         db.backup(part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
+        with part.open("rb+") as copy:
+            os.fsync(copy.fileno())
         part.replace(target)
     except EngrainError:
         part.unlink(missing_ok=True)
@@ -147,15 +147,3 @@ def _back_up(db: Connection, target: Path) -> None:
         raise StoreError(
             f"the copy {target} before the upgrade could not be made: {exc.strerror}. Nothing was changed."
         ) from exc
-
-
-def picture(db: Connection) -> str:
-    """The schema that a database has, as schema.sql shows it."""
-    rows = db.rows(
-        "select sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by tbl_name, rowid"
-    )
-    return (
-        "-- What the migrations make, in one piece. A test keeps it so.\n\n"
-        + "\n\n".join(f"{sql};" for (sql,) in rows)
-        + "\n"
-    )

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.identity import IdSource
-from engrain_conformance.reference.audit import Audit
-from engrain_conformance.reference.episodes import EpisodeBook
-from engrain_conformance.reference.erasing import Eraser
-from engrain_conformance.reference.items import Items
-from engrain_conformance.reference.moving import Moving
-from engrain_conformance.reference.outcomes import OutcomeBook
-from engrain_conformance.reference.search import Search
-from engrain_conformance.reference.sessions import Sessions
-from engrain_conformance.reference.tasks import Tasks
+from engrain_conformance.reference.episodes import ReferenceEpisodes, ReferenceOutcomes
+from engrain_conformance.reference.erasure import ReferenceErasing
+from engrain_conformance.reference.items import ReferenceItems, ReferenceSessions
+from engrain_conformance.reference.rows import ReferenceRows
+from engrain_conformance.reference.search import ReferenceSearch
+from engrain_conformance.reference.state import ReferenceAudit
+from engrain_conformance.reference.tasks import ReferenceTasks
 
 __all__ = ["ReferenceStore"]
 
 
-class ReferenceStore(Items, Search, Sessions, Moving):
-    """Every port, written to be obviously right rather than fast."""
+class ReferenceStore(ReferenceItems, ReferenceSearch, ReferenceSessions, ReferenceRows):
+    """Implements every port, written to be obviously right rather than fast."""
 
     def __init__(self, clock: Clock = system_clock, ids: IdSource | None = None) -> None:
         super().__init__(clock, ids)
-        self.episodes = EpisodeBook(self)
-        self.outcomes = OutcomeBook(self)
-        self.journal = Tasks(self)
-        self.audit = Audit(self)
-        self.erasing = Eraser(self)
+        self.episodes = ReferenceEpisodes(self)
+        self.outcomes = ReferenceOutcomes(self)
+        self.journal = ReferenceTasks(self)
+        self.audit = ReferenceAudit(self)
+        self.erasing = ReferenceErasing(self)
 
 
 def open_reference(url: str, *, clock: Clock, read_only: bool) -> ReferenceStore:

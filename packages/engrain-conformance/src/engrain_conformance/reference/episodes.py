@@ -1,81 +1,76 @@
-"""Episodes in memory: the oracle of the Episodes port."""
+"""Episodes and outcomes of procedures in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import merge_episodes
-from engrain.ports import Episode, EpisodeDraft, RawOutput
-from engrain_conformance.reference.state import Holder, State, check_held, held
+from engrain.ports import Episode, EpisodeDraft, RawOutput, Tally, Trial
+from engrain_conformance.reference.state import State, StateView, check_not_held, is_held, reads, writes
 
 Key = tuple[Scope, str]
 
 
-class EpisodeBook:
-    """A view of the store: its `expire` is not that of the tasks."""
+class ReferenceEpisodes(StateView):
+    @writes
+    def add(self, state: State, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
+        return store_episode(state, scope, EpisodeDraft(episode, raw))
 
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
+    @reads
+    def recent(self, state: State, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
+        return [one for one in _newest(state, scope, session) if one.alive(now)][:n]
 
-    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
-        with self._holder.writing() as state:
-            return keep(state, self._holder._key, scope, EpisodeDraft(episode, raw))
+    @reads
+    def raw(self, state: State, scope: Scope, id: str, now: datetime) -> str | None:
+        episode, raw = state.episodes.get((scope, id)), state.raw_outputs.get((scope, id))
+        shown = episode and raw and episode.alive(now) and now < raw.expires_at
+        return raw.text if raw and shown else None
 
-    def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
-        with self._holder.reading() as state:
-            return [one for one in _newest(state, scope, session) if one.alive(now)][:n]
+    @writes
+    def remove(self, state: State, scope: Scope, ids: Sequence[str]) -> int:
+        check_not_held(state, scope)
+        return _drop(state, ((scope, id) for id in ids))
 
-    def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
-        with self._holder.reading() as state:
-            episode, raw = state.episodes.get((scope, id)), state.raws.get((scope, id))
-            shown = episode and raw and episode.alive(now) and now < raw.expires_at
-            return raw.text if raw and shown else None
+    @writes
+    def trim(self, state: State, scope: Scope, session: str, keep: int) -> int:
+        return 0 if is_held(state, scope) else _trim(state, scope, session, keep)
 
-    def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        with self._holder.writing() as state:
-            check_held(state, self._holder._key, scope)
-            return _drop(state, ((scope, id) for id in ids))
-
-    def trim(self, scope: Scope, session: str, keep: int) -> int:
-        with self._holder.writing() as state:
-            return 0 if held(state, self._holder._key, scope) else _trim(state, scope, session, keep)
-
-    def expire(self, now: datetime) -> int:
-        with self._holder.writing() as state:
-            over = [key for key, raw in state.raws.items() if raw.expires_at <= now]
-            for key in self._free(state, over):
-                del state.raws[key]
-            over = [key for key, one in state.episodes.items() if not one.alive(now)]
-            return _drop(state, self._free(state, over))
+    @writes
+    def expire(self, state: State, now: datetime) -> int:
+        over = [key for key, raw in state.raw_outputs.items() if raw.expires_at <= now]
+        for key in self._free(state, over):
+            del state.raw_outputs[key]
+        over = [key for key, one in state.episodes.items() if not one.alive(now)]
+        return _drop(state, self._free(state, over))
 
     def _free(self, state: State, keys: Iterable[Key]) -> list[Key]:
-        return [key for key in keys if not held(state, self._holder._key, key[0])]
+        return [key for key in keys if not is_held(state, key[0])]
 
 
-def keep(state: State, key: bytes, scope: Scope, happening: EpisodeDraft) -> Episode:
-    episode, raw, on_hold = happening.episode, happening.raw, held(state, key, scope)
-    if episode.item is not None and not state.known(scope, episode.item):
+def store_episode(state: State, scope: Scope, draft: EpisodeDraft) -> Episode:
+    episode, raw, on_hold = draft.episode, draft.raw, is_held(state, scope)
+    if episode.item is not None and not state.find_item(scope, episode.item):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
-    same = [one for one in _newest(state, scope, episode.session) if _again(episode, one) and not on_hold]
+    same = [one for one in _newest(state, scope, episode.session) if _is_same_event(episode, one) and not on_hold]
     stands = merge_episodes(episode, same)
     _drop(state, [(scope, one.id) for one in (episode, *same)])
     state.episodes[scope, episode.id] = stands
     if raw:
-        state.raws[scope, episode.id] = raw
+        state.raw_outputs[scope, episode.id] = raw
     _trim(state, scope, episode.session, None if on_hold else TIERS["episodic"].max_items)
     return stands
 
 
-def drop_over(state: State, scope: Scope, item: str) -> None:
-    """Those of an item that is forgotten or cut."""
+def drop_item_episodes(state: State, scope: Scope, item: str) -> None:
+    """Drop the episodes of an item that is forgotten or cut."""
     _drop(state, [key for key, one in state.episodes.items() if key[0] == scope and one.item == item])
 
 
-def _again(episode: Episode, other: Episode) -> bool:
+def _is_same_event(episode: Episode, other: Episode) -> bool:
     same = episode.key is not None and other.key == episode.key and other.id != episode.id
     return same and other.alive(episode.happened_at)
 
@@ -92,9 +87,39 @@ def _trim(state: State, scope: Scope, session: str, keep: int | None) -> int:
 
 
 def _drop(state: State, keys: Iterable[tuple[Scope, str]]) -> int:
-    """How many were there."""
+    """Drop the episodes and return how many there were."""
     there = 0
     for key in keys:
         there += state.episodes.pop(key, None) is not None
-        state.raws.pop(key, None)
+        state.raw_outputs.pop(key, None)
     return there
+
+
+class ReferenceOutcomes(StateView):
+    @writes
+    def count(self, state: State, scope: Scope, trial: Trial) -> bool:
+        if not state.find_item(scope, trial.procedure):
+            raise NotFound(f"there is no procedure {trial.procedure!r} in this scope.")
+        key = (scope, trial.procedure, trial.task)
+        first = key not in state.trials
+        state.trials.setdefault(key, trial)
+        return first
+
+    @reads
+    def tallies(self, state: State, scope: Scope, ids: Sequence[str]) -> Mapping[str, Tally]:
+        tried = {id: _list_trials(state, scope, id) for id in ids}
+        return {id: _count_trials(trials) for id, trials in tried.items() if trials}
+
+    @reads
+    def trials(self, state: State, scope: Scope, id: str, limit: int) -> list[Trial]:
+        return _list_trials(state, scope, id)[:limit]
+
+
+def _list_trials(state: State, scope: Scope, id: str) -> list[Trial]:
+    mine = [trial for key, trial in state.trials.items() if key[:2] == (scope, id)]
+    return sorted(mine, key=lambda trial: (trial.at, trial.task), reverse=True)
+
+
+def _count_trials(trials: Sequence[Trial]) -> Tally:
+    successes = sum(trial.success for trial in trials)
+    return Tally(successes, len(trials) - successes, max(trial.at for trial in trials))

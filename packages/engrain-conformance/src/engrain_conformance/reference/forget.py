@@ -1,4 +1,4 @@
-"""Remove an item with all that rests on it, and cut what it cites out of what stays."""
+"""Remove an item and everything derived from it, and cut its words out of the items that it cites."""
 
 from __future__ import annotations
 
@@ -6,58 +6,56 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from engrain.core.model.items import Citation, Item
+from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
-from engrain.core.rules.removal import cites_any_span, cut_spans
+from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.rules.traits import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
-from engrain_conformance.reference.cutting import moved, span
-from engrain_conformance.reference.state import Stored
-from engrain_conformance.reference.work import Work
+from engrain_conformance.reference.state import StoredRow, WriteContext
 
 
-def forget(work: Work, step: Forget) -> Outcome:
-    if not work.state.known(work.scope, step.id):
+def forget(work: WriteContext, step: Forget) -> Outcome:
+    if not work.state.find_item(work.scope, step.id):
         return Outcome(step.id, "missing")
-    asked, gone, spans = _found(work, step)
+    asked, gone, spans = _plan(work, step)
     if step.unchanged_since is not None and any(work.state.changes[id].seq > step.unchanged_since for id in gone):
         return Outcome(step.id, "stale")
     for id in gone:
-        # What is left may be summed up in the same words.
-        remove(work, id, work.state.items[id].item.kind != "summary" or id in asked)
+        # A summary of the remaining messages may have the same words.
+        remove_item(work, id, work.state.items[id].item.kind != "summary" or id in asked)
     marked = [id for id in spans if id not in gone]
     for id in marked:
         _cut(work, id, spans[id])
     return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(marked))
 
 
-def reached(work: Work, step: Forget) -> list[str]:
-    """The ids of all that forgetting would remove."""
-    return _found(work, step)[1] if work.state.known(work.scope, step.id) else []
+def list_reached(work: WriteContext, step: Forget) -> list[str]:
+    """The ids of all items that forgetting would remove."""
+    return _plan(work, step)[1] if work.state.find_item(work.scope, step.id) else []
 
 
-def _found(work: Work, step: Forget) -> tuple[list[str], list[str], dict[str, list[Span]]]:
-    asked = _with_corrected(work, step.id)
-    gone = _closure(work, asked)
+def _plan(work: WriteContext, step: Forget) -> tuple[list[str], list[str], dict[str, list[Span]]]:
+    asked = _list_corrected(work, step.id)
+    gone = _close(work, asked)
     spans = {} if step.keep_source else _cited_spans(work, gone, asked)
-    return asked, _closure(work, [*gone, *_resting(work, spans)]), spans
+    return asked, _close(work, [*gone, *_list_citing(work, spans)]), spans
 
 
-def _with_corrected(work: Work, id: str) -> list[str]:
+def _list_corrected(work: WriteContext, id: str) -> list[str]:
     found = [id]
     for one in found:
-        found += [each.item.id for each in work.state.within(work.scope) if _corrected_by(each.item, one)]
+        found += [each.item.id for each in work.state.list_items(work.scope) if _corrected_by(each.item, one)]
     return found
 
 
-def _closure(work: Work, ids: Sequence[str]) -> list[str]:
-    """These, what they corrected, what cites any of it, and so on."""
+def _close(work: WriteContext, ids: Sequence[str]) -> list[str]:
+    """These items, the items they corrected, the items that cite any of them, and so on."""
     gone = list(dict.fromkeys(ids))
     for one in gone:
-        for item in (each.item for each in work.state.within(work.scope)):
-            near = _corrected_by(item, one) or any(cite.item == one for cite in _cites(item))
+        for item in (each.item for each in work.state.list_items(work.scope)):
+            near = _corrected_by(item, one) or any(cite.item == one for cite in _list_citations(item))
             if near and item.id not in gone:
                 gone.append(item.id)
     return gone
@@ -67,70 +65,77 @@ def _corrected_by(item: Item, id: str) -> bool:
     return item.replaced_by == id and item.retracted_at is not None
 
 
-def _cited_spans(work: Work, gone: Sequence[str], asked: Sequence[str]) -> dict[str, list[Span]]:
-    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own, and what a summary
-    cites does not count: else forgetting one message would take every other message of the session along."""
+def _cited_spans(work: WriteContext, gone: Sequence[str], asked: Sequence[str]) -> dict[str, list[Span]]:
+    """The spans to cut, by remaining item.
+
+    A citation of a whole item counts only if the forgotten item has it, and citations of summaries never count:
+    otherwise forgetting one message would remove every other message of the session.
+    """
     items = work.state.items
     spans: dict[str, list[Span]] = {}
     for id in gone:
         if items[id].item.kind == "summary":
             continue
-        for cite in _cites(items[id].item):
+        for cite in _list_citations(items[id].item):
             whole = cite.start is None and cite.end is None
             if cite.item not in gone and not cite.wordless and (id in asked or not whole):
-                spans.setdefault(cite.item, []).append(span(cite, items[cite.item].item.text))
+                spans.setdefault(cite.item, []).append(cited_span(cite, items[cite.item].item.text))
     return spans
 
 
-def _resting(work: Work, spans: Mapping[str, Sequence[Span]]) -> list[str]:
-    """What cites words that are cut."""
+def _list_citing(work: WriteContext, spans: Mapping[str, Sequence[Span]]) -> list[str]:
+    """The items that cite words that are cut."""
     return [
         each.item.id
-        for each in work.state.within(work.scope)
-        if any(cites_any_span(cite.start, cite.end, spans.get(cite.item, ())) for cite in _cites(each.item))
+        for each in work.state.list_items(work.scope)
+        if any(cites_any_span(cite.start, cite.end, spans.get(cite.item, ())) for cite in _list_citations(each.item))
     ]
 
 
-def remove(work: Work, id: str, entombed: bool) -> None:
+def remove_item(work: WriteContext, id: str, tombstoned: bool) -> None:
     stored = work.state.items.pop(id)
-    if entombed:
-        _entomb(work, stored.item.text)
-    _uncover(work, stored.item)
-    episodes.drop_over(work.state, work.scope, id)
+    if tombstoned:
+        _add_tombstone(work, stored.item.text)
+    _invalidate_summary(work, stored.item)
+    episodes.drop_item_episodes(work.state, work.scope, id)
     for key in [key for key in work.state.trials if key[:2] == (work.scope, id)]:
         del work.state.trials[key]
-    work.mark(id, gone=True)
+    work.mark_changed(id, gone=True)
 
 
-def _cut(work: Work, id: str, spans: Sequence[Span]) -> None:
+def _cut(work: WriteContext, id: str, spans: Sequence[Span]) -> None:
     before = work.state.items[id].item
     for text in (before.text, *(before.text[start:end] for start, end in spans)):
-        _entomb(work, text)
-    # A relation would say in other fields what was cut out of the text.
+        _add_tombstone(work, text)
+    # A relation would repeat in other fields what was cut out of the text.
     after = replace(before, text=cut_spans(before.text, spans), relation=None)
-    work.state.items[id] = Stored(
+    work.state.items[id] = StoredRow(
         work.scope,
         after,
-        # Of its own: two items cut to the same words are still two.
+        # Its own hash: two items cut to the same words stay two.
         work.digest("cut", id, after.text),
         index_words(after.text, after.speaker, after.slot),
         detect_traits(after.text, after.role),
     )
-    _uncover(work, before)
-    episodes.drop_over(work.state, work.scope, id)
-    work.mark(id)
-    for other in work.state.within(work.scope):
-        if any(cite.item == id for cite in _cites(other.item)):
-            work.update(other.item.id, sources=tuple(moved(source, id, spans) for source in other.item.sources))
+    _invalidate_summary(work, before)
+    episodes.drop_item_episodes(work.state, work.scope, id)
+    work.mark_changed(id)
+    for other in work.state.list_items(work.scope):
+        if any(cite.item == id for cite in _list_citations(other.item)):
+            work.update(
+                other.item.id, sources=tuple(shift_citations(source, id, spans) for source in other.item.sources)
+            )
 
 
-def _entomb(work: Work, text: str) -> None:
-    work.state.tombstones.add((work.scope, work.fingerprint(text)))
+def _add_tombstone(work: WriteContext, text: str) -> None:
+    work.state.tombstones.add((work.scope, work.hash_text(text)))
 
 
-def _uncover(work: Work, item: Item) -> None:
-    """A summary that covers a forgotten message loses its text, and one that is being made will not be stored; one
-    without text only says where the window was cleared."""
+def _invalidate_summary(work: WriteContext, item: Item) -> None:
+    """Drop the text of a summary that covers the message, and reject one that is being made.
+
+    A summary without text only says where the window was cleared.
+    """
     if item.session is None or item.place is None:
         return
     key = (work.scope, item.session)
@@ -140,5 +145,19 @@ def _uncover(work: Work, item: Item) -> None:
     work.state.summaries[key] = replace(kept, version=stored.version + 1)
 
 
-def _cites(item: Item) -> list[Citation]:
+def _list_citations(item: Item) -> list[Citation]:
     return list(chain.from_iterable(source.cites for source in item.sources))
+
+
+def cited_span(cite: Citation, text: str) -> Span:
+    """The cited part of the text; the whole text if the citation has no span."""
+    return cite.start or 0, len(text) if cite.end is None else cite.end
+
+
+def shift_citations(source: Source, item: str, spans: Sequence[Span]) -> Source:
+    """Move the source's citations of `item` to where their text is after the cut."""
+
+    def after(cite: Citation) -> Citation:
+        return Citation(item, shift_offset(cite.start, spans), shift_offset(cite.end, spans))
+
+    return replace(source, cites=tuple(after(cite) if cite.item == item else cite for cite in source.cites))

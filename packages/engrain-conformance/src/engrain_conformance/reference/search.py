@@ -1,4 +1,4 @@
-"""Search by brute force: the oracle of the VectorIndex and WordIndex ports."""
+"""Search by brute force."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ import numpy as np
 from engrain.core.model.filters import matches_filter
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.ports import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
-from engrain_conformance.reference.state import Holder, State, Stored
+from engrain_conformance.reference.state import State, StateHolder, StoredRow, reads
 
 Passage = dict[int, int]  # term → count
 
 
-class Search(Holder):
-    def nearest(self, query: VectorQuery) -> Nearest:
-        with self.reading() as state:
-            at = self.now(query.at)
-            compared = [
-                one
-                for one in state.within(query.scope)
-                if query.model in one.vectors and one.item.visible(at) and matches_filter(query.where, one.item)
-            ]
-            best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
-            every = [cosine for one in compared for cosine in _cosines(query, one)]
-            background = sum(every) / len(every) if every else None
-            return Nearest([id for _, id in best], [cosine for cosine, _ in best], background=background)
+class ReferenceSearch(StateHolder):
+    @reads
+    def nearest(self, state: State, query: VectorQuery) -> Nearest:
+        at = self.now(query.at)
+        compared = [
+            one
+            for one in state.list_items(query.scope)
+            if query.model in one.vectors and one.item.visible(at) and matches_filter(query.where, one.item)
+        ]
+        best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
+        every = [cosine for one in compared for cosine in _cosines(query, one)]
+        background = sum(every) / len(every) if every else None
+        return Nearest([id for _, id in best], [cosine for cosine, _ in best], background=background)
 
-    def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        with self.reading() as state:
-            at = self.now(query.at)
-            found = [state.known(query.scope, id) for id in ids]
-            return [_cosine(query, one) if one and one.item.visible(at) else math.nan for one in found]
+    @reads
+    def cosines(self, state: State, query: VectorQuery, ids: Sequence[str]) -> list[float]:
+        at = self.now(query.at)
+        found = [state.find_item(query.scope, id) for id in ids]
+        return [_cosine(query, one) if one and one.item.visible(at) else math.nan for one in found]
 
-    def best(self, query: WordQuery) -> WordMatches:
-        with self.reading() as state:
-            at = self.now(query.at)
-            visible = _visible(state, query, at)
-            scored = _Scores(visible, query.terms)
-            wanted = [one for one in visible if matches_filter(query.where, one.item)]
-            hits = [found for one in wanted if (found := scored.hit(one))]
-            hits.sort(key=lambda found: (found[0], found[1].id), reverse=True)
-            return scored.matches([hit for _, hit in hits[: query.limit]])
+    @reads
+    def best(self, state: State, query: WordQuery) -> WordMatches:
+        at = self.now(query.at)
+        visible = _list_visible(state, query, at)
+        scores = _Scores(visible, query.terms)
+        wanted = [one for one in visible if matches_filter(query.where, one.item)]
+        hits = [found for one in wanted if (found := scores.hit(one))]
+        hits.sort(key=lambda found: (found[0], found[1].id), reverse=True)
+        return scores.matches([hit for _, hit in hits[: query.limit]])
 
-    def counts(self, query: WordQuery, ids: Sequence[str]) -> WordMatches:
-        with self.reading() as state:
-            at = self.now(query.at)
-            visible = _visible(state, query, at)
-            scored = _Scores(visible, query.terms)
-            known = {one.item.id: one for one in visible}
-            hits = [found for id in ids if id in known and (found := scored.hit(known[id]))]
-            return scored.matches([hit for _, hit in hits])
+    @reads
+    def counts(self, state: State, query: WordQuery, ids: Sequence[str]) -> WordMatches:
+        at = self.now(query.at)
+        visible = _list_visible(state, query, at)
+        scores = _Scores(visible, query.terms)
+        known = {one.item.id: one for one in visible}
+        hits = [found for id in ids if id in known and (found := scores.hit(known[id]))]
+        return scores.matches([hit for _, hit in hits])
 
 
 class _Scores:
-    """The statistics of a scope for some terms, and the score of each passage by them."""
+    """The statistics of a scope for some terms, and the scores of its passages."""
 
-    def __init__(self, visible: Sequence[Stored], terms: Sequence[int]) -> None:
+    def __init__(self, visible: Sequence[StoredRow], terms: Sequence[int]) -> None:
         self.terms = terms
-        self.words = {one.item.id: _passages(one) for one in visible}
+        self.words = {one.item.id: _unpack_passages(one) for one in visible}
         every = [passage for passages in self.words.values() for passage in passages]
         self.count = len(every)
         self.average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
         self.frequency = tuple(sum(term in passage for passage in every) for term in terms)
         self.weights = compute_idf(self.frequency, self.count)
 
-    def hit(self, stored: Stored) -> tuple[float, WordHit] | None:
-        """The best passage; of two equal ones the first."""
+    def hit(self, stored: StoredRow) -> tuple[float, WordHit] | None:
+        """The best passage; the first of two equal ones."""
         found: tuple[float, WordHit] | None = None
         for number, passage in enumerate(self.words[stored.item.id]):
             counts = tuple(passage.get(term, 0) for term in self.terms)
@@ -85,22 +85,22 @@ class _Scores:
         return WordMatches(hits, self.count, self.average, self.frequency)
 
 
-def _visible(state: State, query: WordQuery, at: datetime) -> list[Stored]:
-    return [one for one in state.within(query.scope) if one.item.visible(at)]
+def _list_visible(state: State, query: WordQuery, at: datetime) -> list[StoredRow]:
+    return [one for one in state.list_items(query.scope) if one.item.visible(at)]
 
 
-def _passages(stored: Stored) -> list[Passage]:
+def _unpack_passages(stored: StoredRow) -> list[Passage]:
     found: list[Passage] = [{} for _ in range(stored.words.passages)]
     for term, packed in struct.iter_unpack("<II", stored.words.pairs):
         found[packed >> 16][term] = packed & 0xFFFF
     return found
 
 
-def _cosine(query: VectorQuery, stored: Stored) -> float:
+def _cosine(query: VectorQuery, stored: StoredRow) -> float:
     return max(_cosines(query, stored), default=math.nan)
 
 
-def _cosines(query: VectorQuery, stored: Stored) -> list[float]:
+def _cosines(query: VectorQuery, stored: StoredRow) -> list[float]:
     asked = query.vector.reshape(-1).astype(np.float64)
     rows = [np.frombuffer(row, dtype="<f4").astype(np.float64) for row in stored.vectors.get(query.model, ())]
     return [max(-1.0, min(1.0, float(np.dot(asked, row)))) for row in rows]

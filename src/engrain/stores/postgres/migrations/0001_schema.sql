@@ -81,7 +81,7 @@ create table source (
   kind text collate "C" not null,
   name text collate "C",
   primary key (scope, item, number),
-  foreign key (scope, item) references item (scope, n) on delete cascade deferrable
+  foreign key (scope, item) references item (scope, n) on delete cascade
 );
 
 -- `item` rests on the span of `cited`, by its source of that number. A span without ends is the whole text.
@@ -94,8 +94,8 @@ create table citation (
   span_start integer,
   span_end integer,
   primary key (scope, n),
-  foreign key (scope, item) references item (scope, n) on delete cascade deferrable,
-  foreign key (scope, cited) references item (scope, n) on delete cascade deferrable
+  foreign key (scope, item) references item (scope, n) on delete cascade,
+  foreign key (scope, cited) references item (scope, n) on delete cascade
 );
 
 create index citation_item on citation (scope, item);
@@ -106,7 +106,7 @@ create table entity (
   name text collate "C" not null,
   item bigint not null,
   primary key (scope, name, item),
-  foreign key (scope, item) references item (scope, n) on delete cascade deferrable
+  foreign key (scope, item) references item (scope, n) on delete cascade
 );
 
 create index entity_item on entity (scope, item);
@@ -217,7 +217,7 @@ create table episode (
   text text collate "C" not null,
   data text collate "C" not null,
   primary key (scope, id),
-  foreign key (scope, item) references item (scope, n) on delete cascade deferrable
+  foreign key (scope, item) references item (scope, n) on delete cascade
 );
 
 create index episode_recent on episode (scope, happened_at, id);
@@ -233,7 +233,7 @@ create table raw_text (
   expires_at bigint not null,
   text text collate "C" not null,
   primary key (scope, id),
-  foreign key (scope, id) references episode (scope, id) on delete cascade deferrable
+  foreign key (scope, id) references episode (scope, id) on delete cascade
 );
 
 create index raw_text_expires on raw_text (expires_at);
@@ -247,7 +247,7 @@ create table trial (
   task text collate "C" not null,
   note text collate "C" not null,
   primary key (scope, item, task),
-  foreign key (scope, item) references item (scope, n) on delete cascade deferrable
+  foreign key (scope, item) references item (scope, n) on delete cascade
 );
 
 -- Durable tasks: who runs them, what is recorded of each step, and what was kept or delivered meanwhile.
@@ -307,8 +307,8 @@ create table step (
   result text collate "C",
   primary key (scope, n),
   unique (scope, task, name, occurrence),
-  foreign key (scope, task) references task (scope, n) on delete cascade deferrable,
-  foreign key (scope, large_result) references large_result (scope, n) deferrable
+  foreign key (scope, task) references task (scope, n) on delete cascade,
+  foreign key (scope, large_result) references large_result (scope, n)
 );
 
 create index step_large_result on step (scope, large_result) where large_result is not null;
@@ -319,7 +319,7 @@ create table snapshot (
   task bigint not null,
   body text collate "C" not null,
   primary key (scope, task),
-  foreign key (scope, task) references task (scope, n) on delete cascade deferrable
+  foreign key (scope, task) references task (scope, n) on delete cascade
 );
 
 create table event (
@@ -465,6 +465,52 @@ begin
   insert into deleted_item (scope, change, n, id) select new, change, n, id from deleted_item where scope = old;
   delete from deleted_item where scope = old;
   perform set_config('engrain.upkeep', upkeep, true);
+end $$;
+
+-- Every table with rows of a scope. Those that others point to come first, and of these the ones that point to none.
+create function scope_tables() returns table (relname name, id oid, place bigint) language sql stable as $$
+  select relname, pg_class.oid, row_number() over (
+    order by exists (select 1 from pg_constraint where confrelid = pg_class.oid) desc,
+      exists (select 1 from pg_constraint where conrelid = pg_class.oid and contype = 'f'))
+  from pg_class join pg_attribute on attrelid = pg_class.oid
+  where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
+    and attname = 'scope' and atttypid = 'uuid'::regtype and not attisdropped and relname <> 'scope'
+$$;
+
+-- Give all rows of a scope another key, except the scope's own. Copied and deleted, as in adopt.
+create function move_rows(old uuid, new uuid) returns void language plpgsql as $$
+declare
+  held record;
+begin
+  for held in
+    select relname, (select string_agg(quote_ident(attname), ', ') from pg_attribute
+      where attrelid = id and attnum > 0 and not attisdropped and attname <> 'scope') as columns
+    from scope_tables() order by place
+  loop
+    execute format('insert into %1$I (scope, %2$s) overriding system value select $1, %2$s from %1$I where scope = $2 %3$s',
+      held.relname, held.columns, case held.relname when 'tombstone' then 'on conflict do nothing' else '' end)
+    using new, old;
+  end loop;
+  for held in select relname from scope_tables() order by place desc loop
+    execute format('delete from %I where scope = $1', held.relname) using old;
+  end loop;
+end $$;
+
+-- Hide a scope under another key, or show it again. Its state lets rows pass the triggers until all are there.
+create function move_scope(old uuid, new uuid, becomes smallint) returns void language plpgsql as $$
+begin
+  insert into scope (scope, last_change, tenant, agent, "user", state)
+  select new, last_change, tenant, agent, "user", -1 from scope where scope = old;
+  perform move_rows(old, new);
+  delete from scope where scope = old;
+  update scope set state = becomes where scope = new;
+end $$;
+
+-- Delete the names of a scope. Rows that were written under its own key meanwhile go along to where nobody finds them.
+create function anonymize_scope(key uuid, own uuid, hidden uuid) returns void language plpgsql as $$
+begin
+  perform move_rows(own, hidden);
+  delete from scope where scope = key;
 end $$;
 
 -- The wall. It holds for the owner of the tables too. Upkeep (what is still to embed, what is to hand out, counts)

@@ -1,0 +1,309 @@
+"""Carry out the steps of a plan in one transaction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from engrain.core.clock import to_micros
+from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.identity import hash_keyed
+from engrain.core.model.erasure import find_subjects, make_erased_error
+from engrain.core.model.items import Citation, Draft, Item, Source
+from engrain.core.model.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    OutcomeStatus,
+    Plan,
+    Step,
+    describe_request,
+    refer_to_step,
+    repeat_outcome,
+    resolve_references,
+)
+from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.model.tasks import StepWrite
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
+from engrain.core.validation import check_metadata
+from engrain_conformance.reference import episodes, tasks
+from engrain_conformance.reference.forget import cited_span, forget
+from engrain_conformance.reference.state import StoredRow, WriteContext, check_not_held, get_summary
+
+
+class Transaction(WriteContext):
+    """Changes the state in place; the caller discards it if a step fails."""
+
+    def run(self, plan: Plan) -> Applied:
+        self.state.check_writable(self.scope)
+        if plan.began is not None:
+            self._check_began(plan, plan.began)
+        first = self._find_answer(plan.request_id, plan.steps)
+        if first:
+            return replace(first, repeated=True)
+        if plan.expect and self.state.lengths.get((self.scope, plan.expect[0]), 0) != plan.expect[1]:
+            raise Conflict(f"the session {plan.expect[0]!r} has moved on: read it again.")
+        if plan.summary_version:
+            self._check_version(*plan.summary_version)
+        done = self._begin_step(plan.record) if plan.record else None
+        if done:
+            return done
+        outcomes = tuple(self._run_step(number, step) for number, step in enumerate(plan.steps))
+        for draft in plan.episodes:
+            self._add_episode(draft)
+        if plan.record:
+            result = json.dumps([outcome.id for outcome in outcomes])
+            tasks.finish_step(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
+        applied = Applied(outcomes, self.state.seq)
+        if plan.request_id is not None:
+            self.state.requests[self.scope, plan.request_id] = (self._hash_request(plan.steps), applied)
+        return applied
+
+    def _check_began(self, plan: Plan, began: int) -> None:
+        marks = {hash_keyed(self.state.key, *one.parts()) for one in find_subjects(plan)}
+        times = [(one.mark, one.at) for one in self.state.erased.values()]
+        times += [(one.mark, one.at) for one in self.state.erasing.values()]
+        if any(mark in marks and to_micros(at) >= began for mark, at in times):
+            raise make_erased_error()
+
+    def _check_version(self, session: str, version: int) -> None:
+        if version != get_summary(self.state, self.scope, session).version:
+            raise Conflict(f"what was said in session {session!r} is summed up or forgotten since: read it again.")
+
+    def _run_step(self, number: int, step: Step) -> Outcome:
+        if isinstance(step, (Add, Correct)):
+            draft = resolve_references(step.draft, {name: self._resolve(name) for name in self.outcome_ids})
+            outcome = self._dispatch(replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
+        else:
+            outcome = self._dispatch(step)
+        self.outcome_ids[refer_to_step(number)] = outcome.id
+        return outcome
+
+    def _resolve(self, name: str) -> str | None:
+        """The item of an earlier step, if it still exists; any other id stays as it is."""
+        id = self.outcome_ids.get(name, name)
+        gone = name in self.outcome_ids and not self.state.find_item(self.scope, id or "")
+        return None if gone else id
+
+    def _add_episode(self, draft: EpisodeDraft) -> None:
+        episode = draft.episode
+        if episode.item is not None:
+            item = self._resolve(episode.item)
+            if item is None:
+                return
+            episode = replace(episode, item=item, id=episode.id or item)
+        if not episode.id:
+            raise InvalidInput("an episode without an item needs an id of its own.")
+        episodes.store_episode(self.state, self.scope, EpisodeDraft(episode, draft.raw))
+
+    def _add_unless_repeated(self, step: Add) -> Outcome:
+        first = None if self._is_forgotten(step.draft) else self._find_answer(step.request_id, (step,))
+        if first:
+            return repeat_outcome(first.outcomes[0])
+        outcome = self._add(step.draft)
+        if step.request_id is not None and outcome.id is not None:
+            self.state.requests[self.scope, step.request_id] = (
+                self._hash_request((step,)),
+                Applied((outcome,), self.state.seq),
+            )
+        return outcome
+
+    def _find_answer(self, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+        if request_id is None or (self.scope, request_id) not in self.state.requests:
+            return None
+        asked, answer = self.state.requests[self.scope, request_id]
+        if steps and asked != self._hash_request(steps):
+            raise Conflict(f"the request id {request_id!r} was used for another write. Give this one an id of its own.")
+        return answer
+
+    def _hash_request(self, steps: tuple[Step, ...]) -> str:
+        return self.digest("asked", describe_request(steps))
+
+    def _dispatch(self, step: Step) -> Outcome:
+        if isinstance(step, Add):
+            return self._add_unless_repeated(step)
+        if isinstance(step, Correct):
+            return self._correct(step)
+        if isinstance(step, Change):
+            return self._change(step)
+        if isinstance(step, Forget):
+            check_not_held(self.state, self.scope)
+            return forget(self, replace(step, id=self.outcome_ids.get(step.id) or step.id))
+        return self._embed(step)
+
+    def _begin_step(self, record: StepWrite) -> Applied | None:
+        """Begin the step of a task. Return its answer if it is already done."""
+        begun = tasks.begin_step(self.state, record.lease, record.start, self.now)
+        if begun.status == "done":
+            outcomes = tuple(Outcome(id, "repeated") for id in json.loads(begun.result or "[]"))
+            return Applied(outcomes, self.state.seq, repeated=True)
+        if begun.status not in tasks.UNSETTLED:
+            raise Conflict(f"the step {begun.name!r} is settled already: {begun.status}.")
+        return None
+
+    def _add(self, draft: Draft) -> Outcome:
+        if self._is_forgotten(draft):
+            return Outcome(None, "kept_out")
+        trust = self._measure_trust(draft.source)
+        taken = self._find_at_place(draft)
+        if taken:
+            if taken.item.text != draft.text:
+                raise Conflict(f"place {taken.item.place} of session {taken.item.session!r} holds another text.")
+            return self._merge_repeated(taken.item.id, draft, trust)
+        decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
+        if decision.repeats:
+            return self._merge_repeated(decision.repeats, draft, trust)
+        item = self._make_item(draft, trust)
+        item = replace(
+            item,
+            valid_from=decision.valid_from,
+            valid_to=decision.valid_to,
+            replaced_by=decision.replaced_by,
+            **self._take_place(draft),
+        )
+        self._insert(item, draft)
+        if decision.closes:
+            self.update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
+        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
+        return Outcome(item.id, status, (decision.closes,) if decision.closes else (), place=item.place)
+
+    def _is_forgotten(self, draft: Draft) -> bool:
+        return draft.derived and self.is_tombstoned(draft.text)
+
+    def _measure_trust(self, source: Source) -> float:
+        cited = [self._find_cited(cite) for cite in source.cites]
+        return min([source.trust, *(one.item.trust for one in cited)])
+
+    def _find_cited(self, cite: Citation) -> StoredRow:
+        stored = self.state.find_item(self.scope, cite.item)
+        if not stored:
+            raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
+        start, end = cited_span(cite, stored.item.text)
+        if not (0 <= start < end <= len(stored.item.text) or cite.wordless):
+            raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+        return stored
+
+    def _find_at_place(self, draft: Draft) -> StoredRow | None:
+        if not draft.place or draft.place.number is None:
+            return None
+        wanted = (draft.place.session, draft.place.number)
+        here = (one for one in self.state.list_items(self.scope) if (one.item.session, one.item.place) == wanted)
+        return next((one for one in here if one.item.retracted_at is None), None)
+
+    def _list_versions(self, draft: Draft) -> list[StoredVersion]:
+        standing = [one for one in self.state.list_items(self.scope) if one.item.retracted_at is None]
+        if draft.slot is not None:
+            shown = [one for one in standing if one.item.slot == draft.slot]
+        else:
+            shown = [one for one in standing if _is_mergeable(one.item)]
+        return [StoredVersion(one.item.id, one.hash, one.item.valid_from, one.item.valid_to) for one in shown]
+
+    def _merge_repeated(self, id: str, draft: Draft, trust: float) -> Outcome:
+        old = self.state.items[id].item
+        until = None if not (old.expires_at and draft.expires_at) else max(old.expires_at, draft.expires_at)
+        self.update(
+            id,
+            importance=max(old.importance, draft.importance),
+            sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
+            trust=max(old.trust, trust),
+            metadata=check_metadata({**old.metadata, **draft.metadata}),
+            expires_at=until,
+        )
+        return Outcome(id, "repeated", place=old.place)
+
+    def _take_place(self, draft: Draft) -> dict[str, Any]:
+        if not draft.place:
+            return {}
+        session = (self.scope, draft.place.session)
+        following = self.state.lengths.get(session, 0)
+        number = following if draft.place.number is None else draft.place.number
+        self.state.lengths[session] = max(following, number + 1)
+        self.state.last_writes[session] = self.state.seq + 1
+        return {
+            "session": draft.place.session,
+            "place": number,
+            "speaker": draft.place.speaker,
+            "role": draft.place.role,
+        }
+
+    def _make_item(self, draft: Draft, trust: float) -> Item:
+        return Item(
+            id=self.ids(self.now),
+            kind=draft.kind,
+            text=draft.text,
+            importance=draft.importance,
+            recorded_at=self.now,
+            valid_from=self.now,
+            occurred_at=draft.occurred_at,
+            slot=draft.slot,
+            metadata=dict(draft.metadata),
+            sources=(draft.source,),
+            trust=trust,
+            relation=draft.relation,
+            expires_at=draft.expires_at,
+        )
+
+    def _insert(self, item: Item, draft: Draft) -> None:
+        vectors = {draft.vectors.model: draft.vectors.rows} if draft.vectors else {}
+        self.state.items[item.id] = StoredRow(
+            self.scope, item, self.hash_draft(draft), draft.words, draft.traits, vectors
+        )
+        self.mark_changed(item.id)
+
+    def _correct(self, step: Correct) -> Outcome:
+        old = self._get_current(step.id)
+        draft = step.draft
+        if self._is_forgotten(draft):
+            return Outcome(None, "kept_out")
+        trust = self._measure_trust(draft.source)
+        occurred = draft.occurred_at or old.occurred_at
+        expires = draft.expires_at or old.expires_at
+        draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, place=None, expires_at=expires)
+        self.update(old.id, retracted_at=self.now)
+        if _is_mergeable(replace(old, occurred_at=occurred)) and old.open:
+            decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
+            if decision.repeats:
+                self.update(old.id, replaced_by=decision.repeats)
+                return replace(self._merge_repeated(decision.repeats, draft, trust), others=(old.id,))
+        item = replace(
+            self._make_item(draft, trust),
+            **{name: getattr(old, name) for name in ("valid_from", "valid_to", "replaced_by", "pinned")},
+            **{name: getattr(old, name) for name in ("session", "place", "speaker", "role")},
+        )
+        self._insert(item, draft)
+        self.update(old.id, replaced_by=item.id)
+        return Outcome(item.id, "replaced", (old.id,), place=item.place)
+
+    def _change(self, step: Change) -> Outcome:
+        self._get_current(step.id)
+        names = ("importance", "pinned", "metadata", "expires_at")
+        wanted = {name: getattr(step, name) for name in names}
+        self.update(step.id, **{name: value for name, value in wanted.items() if value is not None})
+        return Outcome(step.id, "changed")
+
+    def _embed(self, step: Embed) -> Outcome:
+        stored = self.state.find_item(self.scope, step.id)
+        if not stored:
+            return Outcome(step.id, "missing")
+        if stored.hash != step.hash:
+            return Outcome(step.id, "stale")
+        vectors = {**stored.vectors, step.vectors.model: step.vectors.rows}
+        self.state.items[step.id] = replace(stored, vectors=vectors)
+        self.mark_changed(step.id)
+        return Outcome(step.id, "changed")
+
+    def _get_current(self, id: str) -> Item:
+        stored = self.state.find_item(self.scope, id)
+        if not stored or stored.item.retracted_at is not None:
+            raise NotFound(f"there is no item {id!r} in this scope.")
+        return stored.item
+
+
+def _is_mergeable(item: Item) -> bool:
+    """Apply is_mergeable to a stored item."""
+    return is_mergeable(Draft(item.text, slot=item.slot, occurred_at=item.occurred_at)) and item.session is None

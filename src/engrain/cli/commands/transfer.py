@@ -1,0 +1,263 @@
+"""Commands that write a memory to a file and load one: export, load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
+
+import click
+
+from engrain.cli.command import memory_command
+from engrain.cli.context import CommandContext, has_other_data, has_tier_data
+from engrain.cli.output import dim, escape, show_progress, to_json_line
+from engrain.core.errors import BadFile, BadLine, Conflict, NotFound
+from engrain.core.validation import count_noun, suggest_name
+
+if TYPE_CHECKING:
+    from engrain.memory import Memory
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult
+
+MAX_AGENT_CHARACTERS = 100  # of an agent's name in a file name
+MAX_LINES_SHOWN = 20
+FORMATS = ("engrain", "notes", "mem0", "chatgpt", "claude")
+UNITS = {"engrain": ("row",), "notes": ("note",), "mem0": ("memory", "memories")}
+OUTCOMES = {
+    "added": "new",
+    "repeated": "already known",
+    "replaced": "replaced an older value",
+    "behind": "older than the value of their slot",
+    "kept_out": "rejected as forgotten or erased here",
+}
+
+
+@memory_command(
+    "export",
+    examples=(
+        "engrain export ana.jsonl --user ana",
+        "engrain export ana.md --user ana --format markdown --all-agents",
+        "engrain export whole.jsonl --vectors --overwrite",
+    ),
+    prints="The number of lines of each kind, and a hash of all lines.",
+)
+@click.argument("path", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "markdown"]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl can be loaded again; markdown is for people.",
+)
+@click.option("--all-agents", is_flag=True, help="One file for each agent that knows --user.")
+@click.option("--vectors", is_flag=True, help="Include the vectors, so that a load need not compute them.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+def export(cli: CommandContext, path: str, all_agents: bool, **options: Any) -> None:
+    """Write this memory to a file.
+
+    The file has facts and their versions, messages, episodes, procedures, tasks and their steps, with ids, times,
+    sources and trust. Only you can read it. The same memory gives the same JSON Lines.
+    """
+    if path == "-":
+        raise click.UsageError("an export goes to a file, complete or not at all: give a file name instead of -.")
+    if all_agents:
+        _export_all_agents(cli, path, options)
+        return
+    with cli.open_memory() as memory:
+        agents = _list_agents(cli, memory)
+        others = [agent for agent in agents if agent != cli.agent] if cli.user else []
+        if others:
+            _check_not_empty(memory, others)
+        exported = _export(cli, memory, path, options)
+    if others:
+        more = f"{count_noun(len(others), 'more memory', 'more memories')} here: {_format_agents(others)}"
+        click.echo(f"note: {escape(str(cli.user))} has {more}. --all-agents writes them too.", err=True)
+    cli.print_result(_to_dict(exported, path), lambda: [_format_export(exported, path)])
+
+
+def _export_all_agents(cli: CommandContext, path: str, options: dict[str, Any]) -> None:
+    if cli.user is None or cli.agent is not None:
+        raise click.UsageError("--all-agents needs --user, and no --agent.")
+    with cli.open_memory() as memory:
+        agents = _list_agents(cli, memory) or [None]
+    files = _name_files(path, agents)
+    _check_free(files, options["overwrite"])
+    done: dict[str, ExportResult] = {}
+    try:
+        for file, agent in files.items():
+            with replace(cli, agent=agent).open_memory() as memory:
+                done[file] = _export(cli, memory, file, options)
+    except BaseException:
+        if done:
+            click.echo(f"note: written before the error: {', '.join(map(escape, done))}.", err=True)
+        raise
+    for file, exported in done.items():
+        click.echo(to_json_line(_to_dict(exported, file)) if cli.json else _format_export(exported, file))
+
+
+def _export(cli: CommandContext, memory: Memory, path: str, options: dict[str, Any]) -> ExportResult:
+    with show_progress("Exporting", None, cli.json) as progress:
+        return memory.export(path, progress=progress, **options)
+
+
+def _list_agents(cli: CommandContext, memory: Memory) -> list[str | None]:
+    """The agents that know the user. NotFound if nothing is kept: a mistyped or missing name gets no file."""
+    memories = memory.store.memories()
+    same_tenant = [info for info in memories if info.tenant == cli.tenant]
+    agents = [info.agent for info in same_tenant if info.user == cli.user]
+    if cli.user is None:
+        if cli.agent not in agents and any(info.user for info in memories) and not has_other_data(memory):
+            whose = f"for the agent {cli.agent!r} alone" if cli.agent else "without a user"
+            raise NotFound(f"nothing is kept here {whose}. Name a user with --user: `engrain memories` lists them.")
+        return agents
+    if agents or has_other_data(memory):
+        return agents
+    hint = suggest_name(cli.user, [info.user for info in same_tenant if info.user])
+    raise NotFound(f"nothing is kept for the user {cli.user!r} here.{hint} `engrain memories` lists all.")
+
+
+def _check_not_empty(memory: Memory, others: Sequence[str | None]) -> None:
+    """NotFound if only other agents know the user: an empty file would claim that nothing is kept."""
+    if memory.list(limit=1, history=True) or has_tier_data(memory):
+        return
+    raise NotFound(
+        f"this memory ({memory.scope}) is empty, and no file was written. The user is known to: "
+        f"{_format_agents(others)}. Choose one with --agent, or write a file for each with --all-agents."
+    )
+
+
+def _format_agents(agents: Sequence[str | None]) -> str:
+    return ", ".join(f"agent={escape(agent)}" if agent else "no agent" for agent in agents)
+
+
+def _name_files(path: str, agents: Sequence[str | None]) -> dict[str, str | None]:
+    """The agent by file name."""
+    files: dict[str, str | None] = {}
+    for agent in agents:
+        files[_name_file(path, agent, {file.lower() for file in files})] = agent
+    return files
+
+
+def _name_file(path: str, agent: str | None, taken: set[str]) -> str:
+    """Put the agent before the file's ending, in characters that every file system accepts."""
+    if agent is None:
+        return path
+    file, name = Path(path), quote(agent, safe=" ")
+    found = str(file.with_name(f"{file.stem}.{name[:MAX_AGENT_CHARACTERS]}{file.suffix}"))
+    if len(name) <= MAX_AGENT_CHARACTERS and found.lower() not in taken:
+        return found
+    digest = hashlib.blake2b(agent.encode(), digest_size=4).hexdigest()
+    return str(file.with_name(f"{file.stem}.{name[:MAX_AGENT_CHARACTERS]}-{digest}{file.suffix}"))
+
+
+def _check_free(files: Iterable[str], overwrite: bool) -> None:
+    """Check all files before the first is written."""
+    taken = [file for file in files if os.path.lexists(file)]
+    if taken and not overwrite:
+        exist = "exists" if len(taken) == 1 else "exist"
+        raise Conflict(
+            f"{', '.join(taken)} {exist} already, and nothing was written. Choose another name, or add --overwrite."
+        )
+
+
+def _to_dict(exported: ExportResult, path: str) -> dict[str, Any]:
+    return {"file": path, "rows": exported.rows, "hash": exported.hash}
+
+
+def _format_export(exported: ExportResult, path: str) -> str:
+    return f"Wrote {exported} to {escape(path)}{f'; hash {exported.hash}' if exported.hash else ''}."
+
+
+@memory_command(
+    "load",
+    examples=(
+        "engrain load ana.jsonl --dry-run",
+        "engrain load notes.jsonl --skip-bad --source support-chat",
+        "engrain load chatgpt-export.zip --facts",
+        "engrain load conversations.json --from claude --skip-bad",
+        """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
+    ),
+    prints="How many were new, already known or rejected; each bad line with its number and what is wrong with it.",
+)
+@click.argument("file", type=click.File("rb"), metavar="FILE|-")
+@click.option("--from", "form", type=click.Choice(FORMATS), help="The format, if it is not recognized.")
+@click.option("--dry-run", is_flag=True, help="Check the file and say what would be loaded; write nothing.")
+@click.option("--skip-bad", is_flag=True, help="Notes and chats: load the good lines even if others are bad.")
+@click.option("--facts", is_flag=True, help="Chats: also extract facts that users state about themselves.")
+@click.option("--source", metavar="NAME", help="The source of notes that name none.")
+@click.option("--other-scope", is_flag=True, help="Accept an export of another user, agent or tenant.")
+def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) -> None:
+    """Import an export, notes, or a file of mem0, ChatGPT or Claude.
+
+    An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
+    importance, slot, metadata, source, occurred_at, place {session, number, speaker, role} and relation {subject,
+    relation, object}. All lines are checked first: one bad line, and nothing is written. Loading a file again adds
+    only what is new. Forgotten items stay forgotten.
+    """
+    # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
+    target = replace(cli, store=":memory:") if dry_run and not cli.store_exists() else cli
+    total = _count_rows(file)
+    try:
+        with target.open_memory(create=True) as memory, show_progress("Loading", total, cli.json) as progress:
+            loaded = memory.load(file, dry_run=dry_run, progress=progress, **options)  # type: ignore[arg-type]
+    except BadFile as error:
+        bad = error.lines
+        cli.print_result({"written": False, "bad": bad}, lambda: _format_refusal(bad, is_export=total is not None))
+        click.get_current_context().exit(1)
+    cli.print_result(loaded, lambda: _format_load(loaded))
+
+
+def _count_rows(file: BinaryIO) -> int | None:
+    """The rows that an export announces in its first line, items twice: they get vectors too. None if unknown."""
+    if not file.seekable():
+        return None
+    first = file.readline(65_536)
+    file.seek(0)
+    try:
+        rows = json.loads(first)["rows"]
+        return int(sum(rows.values()) + rows.get("item", 0))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _format_load(loaded: LoadResult) -> Iterator[str]:
+    yield from _format_bad_lines(loaded.bad)
+    if lines := loaded.kept_out_lines:
+        hidden = len(lines) - MAX_LINES_SHOWN
+        more = f" and {count_noun(hidden, 'other')}; --json lists all" if hidden > 0 else ""
+        yield dim(f"rejected: line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:MAX_LINES_SHOWN]))}{more}")
+    counts = [(count, OUTCOMES[name]) for name in OUTCOMES if (count := getattr(loaded, name))]
+    unit = UNITS.get(loaded.form, ("message",))
+    skipped = f"; {count_noun(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
+    form = "" if loaded.form in ("engrain", "notes") else f" from {loaded.form}"
+    if counts and not (loaded.added or loaded.replaced or loaded.behind):
+        opening = f"Nothing {'was' if loaded.written else 'would be'} loaded{form}"
+        (first, meaning), *counts = counts
+        parts = [f"{count_noun(first, *unit)} {meaning}"]
+    else:
+        opening = f"{'Loaded' if loaded.written else 'Would load'} {count_noun(loaded.read, *unit)}{form}"
+        parts = []
+    parts += [f"{count:,} {meaning}" for count, meaning in counts]
+    parts += [f"{count_noun(loaded.facts, 'fact')} extracted from them"] if loaded.facts else []
+    yield f"{opening}: {', '.join(parts) or 'nothing to do'}{skipped}."
+
+
+def _format_refusal(bad: Sequence[BadLine], is_export: bool) -> Iterator[str]:
+    yield from _format_bad_lines(bad)
+    advice = "Fix them, or add --skip-bad to load the others."
+    if is_export:
+        advice = "An export is loaded complete or not at all: use the unchanged file, or export again."
+    yield f"Nothing was written: {count_noun(len(bad), 'bad line')}. {advice}"
+
+
+def _format_bad_lines(bad: Sequence[BadLine]) -> Iterator[str]:
+    for line in bad[:MAX_LINES_SHOWN]:
+        yield f"{click.style(f'line {line.line}', fg='red')}: {escape(line.message)}"
+    if len(bad) > MAX_LINES_SHOWN:
+        yield dim(f"… and {count_noun(len(bad) - MAX_LINES_SHOWN, 'bad line')} more; --json lists all.")

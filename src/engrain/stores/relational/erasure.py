@@ -1,0 +1,254 @@
+"""Erase a subject stage by stage, and keep its data out afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import NotFound, OnHold
+from engrain.core.identity import Scope, hash_keyed
+from engrain.core.model.audit import AuditEntry
+from engrain.core.model.erasure import (
+    ErasedSubject,
+    Erasure,
+    Impact,
+    Subject,
+    find_owner,
+    hash_tombstone,
+    make_hold_error,
+)
+from engrain.ports.erasure import NONE
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
+from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.holds import Holds, hide_user, load_reasons
+from engrain.stores.relational.leftovers import count_leftovers
+from engrain.stores.relational.removal import count_part, remove_part
+from engrain.stores.relational.replay import load_tombstones, replay_erasures
+from engrain.stores.relational.rows import Row, read_receipt
+from engrain.stores.relational.scopes import (
+    ERASING,
+    anonymize_scope,
+    block_scope,
+    count_scopes,
+    delete_scopes,
+    find_user_scopes,
+    hash_scope,
+    lock_user_scopes,
+)
+
+
+class Erasures(Holds):
+    """The erasures of a store. Each stage is one transaction that may be repeated."""
+
+    # A server's files cannot be searched, so nobody needs fingerprints of the rows before they are deleted.
+    deletes_at_begin = True
+    # Others may write while a transaction of ours deletes. In a file one writes at a time.
+    concurrent_writers = True
+
+    def __init__(self, dialect: Dialect, audit: Audit) -> None:
+        self._dialect, self._audit = dialect, audit
+
+    def mark(self, subject: Subject) -> str:
+        return hash_keyed(self._dialect.key, *subject.parts())
+
+    # What would be removed
+
+    def reach(self, subject: Subject) -> Impact:
+        return self._dialect.read(None, lambda tx: self._find_impact(tx, subject))
+
+    def _find_impact(self, tx: Transaction, subject: Subject) -> Impact:
+        if subject.by == "user":
+            rows = find_user_scopes(tx, subject)
+            counts = {"scope": len(rows), **count_scopes(tx, [row.key for row in rows])}
+            return Impact(counts, tuple(row.scope for row in rows))
+        counts, ids, kept = count_part(tx.within(subject.scope), subject)
+        found = ids if subject.by == "id" else any(counts.values())
+        return Impact(counts, (subject.scope,) if found else (), ids, kept)
+
+    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+        return iter(())
+
+    def copies(self) -> list[str]:
+        return []
+
+    def raw(self) -> Iterator[bytes]:
+        return iter(())
+
+    # The stages
+
+    def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
+        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
+            if running := tx.rows("load_erasures", id=id):
+                return _read_erasure(running[0]), None
+            refused = self._refuse_held(tx, subject)
+            return None if refused else self._begin(tx, id, subject, notes), refused
+
+        self._dialect.prepare_index({})
+        return _raise_refused(*self._dialect.write(None, do))
+
+    def _refuse_held(self, tx: Transaction, subject: Subject) -> OnHold | None:
+        """Record the refusal, and hide the user, if a hold keeps the data."""
+        user = subject if subject.by == "user" else find_owner(subject.scope)
+        if user is not None:
+            tx.lock_user(self.mark(user))
+        if subject.by == "user":
+            tx.lock_new_scopes(self.mark(subject))
+        reasons = load_reasons(tx, self.mark(user)) if user else ()
+        if user is None or not reasons:
+            return None
+        if subject.by == "user":
+            hide_user(tx, subject)
+            tx.run("hide_hold", subject_hash=self.mark(subject))
+        self._audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, self.mark(subject))
+        return make_hold_error(user, reasons, hides=subject.by == "user")
+
+    def _begin(self, tx: Transaction, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
+        scope, at = subject.scope, _pass_moment(tx)
+        rows = lock_user_scopes(tx, subject) if subject.by == "user" else []
+        scopes = [row.scope for row in rows] if subject.by == "user" else [scope]
+        listed = [[one.tenant, one.agent, one.user] for one in scopes]
+        names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
+        values = {"subject_hash": self.mark(subject), "subject_kind": subject.by, "at": at, **names}
+        tx.run("add_erasure", id=id, **values, scopes=json.dumps(listed), notes=json.dumps(dict(notes)))
+        if self.deletes_at_begin:
+            self._delete_rows(tx, id, subject, at)
+        for row in rows:
+            block_scope(tx, row, ERASING)
+        return self._load(tx, id)
+
+    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        values = {"notes": json.dumps(notes), "fingerprints": prints}
+        self._dialect.write(None, lambda tx: tx.run("store_fingerprints", id=id, **values), repeat=True)
+
+    def take(self, id: str) -> Erasure:
+        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
+            erasure = self._load(tx, id)
+            if erasure.stage == "shut" and erasure.subject is not None:
+                if refused := self._refuse_held(tx, erasure.subject):
+                    tx.run("delete_erasure", id=id)
+                    return None, refused
+                # A part may be written to again from now on; a user only when the names are deleted.
+                at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
+                self._delete_rows(tx, id, erasure.subject, at)
+            elif self.concurrent_writers and erasure.stage == "named" and erasure.by == "user":
+                remove_concurrent_writes(tx, erasure)
+            return self._load(tx, id), None
+
+        self._dialect.prepare_index({})
+        return _raise_refused(*self._dialect.write(None, do, repeat=True))
+
+    def _delete_rows(self, tx: Transaction, id: str, subject: Subject, at: int) -> None:
+        ids: Sequence[str] = ()
+        if subject.by == "user":
+            rows = lock_user_scopes(tx, subject)
+            counts = {"scope": len(rows), **delete_scopes(tx, rows)}
+        else:
+            inside = tx.within(subject.scope)
+            counts, ids = remove_part(inside, subject, inside.begin_write()[1])
+            if inside.changes:
+                inside.end_write()
+        tx.run("store_counts", id=id, counts=json.dumps(counts), ids=json.dumps(list(ids)), at=at)
+        tx.mark_purge()
+
+    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
+        def do(tx: Transaction) -> Erasure:
+            tx.lock_new_scopes(self._load(tx, id).mark)
+            erasure = self._load(tx, id)
+            if erasure.stage != "rows" or erasure.subject is None:
+                return erasure
+            ids, at = erasure.ids, to_micros(erasure.at)
+            if erasure.by == "user":
+                # Where nothing is blocked, because there was nothing or another erasure of this user has got here,
+                # rows that came in since are new.
+                rows = lock_user_scopes(tx, erasure.subject)
+                ids = tuple(anonymize_scope(tx, row) for row in rows if row.state == ERASING)
+                # A writer that began while the rows were being deleted may have seen a later time.
+                at = _pass_moment(tx) if ids and self.concurrent_writers else at
+            elif self.concurrent_writers and has_no_rows(tx, erasure.subject):
+                at = _pass_moment(tx)
+            values = {"ids": json.dumps(ids), "at": at, "notes": None if notes is None else json.dumps(notes)}
+            tx.run("anonymize_erasure", id=id, **values)
+            tx.mark_purge()
+            return self._load(tx, id)
+
+        return self._dialect.write(None, do, repeat=True)
+
+    def left(self, erasure: Erasure) -> Mapping[str, int]:
+        return self.left_of([erasure])[0]
+
+    def left_of(self, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
+        """The same for several erasures, in one snapshot."""
+        return self._dialect.read(None, lambda tx: count_leftovers(tx, erasures))
+
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
+        def do(tx: Transaction) -> AuditEntry:
+            erasure = self._load(tx, id)
+            values = {"subject_kind": erasure.by, "at": to_micros(erasure.at), "receipt": id}
+            tx.run("delete_erasure", id=id)
+            tx.run("add_receipt", subject_hash=erasure.mark, **values)
+            return self._audit.write(tx, "erase", receipt, erasure.mark)
+
+        return self._dialect.write(None, do)
+
+    def running(self) -> list[Erasure]:
+        return [_read_erasure(row) for row in self._dialect.ask(None, "load_erasures", id=None)]
+
+    def _load(self, tx: Transaction, id: str) -> Erasure:
+        rows = tx.rows("load_erasures", id=id)
+        if not rows:
+            raise NotFound(f"no erasure {id!r} is under way.")
+        return _read_erasure(rows[0])
+
+    # What keeps erased data out
+
+    def erased(self, subject: Subject) -> ErasedSubject | None:
+        rows = self._dialect.ask(None, "load_receipts", subject_hash=self.mark(subject))
+        return read_receipt(rows[0]) if rows else None
+
+    def all_erased(self) -> list[ErasedSubject]:
+        return [read_receipt(row) for row in self._dialect.ask(None, "load_receipts", subject_hash=None)]
+
+    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+        key = self._dialect.key
+        ids = [scope.id, hash_scope(key, scope)]
+        hashes = [bytes.fromhex(hash_tombstone(key, text)) for text in texts]
+
+        def do(tx: Transaction) -> list[bool]:
+            asked = [tx.ask("find_tombstone_of", ids=ids, hash=one) for one in hashes]
+            return [bool(found.fetchall()) for found in asked]
+
+        return self._dialect.read(None, do)
+
+    def tombstones(self) -> Iterator[tuple[str, str]]:
+        return iter(self._dialect.read(None, lambda tx: list(load_tombstones(tx))))
+
+    def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+        self._dialect.prepare_index({})
+        return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
+
+
+def _raise_refused(erasure: Erasure | None, refused: OnHold | None) -> Erasure:
+    """Raise the refusal after the commit, because it is on record."""
+    if refused is not None:
+        raise refused
+    assert erasure is not None
+    return erasure
+
+
+def _pass_moment(tx: Transaction) -> int:
+    """Now. Everything written afterwards has a later time, even if the clock was set back or stands still."""
+    at = tx.now()
+    tx.run("advance_time", at=at + 1)
+    return at
+
+
+def _read_erasure(row: Row) -> Erasure:
+    id_, subject_hash, kind, stage, at, tenant, agent, user, name, scopes, counts, ids, notes, fingerprints = row
+    subject = None if name is None else Subject(Scope(tenant, agent, user), kind, name)
+    return Erasure(
+        id_, subject_hash, kind, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
+        json.loads(counts), tuple(json.loads(ids)), json.loads(notes), bytes(fingerprints),
+    )  # fmt: skip
