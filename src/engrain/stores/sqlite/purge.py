@@ -32,7 +32,7 @@ CHUNK_PAGES = 256
 
 
 class Purge:
-    """A meta row says that a purge is pending, so that a crash does not lose it. No two marks are the same."""
+    """A mark in table meta says that a purge is pending, so that a crash does not lose it."""
 
     def __init__(self, writer: WriteQueue, pool: Pool, file: StoreFile, lock: FileLock | None) -> None:
         self._writer = writer
@@ -43,9 +43,8 @@ class Purge:
         self._cleaned: tuple[int, int] = (0, 0)  # the mark, and the first page that is not cleaned for it
         self.pending = False
 
-    def mark(self, db: Connection) -> None:
-        """Inside the transaction that forgets."""
-        db.run(_SQL["set_meta"], {"name": "purge", "value": time.time_ns()})
+    def expect(self) -> None:
+        """A transaction that forgets has set the mark."""
         self._tried_at = time.monotonic()  # the caller's own purge comes first
         self.pending = True
 
