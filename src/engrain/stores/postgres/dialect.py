@@ -82,7 +82,7 @@ class PostgresTransaction:
         return inside
 
     def lock_known_scope(self) -> bool:
-        return bool(self.rows("lock_known_scope"))
+        return bool(self.rows("lock_open_scope"))
 
     # Locks of what no row stands for: whether a user is held, and which scopes a user has. Taken in this order and
     # before any row is locked, so that nobody waits in a circle: all holds, those on one user, that user's scopes.

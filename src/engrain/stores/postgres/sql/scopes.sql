@@ -14,5 +14,5 @@ select pg_advisory_xact_lock(hashtext(current_schema() || cast(:kind as text)), 
 -- lock_shared --
 select pg_advisory_xact_lock_shared(hashtext(current_schema() || cast(:kind as text)), hashtext(:subject));
 
--- lock_known_scope --
+-- lock_open_scope --
 select 1 from scope where scope = :scope and is_open(state) for no key update;
