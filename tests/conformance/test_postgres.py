@@ -80,7 +80,7 @@ class TestWordsThatAreKept(Postgres, WordIndexSuite):
 
         def open_store() -> PostgresStore:
             opened.append(PostgresStore(url, clock=clock))
-            opened[-1]._shelf.common = 0
+            opened[-1].postings.common = 0
             return opened[-1]
 
         yield open_store

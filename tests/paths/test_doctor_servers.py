@@ -21,7 +21,8 @@ from engrain import Memory
 from engrain.core.model.queries import Finding
 from engrain.core.model.results import CheckResult
 from engrain.health import CHECKS, CheckContext
-from engrain.stores.postgres import care, deployment
+from engrain.stores.postgres import health
+from engrain.stores.postgres.dialect import load_statements
 
 
 @contextmanager
@@ -72,10 +73,10 @@ def test_a_server_that_may_lose_commits_fails_and_one_that_waits_for_its_disk_pa
 
 
 def test_what_a_commit_survives_is_judged_by_three_settings() -> None:
-    assert deployment._sync("on", "on", "on").state == "pass"
-    assert deployment._sync("on", "on", "local").state == "pass"
+    assert health._check_sync("on", "on", "on").state == "pass"
+    assert health._check_sync("on", "on", "local").state == "pass"
     for settings in (("off", "on", "on"), ("on", "off", "on"), ("on", "on", "off")):
-        assert deployment._sync(*settings).state == "fail"
+        assert health._check_sync(*settings).state == "fail"
 
 
 def test_a_server_without_fsync_fails(url: str) -> None:
@@ -97,14 +98,16 @@ def test_a_database_that_takes_no_writes_fails(url: str) -> None:
 
 
 def test_a_standby_fails() -> None:
-    (found,) = deployment._writable(standby=True, reads=False)
+    (found,) = health._check_writable(standby=True, read_only=False)
     assert (found.point, found.state, "standby" in found.why) == ("writable", "fail", True)
 
 
 def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(url) as memory:
         assert points(memory)["integrity"].state == "pass"
-        monkeypatch.setattr(care, "_SQL", {**care._SQL, "checksums": "select 'off'"})
+        statements, name = dict(load_statements()), "find_checksum_setting"
+        statements[name] = replace(statements[name], sql="select 'off'")
+        monkeypatch.setattr("engrain.stores.postgres.dialect.load_statements", lambda: statements)
         found = points(memory)["integrity"]
     assert (found.state, "pg_checksums" in found.fix) == ("warn", True)
 
@@ -128,9 +131,9 @@ def test_a_server_whose_checksums_were_switched_off_warns() -> None:
 
 
 def test_a_connection_over_a_network_in_the_clear_warns() -> None:
-    assert deployment._sealed(sealed=False, near=True).state == "pass"
-    assert deployment._sealed(sealed=True, near=False).state == "pass"
-    assert deployment._sealed(sealed=False, near=False).state == "warn"
+    assert health._check_encryption(encrypted=False, local=True).state == "pass"
+    assert health._check_encryption(encrypted=True, local=False).state == "pass"
+    assert health._check_encryption(encrypted=False, local=False).state == "warn"
 
 
 def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +145,7 @@ def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monk
         found = items.search_state(memory.scope)
         assert (found.state, "21 vectors have no index" in found.why) == ("warn", True)
         memory.recall("parcels")
-        items._near.wait()
+        items.vector_indexes.wait()
         assert points(memory)["search"].state == "pass"
         assert "21 vectors have an index" in points(memory)["search"].why
 

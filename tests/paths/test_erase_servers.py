@@ -28,7 +28,7 @@ from engrain.core.model.sessions import Episode
 from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.stores import composite
-from engrain.stores.postgres import care, dialect
+from engrain.stores.postgres import dialect, health
 from engrain.stores.postgres.link import Db
 from engrain.stores.relational import removal, scopes
 from engrain.stores.sqlite.erasure import SqliteErasures
@@ -156,7 +156,7 @@ def test_every_table_of_the_schema_is_reached_by_an_erasure(url: str, schema: st
     nobodys = {"audit", "erasure_receipt", "hold", "meta", "model", "sweep", "outbox_reader"}
     assert {table for table, *_ in columns} - scoped == {"erasure", *nobodys}
     holding = {table for table, _, kind in columns if kind in ("text", "bytea", "vector", "jsonb")}
-    assert holding - {"tombstone", "deleted_item", *nobodys} <= set(care._SWEPT), "what the vacuum goes over"
+    assert holding - {"tombstone", "deleted_item", *nobodys} <= set(health._VACUUMED), "what the vacuum goes over"
 
 
 def test_a_source_that_postgres_did_not_strip_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from engrain.core.model.items import Draft, Vectors
 from engrain.core.model.plans import Add, Plan
 from engrain.ports import VectorQuery
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.near import index_name
+from engrain.stores.postgres.vector_index import make_index_name
 
 SMALL, MIDDLE, WHOLE = Scope(user="one in a hundred"), Scope(user="one in five"), Scope(user="most of all")
 SIZES = {SMALL: 60, MIDDLE: 400, WHOLE: 1_600}
@@ -64,7 +64,7 @@ def store() -> Iterator[PostgresStore]:
 def indexed(store: PostgresStore) -> PostgresStore:
     for scope in SIZES:
         assert store.nearest(VectorQuery(rows(1, 1)[0], MODEL, scope)).exact  # until the index is there
-        store._near.wait()
+        store.vector_indexes.wait()
     return store
 
 
@@ -143,26 +143,26 @@ def test_the_index_is_of_its_scope_alone_and_is_used_under_row_level_security(in
             )
             return "\n".join(row[0] for row in connection.execute(statement.encode()).fetchall())
 
-    assert index_name(1, WHOLE.id) in indexed._link.alone(explained)
-    assert index_name(1, SMALL.id) not in repr(_indexes(indexed))
+    assert make_index_name(1, WHOLE.id) in indexed._link.alone(explained)
+    assert make_index_name(1, SMALL.id) not in repr(_indexes(indexed))
     assert len(_indexes(indexed)) == 2
     assert not [one for one in indexed.check() if one.state == "fail"]
 
 
 def test_a_build_that_was_cut_short_is_made_anew(indexed: PostgresStore) -> None:
-    _drop(indexed, index_name(1, MIDDLE.id))
-    indexed._near._asked.clear()
+    _drop(indexed, make_index_name(1, MIDDLE.id))
+    indexed.vector_indexes.forget_attempts()
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
-    indexed._near.wait()
+    indexed.vector_indexes.wait()
     assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
 
 
 def test_one_that_another_process_has_built_meanwhile_is_left_as_it_is(indexed: PostgresStore) -> None:
-    name = index_name(1, MIDDLE.id)
+    name = make_index_name(1, MIDDLE.id)
     before = _made(indexed, name)
-    indexed._near._asked.clear()
-    indexed._near.ask(MIDDLE.id, 1, DIMENSION)
-    indexed._near.wait()
+    indexed.vector_indexes.forget_attempts()
+    indexed.vector_indexes.request(MIDDLE.id, 1, DIMENSION)
+    indexed.vector_indexes.wait()
     assert _made(indexed, name) == before
 
 
@@ -170,51 +170,51 @@ def test_one_that_could_not_be_built_is_tried_again_later(
     indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may have died while it built it."""
-    name = index_name(1, MIDDLE.id)
+    name = make_index_name(1, MIDDLE.id)
     _drop(indexed, name)
-    indexed._near._asked.clear()
+    indexed.vector_indexes.forget_attempts()
     with psycopg.connect(postgres().url(), autocommit=True) as other:
         lock = "select pg_advisory_lock(hashtext(%s), hashtext(%s))"
         other.execute(lock, (indexed._link.address.schema, name))
         assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
-        indexed._near.wait()
+        indexed.vector_indexes.wait()
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
-    indexed._near.wait()
+    indexed.vector_indexes.wait()
     assert _made(indexed, name) is None  # not at once
     later = time.monotonic() + 3_600
-    monkeypatch.setattr("engrain.stores.postgres.near.time.monotonic", lambda: later)
+    monkeypatch.setattr("engrain.stores.postgres.vector_index.time.monotonic", lambda: later)
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
-    indexed._near.wait()
+    indexed.vector_indexes.wait()
     assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
 
 
 def test_one_that_was_left_half_built_is_told_and_mended(indexed: PostgresStore) -> None:
-    name = index_name(1, MIDDLE.id)
-    indexed._near._asked.clear()
+    name = make_index_name(1, MIDDLE.id)
+    indexed.vector_indexes.forget_attempts()
     indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE))  # has it built, if a test before has dropped it
-    indexed._near.wait()
+    indexed.vector_indexes.wait()
     place = f"'{indexed._link.address.schema}.{name}'::regclass"
     postgres().run(f"update pg_index set indisvalid = false where indexrelid = {place}")
     assert [one.point for one in indexed.check() if one.state == "fail"] == ["indexes"]
     indexed.rebuild()
     assert not [one for one in indexed.check() if one.state == "fail"]
-    indexed._near._asked.clear()
+    indexed.vector_indexes.forget_attempts()
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
-    indexed._near.wait()
+    indexed.vector_indexes.wait()
     assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
 
 
 def test_one_is_built_behind_a_pooler_that_gives_every_statement_to_another_session(
     indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = index_name(1, MIDDLE.id)
+    name = make_index_name(1, MIDDLE.id)
     _drop(indexed, name)
-    indexed._near._asked.clear()
+    indexed.vector_indexes.forget_attempts()
     with Pooler(indexed._link.parameters()) as pooler:
         monkeypatch.setattr(indexed._link, "connect", pooler.connect)
         monkeypatch.setattr(indexed._link, "address", replace(indexed._link.address, prepare=False))
-        indexed._near.ask(MIDDLE.id, 1, DIMENSION)
-        indexed._near.wait()
+        indexed.vector_indexes.request(MIDDLE.id, 1, DIMENSION)
+        indexed.vector_indexes.wait()
         assert pooler.left() == set()
     assert _made(indexed, name) is not None
 
@@ -229,13 +229,13 @@ def test_a_forgotten_vector_is_not_named(indexed: PostgresStore) -> None:
 def test_one_of_a_scope_that_became_small_is_dropped_with_the_next_sweep(
     indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    middle, whole = index_name(1, MIDDLE.id), index_name(1, WHOLE.id)
+    middle, whole = make_index_name(1, MIDDLE.id), make_index_name(1, WHOLE.id)
     assert {*_indexes(indexed)} >= {(middle,), (whole,)}
     for large, left in ((2 * SIZES[MIDDLE], [(middle,), (whole,)]), (3 * SIZES[MIDDLE], [(whole,)])):
         monkeypatch.setattr(indexed, "large", large)
         forget(indexed, *add(indexed, fact("Secret."), scope=SMALL), scope=SMALL)
         assert indexed.purge()
-        indexed._near.wait()
+        indexed.vector_indexes.wait()
         assert sorted(_indexes(indexed)) == sorted(left)
 
 

@@ -372,7 +372,7 @@ def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(sche
 def test_while_a_long_sweep_is_at_work_nobody_stands_in_line_behind_it(
     schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.stores.postgres.care._LONG", 0.2)
+    monkeypatch.setattr("engrain.stores.postgres.health._LONG_VACUUM", 0.2)
     store = open_store(schema, "&timeout=120")
     (id,) = add(store, fact("Secret."))
     forget(store, id)

@@ -18,13 +18,17 @@ from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite import dialect as sqlite
 
 RELATIONAL = Path(relational.__file__).parent
-PIECES = {"where": "1 = 1", "table": "summary", "column": "text"}
+PIECES = {"where": "1 = 1", "table": "summary", "column": "text", "dimension": "3"}
 ASKING = ("rows", "ask", "run", "many", "_load_items", "_ask_query")
 
 
 def named_statements() -> Iterator[tuple[str, str]]:
     """The literal names of statements that the code asks for."""
-    for file in [*RELATIONAL.glob("*.py"), *RELATIONAL.parent.glob("*/dialect.py")]:
+    for file in [
+        *RELATIONAL.glob("*.py"),
+        *RELATIONAL.parent.glob("postgres/*.py"),
+        *RELATIONAL.parent.glob("sqlite/dialect.py"),
+    ]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ASKING:
                 texts = (one.value for one in node.args if isinstance(one, ast.Constant))
@@ -62,11 +66,11 @@ def test_every_named_statement_is_there() -> None:
         assert named - statements.keys() == set()
 
 
-def test_every_shared_statement_is_used() -> None:
-    shared = Syntax("engrain.stores.relational", {}).load()
-    trees = (ast.parse(file.read_text()) for file in RELATIONAL.parent.glob("*/*.py"))
+def test_every_statement_is_used() -> None:
+    trees = (ast.parse(file.read_text()) for file in RELATIONAL.parent.glob("*/**/*.py"))
     used = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert [name for name in shared if name not in used] == []
+    statements = {**sqlite.load_statements(), **postgres.load_statements()}
+    assert [name for name in statements if name not in used] == []
 
 
 def test_parameters_are_translated_and_casts_and_quotes_are_not() -> None:

@@ -13,7 +13,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
-from engrain.stores.postgres.index_rows import replace_vectors, word_count, write_vectors, write_words
+from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
@@ -127,13 +127,13 @@ class PostgresTransaction:
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
-        write_words(self.db, self.scope.id, [(n, words) for n, words, _ in entries])
+        write_words(self, self.scope.id, [(n, words) for n, words, _ in entries])
         given = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
-        write_vectors(self.db, self.scope.id, self.dialect.models, given)
+        write_vectors(self, self.scope.id, self.dialect.models, given)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         assert self.scope is not None
-        replace_vectors(self.db, self.scope.id, self.dialect.models, vectors)
+        replace_vectors(self, self.scope.id, self.dialect.models, vectors)
 
     def retract_index(self, id_: str) -> None:
         self.run("delete_retracted_words", id=id_)
@@ -154,9 +154,9 @@ class PostgresTransaction:
             self.run("delete_words", scope=scope, numbers=numbers)
             self.run("delete_vectors", scope=scope, numbers=numbers)
         for scope, some in _by_scope((one.scope, one) for one in entries).items():
-            write_words(self.db, str(scope), [(one.item, one.words) for one in some if one.found])
+            write_words(self, scope, [(one.item, one.words) for one in some if one.found])
             given = [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
-            write_vectors(self.db, str(scope), self.dialect.models, given)
+            write_vectors(self, scope, self.dialect.models, given)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -221,7 +221,7 @@ class PostgresDialect:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
 
     def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        counted = {} if words is None else {"words": word_count(words)}
+        counted = {} if words is None else {"words": count_words(words)}
         return counted if metadata is None else {**counted, "filters": encode_filters(metadata)}
 
     def build_where(self, where: Filter | None) -> tuple[str, dict[str, Any]]:

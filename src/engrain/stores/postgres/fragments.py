@@ -15,6 +15,8 @@ ITEM = f"{ITEM_COLUMNS},\n  {SOURCES}"
 _NOW = """greatest(coalesce(cast(:clock as bigint),
   (extract(epoch from statement_timestamp()) * 1000000)::bigint), last_value)"""
 _SERVER_CLOCK = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_VISIBLE = """item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < item.valid_to)
+  and (item.expires_at is null or {at} < item.expires_at)"""
 SYNTAX = Syntax(
     "engrain.stores.postgres",
     {
@@ -23,8 +25,9 @@ SYNTAX = Syntax(
         "episode": EPISODE_COLUMNS,
         "task": TASK_COLUMNS,
         "step": STEP_COLUMNS,
-        "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
-        "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
+        "visible": _VISIBLE,
+        # At a moment that is known already.
+        "visible_at": _VISIBLE.replace("{at}", "cast(:at as bigint)"),
         # One moment for all of the statement.
         "at": f"(select coalesce(cast(:at as bigint), {_NOW}) from clock)",
         "now": f"(select {_NOW} from clock)",

@@ -1,4 +1,4 @@
-"""Write what search looks at: the words of an item, and its vectors."""
+"""Write the rows that search reads: the words of items, and their vectors."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ import numpy.typing as npt
 
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.arrays import Integers, Longs, Reals
-from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.sql import load
+from engrain.stores.relational.dialect import ScopeKey, Transaction
 from engrain.stores.relational.vectors import stack_windows
 
-_SQL = load("index.sql")
-_TOGETHER = 500  # vectors of one statement
+_BATCH = 500  # vectors of one statement
 Models = Mapping[str, tuple[int, int]]  # number and dimension, by key
 
 
-def word_count(words: Words) -> int:
-    """The length of all passages together."""
+def count_words(words: Words) -> int:
+    """Count the words of all passages."""
     packed = np.frombuffer(words.pairs, dtype="<u4")[1::2]
     return int((packed & 0xFFFF).sum())
 
 
-def write_words(db: Db, owner: str, entries: Sequence[tuple[int, Words]]) -> None:
-    items, terms, passages, lengths, counts = _postings(entries)
+def write_words(tx: Transaction, scope: ScopeKey, entries: Sequence[tuple[int, Words]]) -> None:
+    items, *columns = _make_postings(entries)
     if len(items):
-        values = (owner, Longs(items), Integers(terms), Integers(passages), Integers(lengths), Integers(counts))
-        db.run(_SQL["add_words"], values)
+        terms, passages, lengths, counts = map(Integers, columns)
+        values = {"terms": terms, "passages": passages, "lengths": lengths, "counts": counts}
+        tx.run("add_words", scope=scope, items=Longs(items), **values)
 
 
-def write_vectors(db: Db, scope: str, models: Models, entries: Sequence[tuple[int, Vectors]]) -> None:
+def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Sequence[tuple[int, Vectors]]) -> None:
     by_model: dict[str, list[tuple[int, Vectors]]] = {}
     for n, vectors in entries:
         by_model.setdefault(vectors.model, []).append((n, vectors))
@@ -39,24 +38,24 @@ def write_vectors(db: Db, scope: str, models: Models, entries: Sequence[tuple[in
         model, dimension = models[key]
         matrix = stack_windows([vectors for _, vectors in given], dimension)
         places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
-        for start in range(0, len(places), _TOGETHER):
-            some, rows = np.array(places[start : start + _TOGETHER]), matrix[start : start + _TOGETHER]
-            where = {"items": Longs(some[:, 0]), "numbers": Integers(some[:, 1]), "dimension": dimension}
-            db.run(_SQL["add_vectors"], {**where, "scope": scope, "model": model, "values": Reals(rows)})
-        db.run(_SQL["count_vectors"], (scope, model, len(matrix)))
+        for start in range(0, len(places), _BATCH):
+            some, rows = np.array(places[start : start + _BATCH]), matrix[start : start + _BATCH]
+            columns = {"items": Longs(some[:, 0]), "numbers": Integers(some[:, 1]), "vectors": Reals(rows)}
+            tx.run("add_vectors", scope=scope, model=model, dimension=dimension, **columns)
+        tx.run("add_vector_count", scope=scope, model=model, count=len(matrix))
 
 
-def replace_vectors(db: Db, scope: str, models: Models, given: Mapping[tuple[int, str], Vectors]) -> None:
-    """Put these in place of the vectors that the item has of the model."""
+def replace_vectors(tx: Transaction, scope: ScopeKey, models: Models, given: Mapping[tuple[int, str], Vectors]) -> None:
+    """Replace the vectors that an item has of a model."""
     by_model: dict[str, list[int]] = {}
     for n, model in given:
         by_model.setdefault(model, []).append(n)
     for model, items in by_model.items():
-        db.run(_SQL["drop_vectors"], {"scope": scope, "items": items, "model": model})
-    write_vectors(db, scope, models, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
+        tx.run("delete_model_vectors", scope=scope, items=items, model=model)
+    write_vectors(tx, scope, models, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
 
 
-def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:
+def _make_postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:
     """A row for each different word of each passage: item, term, passage, length of the passage, count."""
     pairs = [np.frombuffer(words.pairs, dtype="<u4").reshape(-1, 2) for _, words in entries]
     items = np.repeat(np.array([n for n, _ in entries], dtype=np.int64), [len(each) for each in pairs])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.stores.postgres.care import Care
-from engrain.stores.postgres.deployment import Deployment
-from engrain.stores.postgres.models import Models
+from engrain.stores.postgres.health import Health
 from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
@@ -15,7 +13,5 @@ from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.writes import ItemWrites
 
 
-class PostgresStore(
-    Deployment, VectorSearch, WordSearch, SketchSearch, Care, Models, ItemReads, ItemWrites, Sessions, Dump, Restore
-):
+class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One schema of one database, any number of processes on any number of machines."""

@@ -1,4 +1,4 @@
-"""Find items by meaning: all of a scope's vectors compared, or, in a large one, those that an index names."""
+"""Find items by meaning: compare all vectors of a scope, or in a large scope those that an index names."""
 
 from __future__ import annotations
 
@@ -14,188 +14,232 @@ import numpy.typing as npt
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
+from engrain.core.identity import Scope
 from engrain.ports import Nearest, VectorQuery
 from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
-from engrain.stores.postgres.census import Asked, Counted, Ints, fitting
 from engrain.stores.postgres.filters import build_where
-from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.near import FEW, LARGE, NearIndexes
-from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.vector_index import FEW, LARGE, HnswIndexes
+from engrain.stores.postgres.visibility import Ints, VisibilityCache, match_filter
+from engrain.stores.relational.dialect import Pending, Transaction
 
-_SQL = load("vectors.sql")
 Vector = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 # How many candidates the index follows at a time; pgvector allows no more than 1,000.
-_LEAST_WIDTH, _MOST_WIDTH = 200, 1_000
-# So many times as many are named where a filter will take some away.
-_FOR_A_FILTER = 8
-_MEANS = 100
-# A mean is taken anew when so much of the scope has changed: it needs to be right to .02.
-_GROWN = 1.05
+_MIN_WIDTH, _MAX_WIDTH = 200, 1_000
+# So many times as many are asked for where a filter will drop some.
+_FILTER_FACTOR = 8
+_MAX_MEANS = 100
+# A mean needs to be right to .02: it is computed again when so much of the scope has changed.
+_GROWTH = 1.05
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """What a search needs to know before it begins."""
+class PreparedQuery:
+    """A query with what the store knows of its model and scope."""
 
+    query: VectorQuery
     model: int
     dimension: int
     count: int
     indexed: bool
     vector: Vector
-    values: dict[str, Any]
+    at: int
+    moment: Pending  # the answer to find_scope_moment
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"model": self.model, "vector": Reals(self.vector)}
 
 
-class VectorSearch(Counted):
+class VectorSearch(Handle):
     large = LARGE
     few = FEW
 
     def __init__(self, *args: Any, **values: Any) -> None:
-        self._guard = threading.Lock()
-        self._means: OrderedDict[tuple[str, int], tuple[int, Vector]] = OrderedDict()
         super().__init__(*args, **values)
-        self._near = NearIndexes(self._link)
+        self.visibility = VisibilityCache()
+        self.vector_indexes = HnswIndexes(self._link)
+        self._means = MeanVectors()
 
     def nearest(self, query: VectorQuery) -> Nearest:
-        def do(db: Db) -> Nearest:
-            newest = self._ask_newest(db, query.scope)
-            looking = self._looking(db, query)
-            if looking is None or not looking.count:
+        def do(tx: Transaction) -> Nearest:
+            prepared = _prepare(tx, query)
+            if prepared is None or not prepared.count:
                 return Nearest([], [])
             found = None
-            if looking.count >= self.large:
-                if looking.indexed:
-                    found = self._named(db, query, looking) or self._few(db, query, looking, newest)
+            if prepared.count >= self.large:
+                if prepared.indexed:
+                    found = self._search_index(tx, prepared) or self._compare_passing(tx, prepared)
                 elif not self._read_only:
-                    self._near.ask(query.scope.id, looking.model, looking.dimension)
-            return found or self._exact(db, query, looking, newest)
+                    self.vector_indexes.request(query.scope.id, prepared.model, prepared.dimension)
+            return found or self._compare_all(tx, prepared)
 
-        return self._reading(query.scope, do)
+        return self.dialect.read(query.scope, do)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        def do(db: Db) -> dict[str, float]:
-            newest = self._ask_newest(db, query.scope)
-            looking = self._looking(db, query)
-            if looking is None or not ids:
+        def do(tx: Transaction) -> dict[str, float]:
+            prepared = _prepare(tx, query)
+            if prepared is None or not ids:
                 return {}
-            census = self._census(db, query.scope, query.at, newest)
-            numbers = self._numbers_of(db, query.scope, ids, census.seq)
+            visibility = self.visibility.load(tx, query.at, prepared.moment)
+            numbers = self.visibility.load_numbers(tx, ids, visibility.change)
             asked = np.array(list(numbers.values()), dtype=np.int64)
-            items, distances = _columns(db, "cosines", {**looking.values, "items": Longs(asked)})
-            shown = census.visible(items)
-            best = dict(zip(*(column.tolist() for column in _best(items[shown], distances[shown])), strict=True))
-            return {id_: _cosine(-best[n]) for id_, n in numbers.items() if n in best}
+            items, distances = _read_columns(tx.ask("compare_item_vectors", items=Longs(asked), **prepared.values))
+            shown = visibility.is_visible(items)
+            best = _keep_best(items[shown], distances[shown])
+            known = dict(zip(*(column.tolist() for column in best), strict=True))
+            return {id_: _clip_cosine(-known[n]) for id_, n in numbers.items() if n in known}
 
-        found = self._reading(query.scope, do)
+        found = self.dialect.read(query.scope, do)
         return [found.get(one, nan) for one in ids]
 
-    def _exact(self, db: Db, query: VectorQuery, looking: Looking, newest: Asked) -> Nearest:
-        items, distances = _columns(db, "exact", looking.values)
-        census = self._census(db, query.scope, query.at, newest)
-        shown = census.visible(items)
-        shown[shown] = fitting(db, query.scope, items[shown], query.where)
-        return self._ranked(db, query, census.seq, items[shown], distances[shown])
+    def _compare_all(self, tx: Transaction, prepared: PreparedQuery) -> Nearest:
+        items, distances = _read_columns(tx.ask("compare_vectors", **prepared.values))
+        visibility = self.visibility.load(tx, prepared.query.at, prepared.moment)
+        shown = visibility.is_visible(items)
+        shown[shown] = match_filter(tx, self.dialect, items[shown], prepared.query.where)
+        return self._rank(tx, prepared, visibility.change, items[shown], distances[shown])
 
-    def _few(self, db: Db, query: VectorQuery, looking: Looking, newest: Asked) -> Nearest | None:
-        """All that pass a filter compared, if they are few. None if there is no filter or they are many."""
+    def _compare_passing(self, tx: Transaction, prepared: PreparedQuery) -> Nearest | None:
+        """Compare all items that pass the filter, if they are few. None without a filter, or if they are many."""
+        query = prepared.query
         if query.where is None or not query.where.conditions:
             return None
         where, values = build_where(query.where)
-        asked = {**looking.values, **values, "most": self.few + 1}
-        ((passing,),) = db.rows(_SQL["passing"].replace("{where}", where), asked)
+        statement = self.dialect.statements["list_passing_items"].fill(where=where)
+        ((passing,),) = tx.rows(statement, at=prepared.at, limit=self.few + 1, **values)
         if passing is not None and len(passing) > self.few:
             return None
         items = np.empty(0, dtype=np.int64) if passing is None else passing
-        ((_, seq),) = newest.fetchall()
-        return self._ranked(db, query, seq or 0, *_columns(db, "cosines", {**looking.values, "items": Longs(items)}))
+        ((_, change),) = prepared.moment.fetchall()
+        asked = tx.ask("compare_item_vectors", items=Longs(items), **prepared.values)
+        return self._rank(tx, prepared, change or 0, *_read_columns(asked))
 
-    def _ranked(self, db: Db, query: VectorQuery, seq: int, items: Ints, distances: Floats) -> Nearest:
+    def _rank(self, tx: Transaction, prepared: PreparedQuery, change: int, items: Ints, distances: Floats) -> Nearest:
         if not len(items):
             return Nearest([], [])
-        background = _cosine(-float(distances.mean()))
-        items, distances = _best(items, distances)
+        background = _clip_cosine(-float(distances.mean()))
+        items, distances = _keep_best(items, distances)
         # Of equals the newer comes first, which has the higher number.
-        order = np.lexsort((-items, distances))[: max(query.limit, 0)]
-        ids = self._ids_of(db, query.scope, items[order], seq)
+        order = np.lexsort((-items, distances))[: max(prepared.query.limit, 0)]
+        ids = self.visibility.load_ids(tx, items[order], change)
         named = zip(distances[order].tolist(), items[order].tolist(), strict=True)
-        found = sorted(((_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
+        found = sorted(((_clip_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
         return Nearest([id_ for _, id_ in found], [cosine for cosine, _ in found], background=background)
 
-    def _looking(self, db: Db, query: VectorQuery) -> Looking | None:
-        """None if the store has no vectors of the model at all."""
-        scope = query.scope.id
-        asked = {"clock": self._clock_micros(), "scope": scope, "name": scope, "model": query.model}
-        rows = db.rows(_SQL["looking"], asked)
-        if not rows:
-            return None
-        model, dimension, count, indexed, now = rows[0]
-        vector = _unit(query.vector, dimension)
-        at = now if query.at is None else to_micros(query.at)
-        values = {"scope": scope, "model": model, "at": at, "vector": Reals(vector)}
-        return Looking(model, dimension, count, indexed, vector, values)
-
-    def _named(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest | None:
-        """None if too few of those that the index names pass the filter."""
+    def _search_index(self, tx: Transaction, prepared: PreparedQuery) -> Nearest | None:
+        """None if too few of the items that the index names pass the filter."""
+        query = prepared.query
         where, values = build_where(query.where)
-        statement = _SQL["near"].replace("{where}", where).replace("{dimension}", str(looking.dimension))
-        # Of an item with several vectors more than one may come up.
+        template = self.dialect.statements["search_vector_index"]
+        statement = template.fill(where=where, dimension=str(prepared.dimension))
+        # An item with several vectors may come up more than once.
         windows = 2 * max(query.limit, 1) + 16
         if query.where is not None and query.where.conditions:
-            windows *= _FOR_A_FILTER
-        while windows <= looking.count:
-            db.run(_SQL["widen"], (str(min(max(2 * windows, _LEAST_WIDTH), _MOST_WIDTH)),))
-            rows = db.rows(statement, {**looking.values, **values, "limit": windows})
+            windows *= _FILTER_FACTOR
+        while windows <= prepared.count:
+            tx.run("widen_index_search", width=str(min(max(2 * windows, _MIN_WIDTH), _MAX_WIDTH)))
+            rows = tx.rows(statement, at=prepared.at, limit=windows, **prepared.values, **values)
             best: dict[str, float] = {}
             for id_, cosine, passes in rows:
                 if passes:
-                    best[id_] = max(_cosine(cosine), best.get(id_, -1.0))
+                    best[id_] = max(_clip_cosine(cosine), best.get(id_, -1.0))
             if len(best) >= query.limit:
                 ranked = sorted(best.items(), key=lambda one: (one[1], one[0]), reverse=True)[: query.limit]
-                background = self._background(db, query, looking)
+                background = self._find_background(tx, prepared)
                 return Nearest([id_ for id_, _ in ranked], [one for _, one in ranked], False, background)
-            # Farther than it can follow candidates at a time, the index leads to near ones and passes nearer by.
-            if len(rows) < windows or windows >= _MOST_WIDTH:
+            # The index follows no more candidates at a time. Beyond that it passes nearer vectors by.
+            if len(rows) < windows or windows >= _MAX_WIDTH:
                 return None
-            windows = min(4 * windows, max(_MOST_WIDTH, windows + 1))
+            windows = min(4 * windows, max(_MAX_WIDTH, windows + 1))
         return None
 
-    def _background(self, db: Db, query: VectorQuery, looking: Looking) -> float | None:
-        """By the mean of the scope's vectors, which is kept; none for a part of them or for another moment."""
-        if query.where is not None or query.at is not None:
+    def _find_background(self, tx: Transaction, prepared: PreparedQuery) -> float | None:
+        """The query's cosine with the scope's mean vector. None for a part of the scope or another moment."""
+        if prepared.query.where is not None or prepared.query.at is not None:
             return None
-        key = (query.scope.id, looking.model)
-        with self._guard:
+        mean = self._means.load(tx, prepared)
+        return None if mean is None else _clip_cosine(float(np.dot(mean, prepared.vector)))
+
+    # Models
+
+    def models(self) -> dict[str, int]:
+        return dict(self.dialect.ask(None, "count_vectors_by_model"))
+
+    def drop_model(self, model: str, limit: int) -> int:
+        dropped = 0
+        for names in self.dialect.ask(None, "list_scopes_of_model", model=model):
+            if dropped < limit:
+                left = limit - dropped
+                dropped += self.dialect.write(Scope(*names), lambda tx: _drop_vectors(tx, model, left))  # noqa: B023
+        return dropped
+
+
+class MeanVectors:
+    """The mean vectors of scopes, kept while a scope has about the same number of vectors."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._means: OrderedDict[tuple[str, int], tuple[int, Vector]] = OrderedDict()
+
+    def load(self, tx: Transaction, prepared: PreparedQuery) -> Vector | None:
+        key = (prepared.query.scope.id, prepared.model)
+        with self._lock:
             counted, mean = self._means.get(key, (0, None))
-        if mean is None or not counted / _GROWN <= looking.count <= counted * _GROWN:
-            ((sent,),) = db.rows(_SQL["mean"], looking.values)
-            if sent is None:
-                return None
-            mean = sent_vector(sent)
-            with self._guard:
-                self._means[key] = looking.count, mean
-                self._means.move_to_end(key)
-                while len(self._means) > _MEANS:
-                    self._means.popitem(last=False)
-        return _cosine(float(np.dot(mean, looking.vector)))
+        if mean is not None and counted / _GROWTH <= prepared.count <= counted * _GROWTH:
+            return mean
+        ((sent,),) = tx.rows("find_mean_vector", model=prepared.model)
+        if sent is None:
+            return None
+        mean = sent_vector(sent)
+        with self._lock:
+            self._means[key] = prepared.count, mean
+            self._means.move_to_end(key)
+            while len(self._means) > _MAX_MEANS:
+                self._means.popitem(last=False)
+        return mean
 
 
-def _columns(db: Db, name: str, values: dict[str, Any]) -> tuple[Ints, Floats]:
-    ((items, distances),) = db.rows(_SQL[name], values)
+def _prepare(tx: Transaction, query: VectorQuery) -> PreparedQuery | None:
+    """None if the store has no vectors of the model at all."""
+    moment = tx.ask("find_scope_moment")
+    rows = tx.rows("find_vector_model", name=query.scope.id, model=query.model)
+    if not rows:
+        return None
+    model, dimension, count, indexed, now = rows[0]
+    vector = _normalize(query.vector, dimension)
+    at = now if query.at is None else to_micros(query.at)
+    return PreparedQuery(query, model, dimension, count, indexed, vector, at, moment)
+
+
+def _drop_vectors(tx: Transaction, model: str, limit: int) -> int:
+    tx.begin_write()
+    items = [n for (n,) in tx.rows("list_items_of_model", model=model, limit=limit)]
+    if items:
+        tx.run("delete_model_vectors", items=items, model=model)
+        tx.run("mark_changed_items", items=items)
+        tx.end_write()
+    return len(items)
+
+
+def _read_columns(asked: Pending) -> tuple[Ints, Floats]:
+    ((items, distances),) = asked.fetchall()
     return (np.empty(0, dtype=np.int64), np.empty(0)) if items is None else (items, distances)
 
 
-def _best(items: Ints, distances: Floats) -> tuple[Ints, Floats]:
+def _keep_best(items: Ints, distances: Floats) -> tuple[Ints, Floats]:
     """Each item once, with the best of its vectors."""
     order = np.lexsort((distances, items))
     first = order[np.append(True, np.diff(items[order]) != 0)] if len(items) else order
     return items[first], distances[first]
 
 
-def _cosine(found: float) -> float:
+def _clip_cosine(found: float) -> float:
     return max(-1.0, min(1.0, float(found)))
 
 
-def _unit(vector: Any, dimension: int) -> Vector:
+def _normalize(vector: Any, dimension: int) -> Vector:
     query = np.asarray(vector, dtype=np.float64).ravel()
     if len(query) != dimension:
         raise InvalidInput(f"the vector has {len(query)} dimensions; those of its model have {dimension} here.")
