@@ -163,7 +163,8 @@ class IndexStore:
 
     def forget(self, row: Row) -> None:
         self.seq += 1
-        index_rows.drop_index(self, row.n)
+        index_rows.drop_vectors(self, row.n)
+        self.run("delete from words where item = ?", (row.n,))
         self.run("delete from item where n = ?", (row.n,))
         self.run("insert into deleted_item values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
         del self.items[row.n]

@@ -198,13 +198,13 @@ def test_vectors_that_cannot_be_compared_are_refused() -> None:
         store.nearest(np.full(8, np.inf))
 
 
-def test_dropping_an_item_leaves_no_row_of_any_model() -> None:
+def test_dropping_vectors_leaves_no_row_of_any_model() -> None:
     store = IndexStore()
     row = store.add(passages=[{1: 1}], vectors={MODEL: [unit([1] * 8)], "other/3": [unit([1, 2, 3])]})
     index_rows.drop_vectors(store, row.n, "other/3")
     assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [1, 1, 1]
-    index_rows.drop_index(store, row.n)
-    assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [0, 0, 0]
+    index_rows.drop_vectors(store, row.n)
+    assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [1, 0, 0]
 
 
 def test_many_at_once_write_what_one_by_one_would() -> None:

@@ -117,7 +117,7 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
-        self.dialect.mark_purge(self.db)
+        self.run("set_meta", name="purge", value=self.dialect.make_purge_mark())
 
     def begin_write(self) -> tuple[int, int]:
         if self.scope is not None:
@@ -146,10 +146,9 @@ class SqliteTransaction:
         """The index goes by the time at which an item was retracted."""
 
     def delete_index(self, numbers: Sequence[int]) -> None:
-        from engrain.stores.sqlite.index.rows import drop_index
-
-        for n in numbers:
-            drop_index(self.db, n)
+        # Words go with their item, or are replaced.
+        self.run("delete_item_codes", numbers=numbers)
+        self.run("delete_item_vectors", numbers=numbers)
 
     def store_time(self, now: int) -> None:
         self.db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
@@ -203,13 +202,13 @@ class SqliteDialect:
         pool: Pool,
         site: StoreFile,
         add_scope: Callable[[Connection, Scope], int],
-        mark_purge: Callable[[Connection], None],
+        make_purge_mark: Callable[[], int],
         clock: Clock,
     ) -> None:
         self._writer, self._pool, self._site, self._clock = writer, pool, site, clock
         self._local = threading.local()  # the moment that this thread reads at
         self.closed = False
-        self.add_scope, self.mark_purge = add_scope, mark_purge
+        self.add_scope, self.make_purge_mark = add_scope, make_purge_mark
         # Judges leases. A clock that was handed in does so itself.
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open

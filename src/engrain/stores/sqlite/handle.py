@@ -70,7 +70,9 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._checkpointer = Checkpointer(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self._writer, self._pool, self._site, self._add_scope, self._purge.mark, clock)
+        self.dialect = SqliteDialect(
+            self._writer, self._pool, self._site, self._add_scope, self._purge.make_mark, clock
+        )
         self._scope, self._micros = self.dialect.find_scope, self.dialect.find_time
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still

@@ -43,11 +43,11 @@ class Purge:
         self._cleaned: tuple[int, int] = (0, 0)  # the mark, and the first page that is not cleaned for it
         self.pending = False
 
-    def mark(self, db: Connection) -> None:
-        """Inside the transaction that forgets."""
-        db.run(_SQL["set_meta"], {"name": "purge", "value": time.time_ns()})
+    def make_mark(self) -> int:
+        """A new mark, which the transaction that forgets stores as "purge"."""
         self._tried_at = time.monotonic()  # the caller's own purge comes first
         self.pending = True
+        return time.time_ns()
 
     def after_commit(self, db: Connection) -> None:
         """Try again after a reader was in the way: the callers of this commit have their answers."""

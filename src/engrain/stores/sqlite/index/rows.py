@@ -49,12 +49,6 @@ def write_vectors(db: Writer, n: int, vectors: Vectors) -> None:
         drop_vectors(db, n, vectors.model)
 
 
-def drop_index(db: Writer, n: int) -> None:
-    """Delete the words and vectors of item n."""
-    db.run(SQL["delete_index_words"], {"item": n})
-    drop_vectors(db, n)
-
-
 def drop_vectors(db: Writer, n: int, model: str | None = None) -> None:
     """Delete the item's vectors of one model, or of all."""
     found = db.rows(SQL["list_vector_models"]) if model is None else db.rows(SQL["find_vector_model"], {"model": model})
