@@ -5,8 +5,8 @@
 --
 -- Run once as the owner of the tables, on the coordinator, after a first `engrain status` has made the schema:
 --   psql "$URL" -v schema=engrain -f citus.sql
--- Known limits: a hold that hides a user moves that user's rows to another scope, which Citus does not allow by an
--- update; the sequences `change` and `clock` stay on the coordinator; vector indexes of large scopes are per shard.
+-- Known limits: the sequences `change` and `clock` stay on the coordinator; vector indexes of large scopes are per shard.
+-- A hold that hides a user copies the user's rows to another scope and deletes the old ones: nothing updates a scope.
 
 set search_path to :"schema", public;
 

@@ -84,8 +84,7 @@ if TYPE_CHECKING:
     from engrain.maintenance.consolidate import ConsolidationResult
     from engrain.memory import Memory, Session, Store
     from engrain.memory.async_memory import AsyncMemory, AsyncSession, AsyncStore
-    from engrain.memory.replay import replay_erasures
-    from engrain.memory.restore import restore_backup
+    from engrain.memory.restore import replay_erasures, restore_backup
     from engrain.mirror.mirror import Mirror
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
@@ -133,8 +132,7 @@ _HOMES = {
     "maintenance.consolidate": "ConsolidationResult",
     "memory": "Memory Session Store",
     "memory.async_memory": "AsyncMemory AsyncSession AsyncStore",
-    "memory.replay": "replay_erasures",
-    "memory.restore": "restore_backup",
+    "memory.restore": "replay_erasures restore_backup",
     "mirror.mirror": "Mirror",
     "privacy.erase": "ErasureResult UndoResult",
     "privacy.receipts": "Receipt VerificationResult",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "engrain"
 # Accesses that are left, by package; a package that is not named has none. Lower a number when it falls.
-LEFT = {"stores": 159}
+LEFT = {"stores": 2}
 
 
 def private_accesses(path: Path) -> list[str]:

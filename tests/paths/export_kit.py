@@ -11,7 +11,7 @@ from engrain_conformance.clock import SetClock
 from engrain import Memory, Note
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.queries import Summary
-from engrain.memory.transfer import export
+from engrain.memory.transfer import export_scope
 
 
 def filled(memory: Memory, clock: SetClock) -> Memory:
@@ -52,7 +52,7 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
 
 def exported(memory: Memory, *, vectors: bool = False) -> bytes:
     out = io.BytesIO()
-    export(memory.store.services, memory.scope, nullcontext(out), "jsonl", vectors, None)
+    export_scope(memory.store.services, memory.scope, nullcontext(out), "jsonl", vectors, None)
     return out.getvalue()
 
 

@@ -193,7 +193,7 @@ def test_the_command_prints_a_head_and_takes_it_again(memory: Memory) -> None:
 
     head = verify().stdout.split()[-1]
     assert json.loads(verify("--json").stdout)["kept"] == head
-    assert "is among them" in verify("--head", head).stdout
+    assert "is in the log" in verify("--head", head).stdout
     memory.forget(memory.remember("More."))
     assert verify("--head", head).exit_code == 0, "it is not the last one any more"
     wrong = verify("--head", "6:" + "0" * 32)

@@ -253,7 +253,7 @@ def test_relaxed_durability_is_asked_for_and_shown(tmp_path: Path) -> None:
 
 def test_redis_alone_says_what_it_can_hold(tmp_path: Path) -> None:
     for url in ("redis://localhost", "rediss://localhost"):
-        with pytest.raises(ConfigError, match="Redis holds episodes, tasks"):
+        with pytest.raises(ConfigError, match="Redis keeps episodes, tasks"):
             opened(url)
 
 

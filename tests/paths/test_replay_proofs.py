@@ -22,8 +22,7 @@ from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Citation
 from engrain.core.model.sessions import Episode
 from engrain.memory import restore
-from engrain.memory.replay import replay_erasures
-from engrain.memory.restore import restore_backup
+from engrain.memory.restore import replay_erasures, restore_backup
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.stores.sqlite import backup

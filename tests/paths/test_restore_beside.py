@@ -18,8 +18,7 @@ from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreBusy
 from engrain.memory import restore
-from engrain.memory.replay import replay_erasures
-from engrain.memory.restore import restore_backup
+from engrain.memory.restore import replay_erasures, restore_backup
 from engrain.privacy import tombstones
 from engrain.stores.urls import shown
 

@@ -75,7 +75,7 @@ def test_a_receipt_of_another_store_takes_nothing_out_and_that_is_said(lost: Pat
         other.remember("Ana lives in Lima.")
         (tmp_path / "other.json").write_text(str(other.store.erase(user="ana").receipt))
     told = run("restore", lost / "b1.db", lost / "a.db", "--receipts", tmp_path / "other.json")
-    assert (told.exit_code, "of this store" in told.output) == (0, True)
+    assert (told.exit_code, "belongs to another store" in told.output) == (0, True)
     with opened(lost / "a.db", background=False) as ana:
         assert ana.list() != []
 

@@ -50,7 +50,7 @@ def test_one_command_takes_back_a_page_whichever_way_it_came_in(store: Path) -> 
     assert shown.exit_code == 0
     for text in ("fact: Pay the harbour", "fetch: Always send", "assistant: I send passwords", "fact: Passwords are"):
         assert text in shown.stdout
-    assert "4 items came from it or rest on it. Add --yes to take them back." in shown.stdout
+    assert "4 items came from it or are based on it. Add --yes to remove them." in shown.stdout
     first, taken = (json.loads(undo(store, PAGE, *yes, "--json").stdout) for yes in ((), ("--yes",)))
     assert (first["items"], first["kept"]) == (taken["items"], taken["kept"])
     with opened(store) as memory:
@@ -119,11 +119,11 @@ def test_near_sources_are_named_and_a_script_notices(store: Path) -> None:
     assert all(name in like for name in ("https://bad.example/other", PAGE, f"{PAGE}/2"))
     for words in (("scrapper",), ("scrapper", "--json"), ("scrapper", "--yes"), ("scrapper", "--yes", "--json")):
         done = undo(store, *words)
-        assert (done.exit_code, "Sources that are like it: scraper" in done.stderr) == (1, True)
+        assert (done.exit_code, "Similar sources: scraper" in done.stderr) == (1, True)
 
 
 def test_one_item_is_told_as_one(store: Path) -> None:
-    assert "1 item came from it or rests on it." in undo(store, "scraper").stdout
+    assert "1 item came from it or is based on it." in undo(store, "scraper").stdout
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
@@ -144,7 +144,7 @@ def test_it_is_shown_with_its_id_and_with_the_value_that_will_hold_again(store: 
         bad = [memory.remember(text, slot="user.city", source=Source("forger", "web")) for text in ("Oslo.", "Bonn.")]
     shown = undo(store, "forger").stdout
     assert all(id in shown for id in bad)
-    assert "user.city will be again: Ana lives in Lima." in shown
+    assert "user.city becomes again: Ana lives in Lima." in shown
     undo(store, "forger", "--yes")
     with opened(store) as memory:
         assert [item.text for item in memory.list({"slot": "user.city"})] == ["Ana lives in Lima."]
@@ -157,4 +157,4 @@ def test_a_value_that_was_replaced_since_by_another_source_is_not_said_to_hold_a
         memory.remember("Ana lives in Quito.", slot="user.city")
     shown = undo(store, "forger").stdout
     assert "Ana lives in Oslo." in shown
-    assert "will be again" not in shown
+    assert "becomes again" not in shown

@@ -11,6 +11,8 @@ import psycopg
 import pytest
 from postgres_schemas import fresh_schema, member, open_store, tables
 
+from engrain import stores as stores_package
+
 CITUS = Path(__file__).parents[2] / "deploy" / "citus.sql"
 KEYS = """
 select relname, pg_get_indexdef(indexrelid), attname from pg_index
@@ -58,3 +60,11 @@ def test_the_script_distributes_every_table_with_a_scope_and_copies_the_others(c
     copied = re.findall(r"create_reference_table\('(\w+)'\)", script)
     local = re.findall(r"^-- Local: (\w+)", script, re.MULTILINE)
     assert sorted([*copied, *local]) == sorted({name for (name,) in rows} - set(scoped))
+
+
+def test_no_statement_updates_the_column_by_which_tables_are_distributed() -> None:
+    stores = Path(stores_package.__file__).parent
+    files = [*stores.glob("postgres/**/*.sql"), *stores.glob("relational/sql/*.sql"), *stores.glob("postgres/*.py")]
+    assert len(files) > 20
+    updates = re.compile(r"\bset\s+scope\s*=", re.IGNORECASE)
+    assert [file.name for file in files if updates.search(file.read_text())] == []

@@ -269,7 +269,7 @@ def test_what_an_erasure_and_a_second_look_found_reads_as_sentences(store: Path)
         assert done.receipt is not None
         verified = memory.store.verify_erasure(done.receipt, texts=["Ana lives in Lima."])
     assert erased.startswith("Erased: 1 memory, ")
-    assert looked.startswith("Looked again: no row is left, and none of ")
+    assert looked.startswith("Verified: no row is left, and none of ")
     assert str(verified).splitlines() == [
         "No row is left from before the erasure.",
         "No trace of the given texts in any file.",

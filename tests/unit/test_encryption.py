@@ -129,7 +129,7 @@ def test_what_was_not_looked_through_is_not_said_to_be_clean(store: Path, monkey
         (store.parent / "ana.json").write_text(str(done.receipt))
     command = ["--store", str(store), "erase", "verify", str(store.parent / "ana.json"), "--text", f"It is {CANARY}."]
     result = CliRunner().invoke(root, command, env={"ENGRAIN_KEY": KEY})
-    assert "No bytes were looked through" in result.output, result.output
+    assert "No bytes were searched" in result.output, result.output
     assert "traces" not in result.output
 
 
@@ -318,7 +318,7 @@ def test_a_key_is_a_text(tmp_path: Path, key: object) -> None:
 def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
     toml = tmp_path / "engrain.toml"
     toml.write_text('[stores]\ndefault = "a.db"\nkey = "secret"\n')
-    with pytest.raises(ConfigError, match="never from a file"):
+    with pytest.raises(ConfigError, match="can only be set by a program"):
         load_settings(toml)
 
 

@@ -52,7 +52,7 @@ from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.link import Link
-from engrain.stores.postgres.migrate import latest
+from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.relational.dialect import Deferred, Transaction
 from engrain.stores.relational.usage import Uses
 
@@ -247,7 +247,7 @@ def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore) -> Non
 
 def test_a_newer_schema_is_refused(store: PostgresStore, schema: str) -> None:
     with member(schema) as connection:
-        connection.execute("update meta set value = %s where name = 'schema'", (str(latest() + 1),))
+        connection.execute("update meta set value = %s where name = 'schema'", (str(latest_version() + 1),))
     with pytest.raises(NewerStore, match="pip install -U engrain"):
         open_store(schema)
 

@@ -18,7 +18,7 @@ from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite import dialect as sqlite
 
 RELATIONAL = Path(relational.__file__).parent
-PIECES = {"where": "1 = 1", "table": "summary", "column": "text", "dimension": "3"}
+PIECES = {"where": "1 = 1", "dimension": "3", "table": "summary", "column": "text"}
 ASKING = ("rows", "ask", "run", "many", "_load_items", "_ask_query")
 
 

@@ -64,7 +64,7 @@ def build_raw(text: str | None, at: datetime) -> RawOutput | None:
     return None if text is None else RawOutput(text, at + RAW_LIFETIME)
 
 
-def build_lasting_note(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
+def build_lasting_note(happened: EpisodeEvent, source: Source) -> Note:
     """Build the item that an important event becomes if the gate kept no fact of it.
 
     Its source cites the log rows, so that forgetting them forgets it too. It never brings back a forgotten text.
@@ -76,7 +76,6 @@ def build_lasting_note(happened: EpisodeEvent, source: Source, occurred_at: date
         scored.importance,
         metadata={RESERVED_KEY: {"episode": happened.kind, WHY: list_reasons(scored)}},
         source=source,
-        occurred_at=occurred_at,
         derived=True,
     )
 

@@ -1,4 +1,4 @@
-"""AsyncStore and AsyncMemory: the same verbs, awaited; one thread hop per verb, in one bounded pool per store."""
+"""AsyncStore and AsyncMemory: the same verbs, awaited. Each runs on a thread of the store's pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
 from engrain.core.validation import check_key
-from engrain.memory.memory import Memory, checked_reads, checked_scope
+from engrain.memory.memory import Memory, check_reads, check_scope
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
 from engrain.tasks.driver import run_flow_async
@@ -35,32 +35,30 @@ R = TypeVar("R")
 Sync = TypeVar("Sync")
 Opened = TypeVar("Opened", covariant=True)
 
-THREADS = 8
+MAX_THREADS = 8
 
 
-class _Hops(Protocol[Opened]):
-    """An awaited face of something that works on threads."""
-
+class _ThreadFace(Protocol[Opened]):
     async def hop(self, call: Callable[[Opened], R]) -> R: ...
 
 
-def _awaited(
+def _make_async(
     verb: Callable[Concatenate[Sync, P], R],
-) -> Callable[Concatenate[_Hops[Sync], P], Coroutine[Any, Any, R]]:
+) -> Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
-    async def call(self: _Hops[Sync], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: _ThreadFace[Sync], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.hop(lambda opened: verb(opened, *args, **kwargs))
 
-    return cast("Callable[Concatenate[_Hops[Sync], P], Coroutine[Any, Any, R]]", call)
+    return cast("Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]", call)
 
 
 class AsyncStore:
-    """Store for asyncio: same arguments, same verbs, same answers. The database is opened by the first verb.
+    """Store for asyncio: same arguments, same verbs, same answers. The first verb opens the database.
 
         async with AsyncStore("agent.db") as store:
             await store.memory(user="ana").remember("Ana prefers Python over JavaScript.")
 
-    A cancelled verb may still happen: its thread is not stopped half way. Give writes a `request_id` to repeat them.
+    A cancelled verb may still happen: its thread is not stopped. Give writes a `request_id` to repeat them.
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class AsyncStore:
         self._store: Store | None = None
         self._closed = False
         self._opening = threading.Lock()
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="engrain-async")
+        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="engrain-async")
 
     def memory(
         self,
@@ -99,25 +97,25 @@ class AsyncStore:
         tenant: str | None = None,
         reads: Sequence[Scope] = (),
     ) -> AsyncMemory:
-        """A view of one scope: no thread, no file, nothing to close."""
+        """Make a view of one scope: no thread, no file, nothing to close."""
         return AsyncMemory(self, user=user, agent=agent, tenant=tenant, reads=reads)
 
-    memories = _awaited(Store.memories)
-    status = _awaited(Store.status)
-    maintain = _awaited(Store.maintain)
-    backup = _awaited(Store.backup)
-    doctor = _awaited(Store.doctor)
-    rebuild = _awaited(Store.rebuild)
-    copy = _awaited(Store.copy)
-    erase = _awaited(Store.erase)
-    undo = _awaited(Store.undo)
-    resume_erasures = _awaited(Store.resume_erasures)
-    verify_erasure = _awaited(Store.verify_erasure)
-    hold = _awaited(Store.hold)
-    release = _awaited(Store.release)
-    holds = _awaited(Store.holds)
-    audit = _awaited(Store.audit)
-    verify_audit = _awaited(Store.verify_audit)
+    memories = _make_async(Store.memories)
+    status = _make_async(Store.status)
+    maintain = _make_async(Store.maintain)
+    backup = _make_async(Store.backup)
+    doctor = _make_async(Store.doctor)
+    rebuild = _make_async(Store.rebuild)
+    copy = _make_async(Store.copy)
+    erase = _make_async(Store.erase)
+    undo = _make_async(Store.undo)
+    resume_erasures = _make_async(Store.resume_erasures)
+    verify_erasure = _make_async(Store.verify_erasure)
+    hold = _make_async(Store.hold)
+    release = _make_async(Store.release)
+    holds = _make_async(Store.holds)
+    audit = _make_async(Store.audit)
+    verify_audit = _make_async(Store.verify_audit)
 
     async def hop(self, call: Callable[[Store], R]) -> R:
         """Call a function with the opened store on a thread of the pool."""
@@ -126,7 +124,7 @@ class AsyncStore:
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(self.opened()))
 
     def opened(self) -> Store:
-        """The store itself, opened now if it is not yet: for a thread of the pool."""
+        """Return the store, and open it if needed. Call it on a thread of the pool."""
         with self._opening:
             if self._store is None:
                 self._store = self._make()
@@ -135,9 +133,9 @@ class AsyncStore:
     async def close(self) -> None:
         """Wait for the running verbs, write what is buffered and close the files."""
         self._closed = True
-        await asyncio.to_thread(self._shut)
+        await asyncio.to_thread(self._close_pool_and_store)
 
-    def _shut(self) -> None:
+    def _close_pool_and_store(self) -> None:
         self._pool.shutdown(wait=True)
         if self._store is not None:
             self._store.close()
@@ -152,9 +150,11 @@ class AsyncStore:
         await self.close()
 
 
-class AwaitedPart:
-    """A part whose verbs are awaited: await memory.procedural.get("deploy"). A value there is a verb here: await
-    memory.working.summary()."""
+class AsyncPart:
+    """A part whose verbs are awaited: await memory.procedural.get("deploy").
+
+    A property is awaited like a verb: await memory.working.summary().
+    """
 
     def __init__(self, memory: AsyncMemory, part: Callable[[Memory], Any]) -> None:
         self._memory = memory
@@ -174,7 +174,7 @@ class AwaitedPart:
         return awaited
 
 
-class AsyncTasks(AwaitedPart):
+class AsyncTasks(AsyncPart):
     """The durable tasks of a memory, awaited."""
 
     async def recover(
@@ -186,7 +186,7 @@ class AsyncTasks(AwaitedPart):
         lease: float = 30.0,
         limit: int = 100,
     ) -> list[TaskRecord]:
-        """As Tasks.recover; `work` may be a coroutine function."""
+        """Continue tasks as Tasks.recover. `work` may be a coroutine function."""
         check_callable(work)
         memory = self._memory
 
@@ -200,8 +200,8 @@ class AsyncTasks(AwaitedPart):
         return await run_flow_async(tasks.recover_flow((version, *accepts), limit, run_one), memory.run_in_thread)
 
 
-class AsyncSession(AwaitedPart):
-    """A session whose verbs are awaited; so is what it starts with: await session.start()."""
+class AsyncSession(AsyncPart):
+    """A session whose verbs are awaited, also its start: await session.start()."""
 
     def __init__(self, memory: AsyncMemory, id: str) -> None:
         self.id = id
@@ -209,9 +209,9 @@ class AsyncSession(AwaitedPart):
         super().__init__(memory, self._opened)
 
     @property
-    def conversation(self) -> AwaitedPart:
+    def conversation(self) -> AsyncPart:
         """The messages of this session."""
-        return AwaitedPart(self._memory, lambda opened: self._opened(opened).conversation)
+        return AsyncPart(self._memory, lambda opened: self._opened(opened).conversation)
 
     def _opened(self, memory: Memory) -> Session:
         if self._session is None:
@@ -223,13 +223,13 @@ class AsyncSession(AwaitedPart):
 
 
 class AsyncMemory:
-    """Memory for asyncio: same arguments, same verbs, same answers. The store is opened by the first verb.
+    """Memory for asyncio: same arguments, same verbs, same answers. The first verb opens the store.
 
         async with AsyncMemory("agent.db", user="ana") as memory:
             await memory.remember("Ana prefers Python over JavaScript.")
 
     With an AsyncStore as its location it is a view of that. A cancelled verb may still happen: its thread is not
-    stopped half way. Give writes a `request_id` to repeat them.
+    stopped. Give writes a `request_id` to repeat them.
     """
 
     def __init__(
@@ -246,8 +246,8 @@ class AsyncMemory:
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._scope = checked_scope(tenant, agent, user)
-        self._reads = checked_reads(reads)
+        self._scope = check_scope(tenant, agent, user)
+        self._reads = check_reads(reads)
         self._owns = not isinstance(location, AsyncStore)
         if isinstance(location, AsyncStore):
             self._store = location
@@ -258,26 +258,26 @@ class AsyncMemory:
         self._view: Memory | None = None
         self._lock = threading.Lock()
 
-    remember = _awaited(Memory.remember)
-    remember_many = _awaited(Memory.remember_many)
-    recall = _awaited(Memory.recall)
-    prompt = _awaited(Memory.prompt)
-    get = _awaited(Memory.get)
-    list = _awaited(Memory.list)
-    update = _awaited(Memory.update)
-    correct = _awaited(Memory.correct)
-    forget = _awaited(Memory.forget)
-    explain = _awaited(Memory.explain)
-    start_session = _awaited(Memory.start_session)
-    add_message = _awaited(Memory.add_message)
-    add_messages = _awaited(Memory.add_messages)
-    end_session = _awaited(Memory.end_session)
-    export = _awaited(Memory.export)
-    load = _awaited(Memory.load)
-    erase = _awaited(Memory.erase)
+    remember = _make_async(Memory.remember)
+    remember_many = _make_async(Memory.remember_many)
+    recall = _make_async(Memory.recall)
+    prompt = _make_async(Memory.prompt)
+    get = _make_async(Memory.get)
+    list = _make_async(Memory.list)
+    update = _make_async(Memory.update)
+    correct = _make_async(Memory.correct)
+    forget = _make_async(Memory.forget)
+    explain = _make_async(Memory.explain)
+    start_session = _make_async(Memory.start_session)
+    add_message = _make_async(Memory.add_message)
+    add_messages = _make_async(Memory.add_messages)
+    end_session = _make_async(Memory.end_session)
+    export = _make_async(Memory.export)
+    load = _make_async(Memory.load)
+    erase = _make_async(Memory.erase)
 
     def session(self, id: str | None = None) -> AsyncSession:
-        """A session, new or continued; its verbs are awaited."""
+        """Open a new session or continue one. Its verbs are awaited."""
         return AsyncSession(self, new_session(system_clock()) if id is None else check_key(id, "session"))
 
     def task(
@@ -292,7 +292,7 @@ class AsyncMemory:
         procedure: str | None = None,
         working: bool = True,
     ) -> AsyncRun:
-        """As Memory.task: async with memory.task("order-42") as run: …"""
+        """Run a task as Memory.task: async with memory.task("order-42") as run: …"""
         options = TaskOptions(id, goal, version, accepts, lease, max_age)
         # The store is opened when the run is entered, on a thread of the pool.
         return AsyncRun(lambda: self.opened().tasks.execution(options, procedure, working), self.run_in_thread)
@@ -304,42 +304,42 @@ class AsyncMemory:
         max_lines: int = 200,
         max_bytes: int = 25_000,
         by: SourceKind = "user",
-    ) -> AwaitedPart:
-        """As Memory.mirror; its verbs are awaited: await memory.mirror("notes").sync()."""
-        made = functools.cache(lambda: self.opened().mirror(folder, max_lines=max_lines, max_bytes=max_bytes, by=by))
-        return AwaitedPart(self, lambda _: made())
+    ) -> AsyncPart:
+        """Mirror as Memory.mirror. Its verbs are awaited: await memory.mirror("notes").sync()."""
+        mirror = functools.cache(lambda: self.opened().mirror(folder, max_lines=max_lines, max_bytes=max_bytes, by=by))
+        return AsyncPart(self, lambda _: mirror())
 
     @property
-    def slots(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.slots)
+    def slots(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.slots)
 
     @property
-    def relations(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.relations)
+    def relations(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.relations)
 
     @property
-    def working(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.working)
+    def working(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.working)
 
     @property
-    def conversation(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.conversation)
+    def conversation(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.conversation)
 
     @property
-    def episodic(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.episodic)
+    def episodic(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.episodic)
 
     @property
-    def semantic(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.semantic)
+    def semantic(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.semantic)
 
     @property
-    def procedural(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.procedural)
+    def procedural(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.procedural)
 
     @property
-    def sessions(self) -> AwaitedPart:
-        return AwaitedPart(self, lambda opened: opened.sessions)
+    def sessions(self) -> AsyncPart:
+        return AsyncPart(self, lambda opened: opened.sessions)
 
     @property
     def tasks(self) -> AsyncTasks:
@@ -373,7 +373,7 @@ class AsyncMemory:
         return await self._store.hop(lambda _: call())
 
     def opened(self) -> Memory:
-        """The view itself, for a thread of the pool: the store is opened now if it is not yet."""
+        """Return the view, and open the store if needed. Call it on a thread of the pool."""
         store = self._store.opened()
         with self._lock:
             if self._view is None:

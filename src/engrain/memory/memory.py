@@ -1,4 +1,4 @@
-"""Memory: one scope's view of a store, with a person's verbs."""
+"""Memory: one scope's view of a store, with the verbs of its user."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Memory:
             memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
             print(memory.recall("Which language should the example use?"))
 
-    `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. With a
-    Store the view costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
-    anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `reads` are
-    scopes of other memories in the same store that `recall` may look into; nothing is ever written there.
+    `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. A view
+    of a Store costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
+    anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `recall`
+    also searches the scopes in `reads`; nothing is ever written there.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Memory:
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self._scope = checked_scope(tenant, agent, user)
-        self._reads = tuple(one for one in checked_reads(reads) if one != self._scope)
+        self._scope = check_scope(tenant, agent, user)
+        self._reads = tuple(one for one in check_reads(reads) if one != self._scope)
         self._owns = not isinstance(location, Store)
         if isinstance(location, Store):
             self._store = location
@@ -103,12 +103,12 @@ class Memory:
     ) -> str:
         """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
 
-        `slot` names a place for one value ("user.city"): a newer value closes the older one. After `expires_at`, or
-        `ttl` seconds from now, nobody finds it any more. `place` puts the text into a session as a turn. Repeating a
-        text returns the id it has; repeating a `request_id` gives the first answer and changes nothing.
+        A `slot` ("user.city") holds one value: a newer value closes the older one. After `expires_at`, or `ttl` seconds
+        from now, nobody finds the text any more. `place` puts it into a session as a turn. Repeating a text returns
+        its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
-        ends = self._ends(expires_at, ttl)
-        note = Note(text, importance, slot, metadata, source, occurred_at, place, expires_at=ends)
+        expires = self._compute_expiry(expires_at, ttl)
+        note = Note(text, importance, slot, metadata, source, occurred_at, place, expires_at=expires)
         return self.semantic.remember(note, request_id)
 
     @traced
@@ -121,7 +121,7 @@ class Memory:
     ) -> builtins.list[Outcome]:
         """Keep many texts, in transactions of a few hundred.
 
-        All notes are checked before the first is written. With a `request_id` a call that was cut off can be repeated.
+        All notes are checked before the first is written. With a `request_id` an interrupted call can be repeated.
         """
         return self.semantic.remember_many(notes, request_id, progress)
 
@@ -138,12 +138,12 @@ class Memory:
         min_importance: float = 0.0,
         shown: Collection[str] | None = None,
     ) -> Recall:
-        """Look through every kind of memory. `str()` of the answer is the block for the prompt.
+        """Search every kind of memory. `str()` of the answer is the text for the prompt.
 
-        `budget` bounds its tokens. `as_of` asks what held at that time (of a date: at its end). With no `min_relevance`
-        the embedder's own calibrated floor applies, 0 turns it off: the answer may be empty, and `omitted` says what
-        was cut and why. `shown` are ids of items that the prompt has already, with the work in progress: they are left
-        out.
+        `budget` bounds its tokens. `as_of` returns what was valid at that time; a date means the end of the day.
+        Without `min_relevance` the embedder's own floor applies; 0 turns it off. The answer may be empty, and `omitted`
+        says what was left out and why. `shown` are ids of items that the prompt has already: these and the work in
+        progress are left out.
         """
         from engrain.memory.recall import recall
 
@@ -161,15 +161,15 @@ class Memory:
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
-        """A request with all that memory has for it: the work in progress, recall, and the conversation so far."""
-        from engrain.memory.recall import prompt
+        """Return a request with the work in progress, recalled items and the conversation so far."""
+        from engrain.memory.recall import build_prompt
 
-        return prompt(self, self._services, request, budget, history)
+        return build_prompt(self, self._services, request, budget, history)
 
     @traced
     def get(self, id: str) -> Item | None:
-        """The item of this id, in whatever version; None if there is none, or none any more."""
-        return self._holder(id).get(id)
+        """Return the item of this id, in any version; None if there is none, or none any more."""
+        return self._find_owner_of(id).get(id)
 
     @traced
     def list(
@@ -181,9 +181,9 @@ class Memory:
         limit: int = 100,
         after: str | None = None,
     ) -> builtins.list[Item]:
-        """Items that match a filter, newest first: list({"kind": "fact", "importance": {">=": 0.5}}).
+        """Return items that match a filter, newest first: list({"kind": "fact", "importance": {">=": 0.5}}).
 
-        `history` shows replaced and corrected versions as well. For the next page pass the last id as `after`.
+        `history` adds replaced and corrected versions. For the next page pass the last id as `after`.
         """
         return self.semantic.list(where, as_of=as_of, history=history, limit=limit, after=after)
 
@@ -198,42 +198,44 @@ class Memory:
         expires_at: Time | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Change what is known of an item, not its text: how much it matters, from 0 to 1, its metadata, its end.
+        """Change an item's importance (0 to 1), pin, metadata or expiry, not its text. Other values stay.
 
-        A pinned item is never consolidated away. What is not given stays as it is."""
-        ends = None if expires_at is None else check_time(expires_at, "expires_at")
-        self.semantic.change(Change(id, importance, pinned, metadata, ends), request_id)
+        Consolidation never removes a pinned item.
+        """
+        expires = None if expires_at is None else check_time(expires_at, "expires_at")
+        self.semantic.change(Change(id, importance, pinned, metadata, expires), request_id)
 
     @traced
     def correct(self, id: str, text: str, *, source: str | Source | None = None, request_id: str | None = None) -> str:
-        """It was never so: replace the text; returns the new version's id. If it changed, `remember` the new value."""
+        """Replace a text that was wrong, and return the new version's id. If a fact changed, `remember` the new one."""
         return self.semantic.correct(id, Note(text, source=source), request_id)
 
     @traced
     def forget(self, what: str | Filter, *, keep_source: bool = False, request_id: str | None = None) -> ForgetResult:
         """Remove an item, or all that match a filter, with everything derived from it, from every file of the store.
 
-        What it cites in the log is cut out as well; `keep_source` leaves the log as it is.
+        The words that it cites in the log are removed as well; `keep_source` leaves the log as it is.
         """
         return self.semantic.forget(what, keep_source=keep_source, request_id=request_id)
 
     @traced
     def explain(self, id: str) -> Explanation:
-        """Where an item came from, what it rests on, what it led to, how far it is trusted. `print` it."""
-        return self._holder(id).explain(id)
+        """Return an item's sources, the items that it cites, those that cite it, and its trust. `print` it."""
+        return self._find_owner_of(id).explain(id)
 
     # Sessions
 
     def session(self, id: str | None = None) -> Session:
-        """A session, new or continued. Several may be open at once; none of them becomes the default one."""
+        """Open a new session or continue one. Several may be open at once; none becomes the default one."""
         return Session(self._services, self._scope, self._session_id(id))
 
     @traced
     def start_session(self, id: str | None = None) -> SessionStart:
-        """Begin a session, or go on with one, and make it the default of this memory.
+        """Start or continue a session, and make it the default of this memory. An open default session ends first.
 
-        `str()` of the answer is a block for the prompt: what is known of the user, how the last session ended, and what
-        mattered lately. A default session that is still open is ended first."""
+        `str()` of the answer is a text for the prompt: the user's profile, the last summary, and recent important
+        events.
+        """
         return start_session(self._session_id(id), self._current, self.sessions, self.working)
 
     @traced
@@ -249,13 +251,13 @@ class Memory:
         expect: int | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Keep what was said, word for word, and return its id. Without a session it goes to the default one.
+        """Keep a message word for word, and return its id. Without a session it goes to the default one.
 
-        What a user says that lasts ("I prefer …", "my city is …", "remember that …") becomes a fact that cites these
+        A lasting statement of a user ("I prefer …", "my city is …", "remember that …") becomes a fact that cites these
         words. With `expect` the session must have that many messages, else Conflict.
         """
-        said = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
-        return self._conversation(session).add_many([said], expect=expect, request_id=request_id)[0]
+        message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
+        return self._conversation(session).add_many([message], expect=expect, request_id=request_id)[0]
 
     @traced
     def add_messages(
@@ -266,12 +268,12 @@ class Memory:
         expect: int | None = None,
         request_id: str | None = None,
     ) -> builtins.list[str]:
-        """Keep several with nobody else's between them: Messages, or dicts as Anthropic and OpenAI have them."""
+        """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
         return self._conversation(session).add_many(messages, expect=expect, request_id=request_id)
 
     @traced
     def end_session(self) -> SessionEnd | None:
-        """End the default session: its summary is kept, and found by recall. None if there is none."""
+        """End the default session and keep its summary, which recall finds. None if there is no session."""
         current = self._current
         session = current.id
         if session is None:
@@ -294,14 +296,13 @@ class Memory:
         procedure: str | None = None,
         working: bool = True,
     ) -> Run:
-        """A task whose steps never run twice: with memory.task("order-42", goal="ship it") as run: …
+        """Run a task whose steps never run twice: with memory.task("order-42", goal="ship it") as run: …
 
-        Entering claims it for this worker and replays its journal; TaskClaimed says who else runs it. `version` is that
-        of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
-        of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is in progress in
-        working memory (`run.working`), which is stored with each of its steps; `run.outcome` becomes knowledge when it
-        is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
-        docs/reference/tasks.md has the promises.
+        Entering claims the task and replays its journal; TaskClaimed names the worker that has it. `version` is that of
+        your code, `accepts` the older ones whose tasks it may continue. Without a sign of life the lease ends after
+        `lease` seconds. After `max_age` seconds an unfinished task becomes "expired". `run.working` is its working
+        memory, stored with each step; working=False does without. `run.outcome` becomes knowledge when the task is
+        done, and counts for its `procedure`. docs/reference/tasks.md has the promises.
         """
         from engrain.tasks.execution import TaskOptions
         from engrain.tasks.run import Run
@@ -321,12 +322,14 @@ class Memory:
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> ExportResult:
-        """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
-        people. The file is there whole or not at all, and only you can read it.
-        docs/reference/export-format.md has the form."""
-        from engrain.memory.transfer import export, writing
+        """Write this memory to a file: JSON Lines, which `load` restores item for item, or Markdown for people.
 
-        return export(self._services, self._scope, writing(path, overwrite), form, vectors, progress)
+        The file appears only when it is complete, and only you can read it. docs/reference/export-format.md has the
+        form.
+        """
+        from engrain.memory.transfer import export_scope, open_output
+
+        return export_scope(self._services, self._scope, open_output(path, overwrite), form, vectors, progress)
 
     @traced
     def load(
@@ -341,15 +344,17 @@ class Memory:
         facts: bool = False,
         progress: Progress | None = None,
     ) -> LoadResult:
-        """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
-        is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
-        written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
-        conversations what the user said that lasts, as is done with what is said now."""
-        from engrain.memory.transfer import load
+        """Load an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude.
+
+        The form is detected. Everything is checked first: BadFile lists the problems line by line, and nothing is
+        written. Known items are skipped, forgotten ones stay forgotten. `facts` extracts lasting statements of the user
+        from conversations of other programs, as `add_message` does.
+        """
+        from engrain.memory.transfer import load_file
         from engrain.transfer.load import LoadOptions
 
-        terms = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
-        return load(self._services, self._scope, path, terms, progress)
+        options = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
+        return load_file(self._services, self._scope, path, options, progress)
 
     @traced
     def erase(
@@ -362,11 +367,12 @@ class Memory:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ErasureResult:
-        """Erase everything of this memory's user, whatever agent knows it; or a session, a source, or an item of this
-        memory. Every tier, index, journal and server goes, and the files in `folders`, down to the bytes.
+        """Erase everything of this memory's user, for every agent; or a session, a source, or an item of this memory.
 
-        Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
-        legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
+        It covers every tier, index, journal and server, and the files in `folders`, down to the bytes. A search then
+        verifies it, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a legal hold. A
+        dry run changes nothing. A killed erasure continues when the store is next opened.
+        """
         from engrain.privacy.requests import erase_subject, make_subject
 
         subject = make_subject(self._scope, session=session, source=source, id=id)
@@ -380,8 +386,10 @@ class Memory:
         max_bytes: int = 25_000,
         by: SourceKind = "user",
     ) -> Mirror:
-        """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
-        `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
+        """Mirror this memory in a folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, by `sync()` or `watch()`.
+
+        Text in the files counts as said by the user; with by="agent" as said by the agent.
+        """
         from engrain.core.markdown.layout import PageBudget
         from engrain.factory import open_folder
         from engrain.mirror.mirror import Mirror
@@ -392,24 +400,24 @@ class Memory:
 
     @property
     def slots(self) -> Slots:
-        """Places for one value each, such as user.city."""
+        """Slots, such as user.city, hold one value each."""
         from engrain.tiers.semantic import Slots
 
-        return self._part("slots", lambda: Slots(self._services, self._scope))
+        return self._get_part("slots", lambda: Slots(self._services, self._scope))
 
     @property
     def relations(self) -> Relations:
         """Relations between two entities."""
         from engrain.tiers.semantic import Relations
 
-        return self._part("relations", lambda: Relations(self._services, self._scope))
+        return self._get_part("relations", lambda: Relations(self._services, self._scope))
 
     @property
     def working(self) -> ScopedWorkingMemory:
         """The work in progress, with its goal, results and thoughts."""
         from engrain.tiers.scoped_working import ScopedWorkingMemory
 
-        return self._part("working", lambda: ScopedWorkingMemory(self._services, self._scope, self._current))
+        return self._get_part("working", lambda: ScopedWorkingMemory(self._services, self._scope, self._current))
 
     @property
     def conversation(self) -> ConversationMemory:
@@ -418,49 +426,49 @@ class Memory:
 
     @property
     def episodic(self) -> EpisodicMemory:
-        """What happened: turns, tool calls, decisions, errors and what helped."""
+        """Events: turns, tool calls, decisions, errors and their solutions."""
         from engrain.tiers.episodic import EpisodicMemory
 
-        return self._part("episodic", lambda: EpisodicMemory(self._services, self._scope, self._current))
+        return self._get_part("episodic", lambda: EpisodicMemory(self._services, self._scope, self._current))
 
     @property
     def semantic(self) -> SemanticMemory:
         """Facts, preferences, knowledge, relations."""
         from engrain.tiers.semantic import SemanticMemory
 
-        return self._part("semantic", lambda: SemanticMemory(self._services, self._scope))
+        return self._get_part("semantic", lambda: SemanticMemory(self._services, self._scope))
 
     @property
     def procedural(self) -> ProceduralMemory:
-        """How to do things, in versions, with their record."""
+        """Procedures in versions, with their success."""
         from engrain.tiers.procedural import ProceduralMemory
 
-        return self._part("procedural", lambda: ProceduralMemory(self._services, self._scope))
+        return self._get_part("procedural", lambda: ProceduralMemory(self._services, self._scope))
 
     @property
     def sessions(self) -> Sessions:
         """The sessions of this memory."""
         from engrain.tiers.sessions import Sessions
 
-        return self._part("sessions", lambda: Sessions(self._services, self._scope))
+        return self._get_part("sessions", lambda: Sessions(self._services, self._scope))
 
     @property
     def tasks(self) -> Tasks:
         """The durable tasks of this memory."""
         from engrain.tasks.admin import Tasks
 
-        return self._part("tasks", lambda: Tasks(self._services, self._scope, lambda: self.working))
+        return self._get_part("tasks", lambda: Tasks(self._services, self._scope, lambda: self.working))
 
     # The view itself
 
     @property
     def scope(self) -> Scope:
-        """Whose memory this is: (tenant, agent, user)."""
+        """The owner of this memory: (tenant, agent, user)."""
         return self._scope
 
     @property
     def reads(self) -> tuple[Scope, ...]:
-        """The other scopes that `recall` looks into."""
+        """The other scopes that `recall` searches."""
         return self._reads
 
     @property
@@ -499,10 +507,10 @@ class Memory:
     def _current(self) -> CurrentSession:
         from engrain.tiers.sessions import CurrentSession
 
-        return self._part("current", lambda: CurrentSession(self._services))
+        return self._get_part("current", lambda: CurrentSession(self._services))
 
     def _conversation(self, session: str | None) -> ConversationMemory:
-        """That of the default session is kept: it knows what it has read."""
+        """Return a conversation. That of the default session is cached with what it has read."""
         from engrain.tiers.conversation import ConversationMemory
 
         name = self._current.resolve(session)
@@ -518,21 +526,21 @@ class Memory:
 
         return new_session(self._services.clock()) if id is None else check_key(id, "session")
 
-    def _holder(self, id: str) -> SemanticMemory:
-        """The memory that has the item: this one, or one of those that it reads."""
+    def _find_owner_of(self, id: str) -> SemanticMemory:
+        """Return the memory that has the item: this one, or one of those that it reads."""
         from engrain.tiers.semantic import SemanticMemory
 
         others = (SemanticMemory(self._services, scope) for scope in self._reads)
         return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
 
-    def _ends(self, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
+    def _compute_expiry(self, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
         if ttl is None:
             return expires_at
         if expires_at is not None:
             raise InvalidInput("remember takes expires_at= or ttl=, not both.")
         return self._services.clock() + check_duration(ttl, "ttl")
 
-    def _part(self, name: str, make: Callable[[], Part]) -> Part:
+    def _get_part(self, name: str, make: Callable[[], Part]) -> Part:
         found: Part | None = self._parts.get(name)
         if found is None:
             with self._lock:
@@ -542,15 +550,15 @@ class Memory:
         return found
 
 
-def checked_scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
+def check_scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
     for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
-        # Nearly always a variable that was not set: all its users would share one memory.
+        # Nearly always an unset variable: all users would share one memory.
         if value == "":
             raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
     return Scope(tenant, agent, user)
 
 
-def checked_reads(reads: object) -> tuple[Scope, ...]:
+def check_reads(reads: object) -> tuple[Scope, ...]:
     if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
         return tuple(dict.fromkeys(reads))
     raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

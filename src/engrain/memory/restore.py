@@ -1,11 +1,12 @@
-"""Restore a backup as a store, without what was forgotten or erased since."""
+"""Restore a backup, and clean a database that its own tools restored: without what was forgotten or erased since."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -14,7 +15,6 @@ from engrain.core import errors
 from engrain.core.errors import InvalidInput
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import RestoreResult
-from engrain.memory.replay import PathOrUrl, changed_meanwhile, open_present
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditHead
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite import SqliteStore
 
+PathOrUrl = str | os.PathLike[str]
+_PAGE_SIZE = 1_000
 _UNREADABLE = (errors.StoreCorrupt, errors.NotADatabase, errors.WrongKey)
 
 
@@ -35,11 +37,12 @@ def restore_backup(
 ) -> RestoreResult:
     """Restore a backup to a new path or, with `force`, in place of the store that is there.
 
-    The replaced store says what was forgotten or erased since the backup, and that stays out. If it is damaged, or `to`
-    is new, forgotten items may be back: the result says so. `receipts` keep erased people out in every case: `Receipt`
+    The replaced store knows what was forgotten or erased since the backup: that stays out. If it is damaged, or `to` is
+    new, forgotten items may be back: the result says so. `receipts` keep erased people out in every case: `Receipt`
     values, or paths of receipt files and folders. `key` is the key of the backup, if the store gets another one. A
-    legal hold in the replaced store refuses. The copy is made beside `to`, checked, cleaned and then renamed: after an
-    error the old store is as it was."""
+    legal hold in the replaced store refuses. The copy is made in the same folder, checked, cleaned and then renamed:
+    after an error the old store is unchanged.
+    """
     from engrain.privacy.receipts import read_receipts
     from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store, write_copy
     from engrain.stores.sqlite.opening import open_connection
@@ -50,27 +53,77 @@ def restore_backup(
     named = read_receipts(receipts)
     file, manifest = check_backup(source, chosen.engine, key or chosen.key)
     with prepare_copy(target) as copy:
-        with closing(open_connection(file)) as whole, _room_for(target):
+        with closing(open_connection(file)) as whole, _report_disk_errors(target):
             write_copy(whole, copy, chosen.key or "")
         head = _read_head(target, chosen, key)
         cleaned = _clean(copy, target, chosen, key, named)
 
         def check_unchanged() -> None:
             if _read_head(target, chosen, key) != head:
-                raise changed_meanwhile(str(target))
+                raise build_conflict(str(target))
 
         replace_store(copy, target, check_unchanged)
     return RestoreResult(str(target), manifest, *cleaned)
 
 
-class _Cleaned(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """The removed rows by kind. Unless `swept`, `engrain maintain` still has to remove their bytes."""
+
+    rows: Mapping[str, int]
+    swept: bool
+
+    def __str__(self) -> str:
+        count = sum(self.rows.values())
+        if not count:
+            return "Nothing of it was there."
+        removed = "1 row was" if count == 1 else f"{count:,} rows were"
+        return f"{removed} removed.{'' if self.swept else ' Remove their bytes: engrain maintain.'}"
+
+
+def replay_erasures(
+    restored: PathOrUrl, against: PathOrUrl | None = None, *, receipts: Sequence[Receipt | PathOrUrl] = ()
+) -> ReplayResult:
+    """Remove what was forgotten or erased since from a database that its own tools restored (pg_restore).
+
+    Call it before any program opens the database. `against` is the current store of the same memory; its tombstones,
+    holds and audit log are copied. `receipts` are `Receipt` values, or paths of receipt files and folders. It is one
+    transaction: if it is interrupted, nothing has changed.
+    """
+    from engrain.factory import open_whole_store
+    from engrain.privacy.receipts import list_digests, read_receipts
+    from engrain.privacy.tombstones import replay, replay_receipts
+
+    target, named = load_settings(restored).store, read_receipts(receipts)
+    if against is None and not named:
+        raise InvalidInput("name the current store, or receipts of erasures: one of them must say what was erased.")
+    if against is not None and load_settings(against).store == target:
+        raise InvalidInput("RESTORED and the current store are the same.")
+    with ExitStack() as opened:
+        present = None if against is None else opened.enter_context(open_present(against))
+        store = cast("Forgetting", opened.enter_context(closing(open_whole_store(target))))
+
+        def remove() -> Mapping[str, int]:
+            end = _find_last_entry(present.store) if present else 0
+            removed = Counter(replay(present.store, store, damaged=present.damaged) if present else {})
+            removed.update(replay_receipts(named, store))
+            if named or removed.total():
+                store.audit.append("restore", {"kept_out": removed.total(), **list_digests(named)})
+            if present and (present.store.audit.entries(end, 1) or present.store.erasing.running()):
+                raise build_conflict(present.where)
+            return removed
+
+        return ReplayResult(store.together(remove), store.purge())
+
+
+class _CleanedCopy(NamedTuple):
     items: int
     kept_out: Mapping[str, int]
     receipts: Mapping[str, int]
     may_hold_forgotten: bool
 
 
-def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: Sequence[Receipt]) -> _Cleaned:
+def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: Sequence[Receipt]) -> _CleanedCopy:
     """Remove from the copy what was forgotten or erased since, down to the bytes."""
     from engrain.privacy.receipts import list_digests
     from engrain.privacy.tombstones import count_named, replay_receipts
@@ -80,18 +133,18 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
     engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
     with closing(SqliteStore(copy, engine=engine)) as restored:
         items, counts = restored.status().items, count_named(named, restored.erasing.left_of)
-        # The replaced store first: it puts back what stands in it, and receipts may name that too.
+        # The replaced store first: it restores rows, and receipts may name those, too.
         kept_out, may_hold_forgotten = _remove_forgotten(restored, target, key)
         kept_out.update(replay_receipts(named, cast("Forgetting", restored)))
         details = {"items": items, "kept_out": kept_out.total(), "may_hold_forgotten": may_hold_forgotten}
         restored.audit.append("restore", {**details, **list_digests(named)})
         if not restored.purge():
             raise errors.StoreBusy(f"{copy} is in use: close the programs that read it, then try again.")
-        return _Cleaned(restored.status().items, dict(kept_out), counts, may_hold_forgotten)
+        return _CleanedCopy(restored.status().items, dict(kept_out), counts, may_hold_forgotten)
 
 
 def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> tuple[Counter[str], bool]:
-    """Ask the replaced store: the removed rows by kind, and whether there may be more."""
+    """Remove what the replaced store has forgotten. Return the rows by kind, and True if there may be more."""
     from engrain.privacy.tombstones import replay
 
     if not target.exists():
@@ -109,7 +162,7 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
 
 
 def _read_head(target: Path, chosen: Settings, key: str | None) -> AuditHead | None:
-    """The end of the audit log. None if there is no store, or it is damaged beyond reading."""
+    """Read the end of the audit log. None if there is no store, or it cannot be read."""
     from engrain.stores.sqlite.backup import read_audit_head
     from engrain.stores.sqlite.opening import find_engine
 
@@ -121,7 +174,7 @@ def _read_head(target: Path, chosen: Settings, key: str | None) -> AuditHead | N
 
 @contextmanager
 def _unless_damaged(target: Path) -> Iterator[None]:
-    """Leave the block if the store is damaged beyond reading; a wrong key is still an error."""
+    """Leave the block if the store cannot be read; a wrong key is still an error."""
     from engrain.stores.sqlite.backup import check_damaged
 
     try:
@@ -152,7 +205,7 @@ def _is_backup(path: Path) -> bool:
 
 
 @contextmanager
-def _room_for(target: Path) -> Iterator[None]:
+def _report_disk_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except errors.DiskFull as exc:
@@ -162,7 +215,7 @@ def _room_for(target: Path) -> Iterator[None]:
 
 
 def _find_file(to: PathOrUrl) -> Path:
-    """The file that a path, a URL or a TOML file names as the store."""
+    """Return the file of the store that a path, a URL or a TOML file names."""
     chosen = load_settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
@@ -176,3 +229,46 @@ def _find_file(to: PathOrUrl) -> Path:
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
     return path
+
+
+class PresentStore(NamedTuple):
+    """The current store, which knows what was forgotten and erased. If `damaged`, only these records are used."""
+
+    store: Forgetting
+    where: str
+    damaged: bool = False
+
+
+@contextmanager
+def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[PresentStore]:
+    """Open the store of the items. It may have `key` instead of its own key."""
+    from engrain.factory import open_whole_store
+    from engrain.stores.sqlite import SqliteStore
+    from engrain.stores.sqlite.opening import find_engine
+    from engrain.stores.urls import shown
+
+    chosen = load_settings(where)
+    scheme, found, rest = chosen.store.partition("://")
+    if found and scheme not in ("sqlite", "file"):
+        with closing(open_whole_store(chosen.store)) as store:
+            yield PresentStore(cast("Forgetting", store), shown(chosen.store))
+        return
+    path = Path(rest if found else chosen.store).expanduser()
+    # Opening a missing or empty file would make a new store, which has forgotten nothing.
+    if not path.exists():
+        raise errors.StoreError(f"there is no store {path}.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise errors.StoreCorrupt(f"{path} is empty.")
+    with closing(SqliteStore(path, engine=find_engine(path, chosen.engine, (chosen.key, key, None)))) as file:
+        yield PresentStore(cast("Forgetting", file), str(path), damaged=not file.whole())
+
+
+def build_conflict(where: str) -> errors.Conflict:
+    return errors.Conflict(f"something was forgotten or erased in {where} meanwhile. Nothing is restored: try again.")
+
+
+def _find_last_entry(store: Forgetting) -> int:
+    last = 0
+    while found := store.audit.entries(last, _PAGE_SIZE):
+        last = found[-1].n
+    return last

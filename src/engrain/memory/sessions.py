@@ -1,4 +1,4 @@
-"""Session: what is said in one conversation, from its start to its summary."""
+"""Session: one conversation, from its start to its summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
-from engrain.core.errors import StoreError
+from engrain.core.errors import StoreError, raise_interrupt
 from engrain.core.validation import check_key
 from engrain.telemetry import traced
 
@@ -42,7 +42,7 @@ class Session:
 
     @property
     def start(self) -> SessionStart:
-        """What to know at the beginning, read once. `str()` of it is a block for the prompt."""
+        """What to know at the start, read once. `str()` of it is a text for the prompt."""
         if self._start is None:
             self._start = self._sessions.start(self.id)
         return self._start
@@ -58,7 +58,7 @@ class Session:
         occurred_at: Time | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Keep what was said, word for word, and return its id."""
+        """Keep a message word for word, and return its id."""
         return self.conversation.add(
             role, text, speaker=speaker, metadata=metadata, occurred_at=occurred_at, request_id=request_id
         )
@@ -67,16 +67,16 @@ class Session:
     def add_messages(
         self, messages: Sequence[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
-        """Keep several with nobody else's between them: Messages, or dicts as Anthropic and OpenAI have them."""
+        """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
         return self.conversation.add_many(messages, expect=expect, request_id=request_id)
 
     def messages(self, n: int = 20) -> list[Message]:
-        """The newest messages, oldest of them first."""
+        """Return the newest n messages, oldest of them first."""
         return self.conversation.last(n)
 
     @traced
     def end(self) -> SessionEnd:
-        """Sum the session up: its summary is kept, and found by recall. It may go on afterwards."""
+        """Summarise the session and keep the summary, which recall finds. The session may continue afterwards."""
         return self._sessions.end(self.id)
 
     def __repr__(self) -> str:
@@ -84,13 +84,14 @@ class Session:
 
 
 def start_session(id: str, current: CurrentSession, sessions: Sessions, working: ScopedWorkingMemory) -> SessionStart:
-    """Make a session the default one of a view; one that is still open there is ended first."""
+    """Make a session the default of a view. The open one ends first."""
     if current.id is not None and current.id != id:
-        # To begin a session needs reading alone: where nothing can be written, the last one's summary waits.
+        # A store that cannot be written now must not stop the start: the summary waits.
         try:
             sessions.end(current.id)
         except StoreError as exc:
-            _log.warning("session %r is not summed up yet: %s", current.id, exc)
+            raise_interrupt(exc)
+            _log.warning("session %r is not summarised yet: %s", current.id, exc)
         current.id = None
     working.clear_erased()
     start = sessions.start(id)

@@ -31,17 +31,17 @@ PathLike = str | os.PathLike[str]
 
 
 class Store:
-    """The opened database of a process: connections, embedder, background workers, and the verbs of who runs it.
+    """The opened database of a process: connections, embedder, background workers, and the operator's verbs.
 
         with Store("agent.db") as store:
             ana = store.memory(user="ana")
             ana.remember("Ana prefers Python over JavaScript.")
 
     `location` is a path (the file is made on first use), a URL, or the path of a .toml file. `model` is a small one,
-    such as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. `key`
-    (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `settings` are tables under the names of the
-    .toml file, such as {"lifecycle": {"every_minutes": 60}, "privacy": {"redact": ["keys"]}}. Safe to use from several
-    threads and, on one file, from several processes.
+    such as "anthropic" or "ollama:NAME", for better summaries and facts in the background; everything works without
+    one. `key` (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `settings` are the tables of the
+    .toml file, such as {"lifecycle": {"every_minutes": 60}, "privacy": {"redact": ["keys"]}}. Several threads may share
+    a store, and several processes one file.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Store:
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first store.
+        # Imported here, so that `import engrain` stays light: numpy and the engine are loaded with the first store.
         from engrain.factory import open_services
         from engrain.maintenance.workers import Workers
 
@@ -82,14 +82,14 @@ class Store:
         tenant: str | None = None,
         reads: Sequence[Scope] = (),
     ) -> Memory:
-        """A view of one scope: no thread, no file, nothing to close. `reads` are other scopes that recall may read."""
+        """Make a view of one scope: no thread, no file, nothing to close. `recall` also searches `reads`."""
         from engrain.memory.memory import Memory
 
         return Memory(self, user=user, agent=agent, tenant=tenant, reads=reads)
 
     @traced
     def memories(self) -> list[MemoryInfo]:
-        """Every memory of this store, whoever's. A memory that is being erased is not shown."""
+        """List every memory of this store. A memory that is being erased is not listed."""
         from engrain.core.model.queries import ListQuery
         from engrain.core.model.results import MemoryInfo
         from engrain.maintenance.passes import list_scopes
@@ -100,7 +100,7 @@ class Store:
 
     @traced
     def status(self, scope: Scope | None = None) -> Status:
-        """How the store stands: where it is, how much it holds, what is running, what is amiss; or one memory in it."""
+        """Return the status of the store or of one memory: location, size, running work and problems."""
         from engrain.maintenance.status import read_status
 
         return read_status(self._open, scope)
@@ -115,32 +115,35 @@ class Store:
         trust_clock: bool = False,
         progress: Progress | None = None,
     ) -> MaintenanceReport:
-        """One round of maintenance over all memories, or over one: docs/how-to/maintain.md has the passes.
+        """Do one round of maintenance over all memories or one. docs/how-to/maintain.md has the passes.
 
-        A dry run says exactly what a real one then does; `each` of the answer has it item by item, with the reason.
-        With `reembed` everything gets vectors of the present model, and those of others go. With `trust_clock` the
-        clock is right, although it says that half a year went by since the last round.
+        A dry run says exactly what a real one does: `each` of the answer lists every action with its reason. `reembed`
+        gives everything vectors of the current model, and removes those of others. `trust_clock` accepts a clock that
+        jumped by half a year since the last round.
         """
         from engrain.core.progress import count_progress
         from engrain.maintenance.passes import RunHooks
 
-        watch = RunHooks(count_progress(progress, "maintain"))
+        hooks = RunHooks(count_progress(progress, "maintain"))
         scopes = self._open.scopes() if scope is None else [scope]
-        return self._open.maintain(scopes, watch, dry_run=dry_run, reembed=reembed, trust_clock=trust_clock)
+        return self._open.maintain(scopes, hooks, dry_run=dry_run, reembed=reembed, trust_clock=trust_clock)
 
     @traced
     def backup(self, path: PathLike, *, key: str | None = None) -> BackupInfo:
-        """Copy the whole store to a new file while it is in use, read it again and check it. With a key it is
-        encrypted; a backup of an encrypted store has the store's key. `restore_backup` brings it back."""
+        """Copy the whole store to a new file while it is in use, then read and check the copy.
+
+        A `key` encrypts it; a backup of an encrypted store has the store's key. `restore_backup` restores it.
+        """
         from engrain.maintenance.backups import back_up
 
         return back_up(self.services, Path(path).expanduser(), key)
 
     @traced
     def doctor(self, scope: Scope | None = None, *, progress: Progress | None = None) -> list[CheckResult]:
-        """The 35 checks of docs/reference/checklist.md, each with its state, the reason and the fix.
+        """Run the 35 checks of docs/reference/checklist.md over all memories or one. Nothing is changed.
 
-        Nothing is changed. All memories of the store are looked into, or one."""
+        Each answer has a state, the reason and the fix.
+        """
         from engrain.core.progress import count_progress
         from engrain.health import CHECKS, CheckContext, run_checks
         from engrain.maintenance.passes import list_scopes
@@ -148,14 +151,13 @@ class Store:
 
         services = self._open.target
         others = list_scopes(services) if scope is None else None
-        look = CheckContext(
-            services, scope or Scope(), read_background_state(self._open), others=others, store=self._location
-        )
-        return run_checks(look, count_progress(progress, "points", len(CHECKS)))
+        background = read_background_state(self._open)
+        context = CheckContext(services, scope or Scope(), background, others=others, store=self._location)
+        return run_checks(context, count_progress(progress, "points", len(CHECKS)))
 
     @traced
     def rebuild(self, *, progress: Progress | None = None) -> int:
-        """Make every index anew from the stored texts; the number of items seen."""
+        """Rebuild every index from the stored texts, and return the number of items."""
         from engrain.core.progress import count_progress
         from engrain.maintenance.reembed import rebuild_indexes
 
@@ -163,10 +165,10 @@ class Store:
 
     @traced
     def copy(self, to: PathLike, *, progress: Progress | None = None) -> CopyResult:
-        """Copy the whole store to another one, which is new or was left half copied; then read both and compare."""
-        from engrain.memory.transfer import copy
+        """Copy the whole store to another one, new or partly copied; then read both and compare."""
+        from engrain.memory.transfer import copy_store
 
-        return copy(self.services, to, progress)
+        return copy_store(self.services, to, progress)
 
     # Privacy
 
@@ -180,27 +182,30 @@ class Store:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ErasureResult:
-        """Erase everything of a user of a tenant, whatever agent knows it: every tier, index, journal and server, and
-        the files in `folders`, down to the bytes. Then it is looked for, and the answer has a receipt.
+        """Erase everything of a user of a tenant, for every agent.
 
-        Names are matched exactly: NotFound if nothing was ever kept of the user. OnHold under a legal hold. A dry run
-        changes nothing. Killed anywhere, it goes on when the store is next opened, or when it is asked for again."""
+        It covers every tier, index, journal and server, and the files in `folders`, down to the bytes. A search then
+        verifies it, and the answer has a receipt. Names are matched exactly: NotFound if nothing was ever kept of the
+        user. OnHold under a legal hold. A dry run changes nothing. A killed erasure continues when the store is next
+        opened, or with the next request.
+        """
         from engrain.privacy.requests import erase_subject, make_user_subject
 
         return erase_subject(self.services, make_user_subject(tenant, user), folders, dry_run, progress)
 
     @traced
     def undo(self, source: str, scope: Scope, *, dry_run: bool = False, progress: Progress | None = None) -> UndoResult:
-        """Take back what came from one source into a memory, such as a poisoned page, with all it led to.
+        """Remove the items of one source, such as a poisoned page, and everything derived from them.
 
-        What those items had replaced or corrected holds again. A dry run only shows them."""
+        Items that they had replaced or corrected are valid again. A dry run only lists them.
+        """
         from engrain.privacy.requests import undo_source
 
         return undo_source(self.services, scope, check_key(source, "source"), dry_run, progress)
 
     @traced
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:
-        """Complete every erasure that is running, whoever began it."""
+        """Complete every running erasure, also those of other processes."""
         from engrain.core.progress import stage_progress
         from engrain.privacy.erase import resume_erasures
 
@@ -210,9 +215,11 @@ class Store:
     def verify_erasure(
         self, receipt: Receipt | str | bytes, *, texts: Sequence[str] = (), scope: Scope | None = None
     ) -> VerificationResult:
-        """Look again: no row is left, and nothing on the servers of the settings, the audit log holds the receipt, and
-        none of these texts is in any file. `beside` of the answer names the servers; one that does not answer is no
-        proof, and the answer is not true. With a `scope` that was erased, servers are asked for it by name."""
+        """Verify an erasure: no row and no file has the data, no server has it, and the audit log has the receipt.
+
+        The files are also searched for `texts`. `beside` of the answer names the servers. If one does not answer, the
+        answer is not true. With the erased `scope`, servers are asked for it by name.
+        """
         from engrain.privacy.receipts import Receipt, verify_receipt
 
         given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
@@ -220,8 +227,10 @@ class Store:
 
     @traced
     def hold(self, user: str, *, tenant: str | None = None, reason: str = "legal") -> Hold:
-        """Keep a user's data from being removed until each reason is released. A reason is a code word, such as a file
-        number: no content. The answer names no `user` if nothing is kept of them yet."""
+        """Keep a user's data from being removed until each reason is released.
+
+        A reason is a code word, such as a file number: no content. The answer has no `user` if nothing is kept of them.
+        """
         from engrain.privacy.holds import hold_user
         from engrain.privacy.requests import make_user_subject
 
@@ -231,9 +240,11 @@ class Store:
     def release(
         self, user: str, *, tenant: str | None = None, reason: str | Sequence[str] | None = None
     ) -> HoldRelease:
-        """End a hold for a reason, for several (all or none), or for its only one; Conflict if there are several and
-        none is named. With the last the hold is over, and what an erasure had hidden meanwhile is shown again:
-        `refused` says when it was asked for. Not true, and nothing is changed, if one of them was not there."""
+        """Release a hold for one reason, several (all or none), or its only one; Conflict if several and none is named.
+
+        With the last reason the hold ends, and data that an erasure had hidden is shown again: `refused` says when the
+        erasure was requested. If a reason does not exist, the answer is not true and nothing is changed.
+        """
         from engrain.privacy.holds import release_user
         from engrain.privacy.requests import make_user_subject
 
@@ -241,7 +252,7 @@ class Store:
 
     @traced
     def holds(self, *, user: str | None = None, tenant: str | None = None) -> list[Hold]:
-        """Every hold of this store, by name where a memory says it, or that of one user if there is one."""
+        """List every hold of this store, with the user's name if a memory has it; or the hold of one user."""
         from engrain.privacy.holds import list_holds
         from engrain.privacy.requests import make_user_subject
 
@@ -251,8 +262,10 @@ class Store:
     def audit(
         self, *, user: str | None = None, tenant: str | None = None, after: int | None = None, limit: int = 1_000
     ) -> list[AuditEntry]:
-        """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
-        `user`, those that concern all of them, not one session or item."""
+        """List what was removed, moved and held, without content: entries after number `after`, or the newest.
+
+        With a `user`, only entries about the whole user, not about one session or item.
+        """
         from engrain.privacy.audit import list_entries
         from engrain.privacy.requests import make_user_subject
 
@@ -262,8 +275,10 @@ class Store:
 
     @traced
     def verify_audit(self, *, head: str | None = None) -> AuditResult:
-        """Find an entry that was changed, removed, moved or cut off. With the `head` that an earlier look gave
-        (`AuditResult.kept`) and that was kept elsewhere, also a log that was put back or written anew as a whole."""
+        """Find entries of the audit log that were changed, removed, moved or cut off.
+
+        With the `head` of an earlier check (`AuditResult.kept`), kept elsewhere, a replaced log is found as well.
+        """
         from engrain.privacy.audit import verify_log
 
         return verify_log(self.services, head)

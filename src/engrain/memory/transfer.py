@@ -1,4 +1,4 @@
-"""Take a memory along in a file, and bring one in."""
+"""Export a memory to a file, load one from a file, and copy a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -25,6 +25,7 @@ from engrain.core.errors import (
     ReadOnlyStore,
     StoreError,
     TooLarge,
+    raise_interrupt,
 )
 from engrain.core.model.erasure import find_owner
 from engrain.core.progress import Progress, count_progress
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadOptions, LoadResult
 
-MAX_PIPED = 1 << 30
+MAX_PIPED_BYTES = 1 << 30
 FORMS = ("jsonl", "markdown")
 OWN_FORMS = ("engrain", "notes")
-COUNTED = ("added", "repeated", "replaced", "behind", "kept_out")
+COUNTED_OUTCOMES = ("added", "repeated", "replaced", "behind", "kept_out")
 
 _log = logging.getLogger("engrain")
 
 
-def export(
+def export_scope(
     services: Services,
     scope: Scope,
     file: AbstractContextManager[BinaryIO],
@@ -54,14 +55,14 @@ def export(
     vectors: bool,
     progress: Progress | None,
 ) -> ExportResult:
-    """`file` is made on entering, and gone again if that is left by an error."""
+    """Export a scope. `file` makes the file when entered, and removes it after an error."""
     if form not in FORMS:
         raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
     _refuse_hidden(services, scope)
     begun: dict[str, int] = {}
     try:
         with file as out:
-            # Before anything is read: one that is killed leaves a part of it, and a receipt must know.
+            # Recorded first: a killed export leaves a part of it, and a receipt must know.
             entry = record(services, "export_begun", {"form": form}, scope)
             begun = {"begun": entry.n} if entry else {}
             done = count_progress(progress, "rows")
@@ -69,8 +70,10 @@ def export(
             record(services, "export", {"form": form, "counts": dict(exported.rows), **begun}, scope)
     except BaseException:
         if begun:
-            with suppress(EngrainError):
+            try:
                 record(services, "export_failed", begun, scope)
+            except EngrainError as exc:
+                raise_interrupt(exc)
         raise
     return exported
 
@@ -86,41 +89,41 @@ def _write_export(
 
 
 def _refuse_hidden(services: Services, scope: Scope) -> None:
-    """What a hold hides reads as empty, and a file that says so would not be true."""
+    """Raise OnHold for data that a hold hides: it reads as empty, and an empty file would be false."""
     erasing, user = services.erasing, find_owner(scope)
     if erasing is None or user is None:
         return
-    mark = erasing.mark(user)
-    if any(one.mark == mark and one.hidden for one in erasing.holds()):
+    subject_hash = erasing.mark(user)
+    if any(one.mark == subject_hash and one.hidden for one in erasing.holds()):
         raise OnHold(
             "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
         )
 
 
-def load(
+def load_file(
     services: Services,
     scope: Scope,
     path: str | os.PathLike[str] | BinaryIO,
-    terms: LoadOptions,
+    options: LoadOptions,
     progress: Progress | None,
 ) -> LoadResult:
-    """Bring a file in, record it, and see to the vectors of what is new."""
+    """Load a file, record it, and embed the new items."""
     from engrain.transfer.load import load
 
     done = count_progress(progress, "rows")
-    with _reading(path) as file:
-        loaded = load(file, scope, services, terms, done)
+    with _open_input(path) as file:
+        loaded = load(file, scope, services, options, done)
     if loaded.written:
-        counts = {name: getattr(loaded, name) for name in COUNTED}
+        counts = {name: getattr(loaded, name) for name in COUNTED_OUTCOMES}
         what = "load" if loaded.form in OWN_FORMS else "import"
         record(services, what, {"form": loaded.form, "counts": counts}, scope)
     if loaded.written and loaded.rows.get("item"):
-        _embed(services, count_progress(progress, "vectors"))
+        _embed_loaded(services, count_progress(progress, "vectors"))
     return loaded
 
 
-def _embed(services: Services, done: Callable[[int], None]) -> None:
-    """In the background where there is one; else right now."""
+def _embed_loaded(services: Services, done: Callable[[int], None]) -> None:
+    """Embed in the background if there is one; else now."""
     if services.background is not None:
         services.background.embed()
         return
@@ -131,11 +134,12 @@ def _embed(services: Services, done: Callable[[int], None]) -> None:
         stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")
         raise
     except (EmbedderFailed, StoreError) as exc:
-        # All of it is written: to raise would say that nothing was.
-        _log.warning("what was loaded is without vectors for now: %s", exc)
+        raise_interrupt(exc)
+        # Everything is written: an error would say that nothing was.
+        _log.warning("the loaded items are without vectors for now: %s", exc)
 
 
-def copy(services: Services, to: str | os.PathLike[str], progress: Progress | None) -> CopyResult:
+def copy_store(services: Services, to: str | os.PathLike[str], progress: Progress | None) -> CopyResult:
     """Copy an opened store to another one, and compare both."""
     from engrain.factory import open_whole_store
     from engrain.transfer.copy import copy_recorded
@@ -146,24 +150,24 @@ def copy(services: Services, to: str | os.PathLike[str], progress: Progress | No
         return copy_recorded(require_movable(services), target, os.fspath(to), log, progress)
 
 
-def writing(path: object, overwrite: bool) -> AbstractContextManager[BinaryIO]:
-    """A file that takes its name when it is whole and on disk."""
+def open_output(path: object, overwrite: bool) -> AbstractContextManager[BinaryIO]:
+    """Open a file that gets its name when it is complete and on disk."""
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidInput(f"an export goes to the path of a file, not to {type(path).__name__}.")
-    return _written(Path(path), overwrite)
+    return _write_atomically(Path(path), overwrite)
 
 
 @contextmanager
-def _reading(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+def _open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
     if not isinstance(path, (str, os.PathLike)):
         _check_bytes(path)
-        yield path if path.seekable() else _spooled(path)
+        yield path if path.seekable() else _read_pipe(path)
         return
     if "\x00" in os.fspath(path):
         raise InvalidInput("a path holds no NUL.")
     try:
         with Path(path).open("rb") as file:
-            yield file if file.seekable() else _spooled(file)
+            yield file if file.seekable() else _read_pipe(file)
     except FileNotFoundError as exc:
         raise NotFound(f"there is no file {os.fspath(path)}.") from exc
     except OSError as exc:
@@ -177,40 +181,40 @@ def _check_bytes(file: object) -> None:
         )
 
 
-def _spooled(file: BinaryIO) -> BinaryIO:
-    """What comes through a pipe is read twice as well."""
-    raw = file.read(MAX_PIPED + 1)
-    if len(raw) > MAX_PIPED:
-        raise TooLarge(f"more than {MAX_PIPED:,} bytes come through the pipe. Write them to a file first.")
+def _read_pipe(file: BinaryIO) -> BinaryIO:
+    """Read a pipe into memory: a file is read twice."""
+    raw = file.read(MAX_PIPED_BYTES + 1)
+    if len(raw) > MAX_PIPED_BYTES:
+        raise TooLarge(f"more than {MAX_PIPED_BYTES:,} bytes come through the pipe. Write them to a file first.")
     return io.BytesIO(raw)
 
 
 @contextmanager
-def _written(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
-    """A file beside it, which takes its name when it is whole and on disk."""
+def _write_atomically(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
+    """Write a temporary file in the same folder, and rename it when it is complete and on disk."""
     if "\x00" in str(path) or path.name in ("", ".", ".."):
         raise InvalidInput(f"{str(path)!r} is not the name of a file.")
-    # With a name of its own: what it is to be called may be as long as a name can be.
-    beside = path.with_name(f".engrain-{os.getpid()}-{token_hex(8)}.part")
+    # Not the name with a suffix: that could be too long for a name.
+    temporary = path.with_name(f".engrain-{os.getpid()}-{token_hex(8)}.part")
     try:
         _check_free(path, overwrite)
-        with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as out:
+        with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as exc:
         kind = DiskFull if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ReadOnlyStore
         raise kind(f"{path} cannot be written: {exc.strerror}.") from exc
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _check_free(path: Path, overwrite: bool) -> None:
-    """A link is taken for what it is, and not for what it leads to; a device or a pipe keeps its place."""
+    """Raise if the path exists and must stay. A link itself may be replaced, never a device or a pipe."""
     if not os.path.lexists(path):
         return
     if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISLNK(mode):
         raise InvalidInput(f"{path} is not a file. Choose another name.")
     if not overwrite:
-        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True, --overwrite.")
+        raise Conflict(f"{path} exists. Choose another name, or pass overwrite=True (--overwrite).")

@@ -72,11 +72,6 @@ class CompositeStore:
 
         return self._items.preview(run)
 
-    def together(self, do: Callable[[], Answer]) -> Answer:
-        """Run `do` in one transaction of the items' store. The other stores write again if it is repeated."""
-        joined: Callable[[Callable[[], Answer]], Answer] = getattr(self._items, "together", lambda do: do())
-        return joined(do)
-
     @property
     def erasing(self) -> Erasing | None:
         return getattr(self._items, "erasing", None)

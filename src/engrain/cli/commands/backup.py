@@ -123,7 +123,7 @@ def replay(cli: CommandContext, restored: str, against: str | None, receipts: tu
     at a new path. Run it before any program opens RESTORED. It is one transaction: if it is interrupted, run it
     again. Redis and vector servers of RESTORED are not changed.
     """
-    from engrain.memory.replay import replay_erasures
+    from engrain.memory.restore import replay_erasures
 
     if not against and not receipts:
         raise click.UsageError(

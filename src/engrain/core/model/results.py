@@ -304,8 +304,8 @@ def describe_verification(seen: Mapping[str, int]) -> str:
     """Describe the part `verified` of a receipt."""
     rows = count_noun(seen["rows"], "row is", "rows are") if seen["rows"] else "no row is"
     if not seen["prints"] or not seen["bytes"]:
-        return f"Looked again: {rows} left; no bytes were looked through."
+        return f"Verified: {rows} left; no bytes were searched."
     found = f"{seen['found']:,}" if seen["found"] else "none"
     samples = f"{found} of {count_noun(seen['prints'], 'sample')} of its texts, names and vectors"
     others = f" ({seen['shared']:,} of them stand in what stays, too)" if seen.get("shared") else ""
-    return f"Looked again: {rows} left, and {samples}, in {seen['bytes']:,} bytes of files{others}."
+    return f"Verified: {rows} left, and {samples} in {seen['bytes']:,} bytes of files{others}."

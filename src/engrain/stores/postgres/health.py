@@ -14,7 +14,7 @@ from engrain.ports.storage import check_owners
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.index_rows import count_words, write_words
 from engrain.stores.postgres.link import Timed
-from engrain.stores.postgres.migrate import latest
+from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
 from engrain.stores.relational.dialect import Transaction
 
@@ -39,7 +39,7 @@ class Health(Handle):
         return StoreStatus(
             backend="postgres",
             location=self._link.address.shown,
-            schema=latest(),
+            schema=latest_version(),
             items=items,
             open_items=open_items,
             scopes=scopes,
@@ -72,8 +72,7 @@ class Health(Handle):
         return self.dialect.read(None, do)
 
     def search_state(self, scope: Scope) -> Finding:
-        values = {"scope": scope.id, "large": self.large, "widest": MAX_DIMENSION}
-        rows = self.dialect.ask(None, "load_large_models", **values)
+        rows = self.dialect.ask(scope, "load_large_models", large=self.large, widest=MAX_DIMENSION)
         missing = sum(count for count, indexed in rows if not indexed)
         if missing:
             why = f"{missing:,} vectors have no index yet, so that every search compares them all"
@@ -173,7 +172,7 @@ def _rebuild_batch(tx: Transaction, scope: Scope, after: int) -> tuple[int, int]
 
 def _check_schema(tx: Transaction) -> Iterator[Finding]:
     ((found,),) = tx.rows("find_schema_version")
-    yield Finding("schema", "pass" if int(found) == latest() else "fail", f"version {found}")
+    yield Finding("schema", "pass" if int(found) == latest_version() else "fail", f"version {found}")
 
 
 def _check_integrity(tx: Transaction) -> Iterator[Finding]:

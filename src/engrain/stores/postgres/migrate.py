@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cache
-from importlib.resources import files
 
 import psycopg
 from psycopg import sql
@@ -13,22 +11,19 @@ from psycopg import sql
 from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.postgres.faults import translated
 from engrain.stores.postgres.link import Link, Timed
+from engrain.stores.relational.migrate import read_migrations
 
 _LEAST_VERSION = 14
 _LEAST_VECTOR = (0, 8)
 _MARK = "engrain"
 
 
-@cache
-def migrations() -> tuple[tuple[int, str], ...]:
-    """(number, script), in order. Read once."""
-    folder = files("engrain.stores.postgres") / "migrations"
-    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
-    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+def load_migrations() -> tuple[tuple[int, str], ...]:
+    return read_migrations("engrain.stores.postgres")
 
 
-def latest() -> int:
-    return migrations()[-1][0]
+def latest_version() -> int:
+    return load_migrations()[-1][0]
 
 
 def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
@@ -38,7 +33,7 @@ def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
         _check_server(connection)
         link.look_for_pooler(connection)
         have = version(connection, link.address.schema)
-        if have < latest():
+        if have < latest_version():
             if read_only:
                 raise _outdated(link, have)
             _upgrade(connection, link.address.schema)
@@ -58,7 +53,9 @@ def _outdated(link: Link, have: int) -> StoreError:
     schema, mend = link.address.schema, "Let a role that may write there open it once without read_only."
     if not have:
         return StoreError(f"{link.address.shown} holds no memory in its schema {schema!r}. {mend}")
-    return OlderStore(f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest()}. {mend}")
+    return OlderStore(
+        f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest_version()}. {mend}"
+    )
 
 
 def version(connection: Timed, schema: str) -> int:
@@ -80,10 +77,10 @@ def version(connection: Timed, schema: str) -> int:
     statement = sql.SQL("select value from {}.meta where name = 'schema'").format(sql.Identifier(schema))
     found = connection.execute(statement).fetchone()
     number = int(found[0]) if found else 0
-    if number > latest():
+    if number > latest_version():
         raise NewerStore(
-            f"the schema {schema!r} was written by a newer engrain (version {number}; this one knows {latest()}). "
-            "Upgrade: pip install -U engrain."
+            f"the schema {schema!r} was written by a newer engrain (version {number}; this one knows "
+            f"{latest_version()}). Upgrade: pip install -U engrain."
         )
     return number
 
@@ -93,14 +90,14 @@ def _upgrade(connection: Timed, schema: str) -> None:
         # Held until the commit: of several that start at once, one works and the others find it done.
         connection.execute(b"select pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", (_MARK, schema))
         have = version(connection, schema)
-        if have == latest():
+        if have == latest_version():
             return
         _ensure_vector(connection)
         if not have:
             connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         connection.execute(b"select set_config('search_path', %s, true)", (_path(connection, schema),))
         connection.execute(b"select set_config('engrain.upkeep', 'on', true)")
-        for number, script in migrations():
+        for number, script in load_migrations():
             if number > have:
                 connection.execute(script.encode())
         if not have:
@@ -108,7 +105,7 @@ def _upgrade(connection: Timed, schema: str) -> None:
         connection.execute(
             b"insert into meta (name, value) values ('schema', %s) "
             b"on conflict (name) do update set value = excluded.value",
-            (str(latest()),),
+            (str(latest_version()),),
         )
 
 

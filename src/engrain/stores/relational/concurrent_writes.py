@@ -43,7 +43,7 @@ def remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
         else:
             add_counts(counts, {"scope": 1, **delete_scopes(tx, [row])})
             ids.append(anonymize_scope(tx, row))
-    tx.run("store_late_counts", id=erasure.id, counts=json.dumps(counts), ids=json.dumps(ids))
+    tx.run("update_counts", id=erasure.id, counts=json.dumps(counts), ids=json.dumps(ids))
     tx.mark_purge()
 
 

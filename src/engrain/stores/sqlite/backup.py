@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+from engrain.core.clock import Clock
 from engrain.core.errors import (
     Conflict,
     DiskFull,
@@ -31,11 +32,11 @@ from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
 from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
-from engrain.stores.sqlite.dialect import load_sql
-from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
 from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection, sync_folder
+from engrain.stores.sqlite.pool import Pool
 from engrain.version import __version__
 
 _SQL = load_sql()
@@ -45,7 +46,14 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NOTHING_LEFT = "Nothing is left of it."
 
 
-class Backups(Handle):
+class Backups:
+    """Methods of the store; it supplies the attributes."""
+
+    dialect: SqliteDialect
+    _clock: Clock
+    _file: StoreFile
+    _pool: Pool
+
     @property
     def code(self) -> str:
         return hash_keyed(self.dialect.key, "backups")
@@ -54,7 +62,7 @@ class Backups(Handle):
         path = _check_target(target)
         if key is not None:
             check_key(key)
-            require_encryption(self._site.engine)
+            require_encryption(self._file.engine)
         least = self._last_change()
         part = path.with_name(path.name + ".part")
         with _lock_part(part):
@@ -63,7 +71,7 @@ class Backups(Handle):
     def whole(self) -> bool:
         """Every page of the store itself is sound."""
         try:
-            return bool(self.snapshot(lambda db: db.rows("pragma quick_check(1)"))[0][0] == "ok")
+            return bool(self.dialect.snapshot(lambda db: db.rows("pragma quick_check(1)"))[0][0] == "ok")
         except StoreCorrupt:
             return False
 
@@ -73,9 +81,9 @@ class Backups(Handle):
         try:
             _check_target(path)  # again: another backup may have taken the name
             # A store in memory has one connection, which is outside a transaction while it is read.
-            run = self._pool.run_bare if self._site.path else self.snapshot
+            run = self._pool.run_bare if self._file.path else self.dialect.snapshot
             run(lambda db: write_copy(db, part, key))
-            copy = as_immutable(StoreFile(part, self._site.engine, "truncate", key=key or self._site.key))
+            copy = as_immutable(StoreFile(part, self._file.engine, "truncate", key=key or self._file.key))
             manifest = self._make_manifest(copy, least)
             # The file first: a manifest never stands without its backup.
             part.replace(path)
@@ -105,7 +113,7 @@ class Backups(Handle):
         return BackupManifest(now, latest_version(), rows["item"], size, sha, encrypted, __version__, rows, self.code)
 
     def _last_change(self) -> int:
-        ((change,),) = self.snapshot(lambda db: db.rows(_SQL["find_last_change"]))
+        ((change,),) = self.dialect.snapshot(lambda db: db.rows(_SQL["find_last_change"]))
         return int(change)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -23,6 +24,7 @@ from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import HeldSnapshot, Pool
+from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.stores.sqlite.writer import WriteQueue
 
@@ -77,7 +79,7 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = self.dialect.add_scope(self.db, self.scope)
+            self._key = add_scope(self)
 
     def add_scope(self) -> None:
         self.lock_scope()
@@ -86,9 +88,8 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
-        find, add = self.dialect.find_scope, self.dialect.add_scope
-        keys = {scope: find(self.db, scope) for scope in scopes}
-        return {scope: add(self.db, scope) if key is None else key for scope, key in keys.items()}
+        keys = {scope: self.dialect.find_scope(self.db, scope) for scope in scopes}
+        return {scope: add_scope(self.within(scope)) if key is None else key for scope, key in keys.items()}
 
     def within(self, scope: Scope, key: ScopeKey | None = None) -> SqliteTransaction:
         inside = SqliteTransaction(self.dialect, self.db, scope)
@@ -117,7 +118,9 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
-        self.run("set_meta", name="purge", value=self.dialect.make_purge_mark())
+        # No two marks are the same, so that a purge never clears a later one.
+        self.run("set_meta", name="purge", value=time.time_ns())
+        self.dialect.expect_purge()
 
     def begin_write(self) -> tuple[int, int]:
         if self.scope is not None:
@@ -194,28 +197,27 @@ class SqliteTransaction:
 
 
 class SqliteDialect:
-    """The open file, through the thread that writes and the connections that read."""
+    """An open file: the thread that writes to it and the connections that read it."""
 
     def __init__(
         self,
         writer: WriteQueue,
         pool: Pool,
-        site: StoreFile,
-        add_scope: Callable[[Connection, Scope], int],
-        make_purge_mark: Callable[[], int],
+        file: StoreFile,
+        expect_purge: Callable[[], None],
         clock: Clock,
     ) -> None:
-        self._writer, self._pool, self._site, self._clock = writer, pool, site, clock
-        self._local = threading.local()  # the moment that this thread reads at
+        self._writer, self._pool, self._file, self._clock = writer, pool, file, clock
+        self._local = threading.local()  # the snapshot that this thread reads
         self.closed = False
-        self.add_scope, self.make_purge_mark = add_scope, make_purge_mark
+        self.expect_purge = expect_purge
         # Judges leases. A clock that was handed in does so itself.
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
 
     @property
     def name(self) -> str:
-        return str(self._site.path)
+        return str(self._file.path)
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -233,7 +235,7 @@ class SqliteDialect:
         return int(rows[0][0]) if rows else None
 
     def find_time(self, db: Reader, at: datetime | None = None) -> int:
-        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
+        """The given time, or now: the clock, or the newest recorded time if that is later."""
         if at is not None:
             return to_micros(at)
         ((newest,),) = db.rows("select now from counter")
@@ -275,16 +277,16 @@ class SqliteDialect:
         """Whoever opens the file reads all of it."""
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
+        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot."""
         if self.closed:
             raise StoreClosed(CLOSED)
-        joined = self._writer.current_transaction()
-        if joined is not None:
-            return fn(joined)
-        if self._site.path is None:
+        current = self._writer.current_transaction()
+        if current is not None:
+            return fn(current)
+        if self._file.path is None:
             return self._read_in_memory(fn)
-        moment: HeldSnapshot | None = getattr(self._local, "moment", None)
-        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
+        held: HeldSnapshot | None = getattr(self._local, "held", None)
+        return fn(held.lent) if held and held.lent else self._pool.snapshot(fn, held)
 
     def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
         """A store in memory has one connection for all."""
@@ -303,32 +305,33 @@ class SqliteDialect:
         """
         if self.closed:
             raise StoreClosed(CLOSED)
-        if self._site.read_only:
-            raise ReadOnlyStore(self._site.explain_read_only())
-        joined = self._writer.current_transaction()
-        if joined is not None:
-            return fn(joined)
+        if self._file.read_only:
+            raise ReadOnlyStore(self._file.explain_read_only())
+        current = self._writer.current_transaction()
+        if current is not None:
+            return fn(current)
         if getattr(self._local, "reads", False):
             raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
         return self._writer.run(fn, request_id)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
-        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
+        """Run `do` in the thread that writes: all its reads and writes here are one transaction."""
         return self.transaction(lambda db: do())
 
     def still(self, do: Callable[[], Answer]) -> Answer:
-        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
-        none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._local, "moment", None) or self._writer.current_transaction():
+        """Run `do` with one snapshot for all its reads in this thread.
+
+        A fork ends the snapshot, and later reads see a newer one. In a store in memory each read sees its own."""
+        if getattr(self._local, "held", None) or self._writer.current_transaction():
             return do()
-        moment = HeldSnapshot()
+        held = HeldSnapshot()
         try:
-            self._local.moment = moment
-            self._pool.begin(moment)
+            self._local.held = held
+            self._pool.begin(held)
             return do()
         finally:
-            self._pool.end(moment)
-            self._local.moment = None
+            self._pool.end(held)
+            self._local.held = None
 
 
 def _split(windows: bytes, size: int) -> tuple[bytes, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from engrain.core.model.erasure import Subject
 from engrain.core.model.plans import Forget
@@ -12,8 +12,13 @@ from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.forget import find_removal
 from engrain.stores.relational.removal import find_part, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
+from engrain.stores.sqlite.copies import find_copies, read_bytes
+from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.pool import Pool
 
 _PAGE = 2_000
+_CHUNK_BYTES, _OVERLAP_BYTES = 1 << 24, 64
 _VECTOR = 64  # bytes that tell one from another
 _WHOLE_VECTOR = 1 << 30
 # Table by table, the columns in which something was said or named.
@@ -41,17 +46,18 @@ class SqliteErasures(Erasures):
         self,
         dialect: Dialect,
         audit: Audit,
-        find_copies: Callable[[], list[str]],
-        read_bytes: Callable[[], Iterator[bytes]],
+        file: StoreFile,
+        lock: FileLock | None,
+        pool: Pool,
     ) -> None:
         super().__init__(dialect, audit)
-        self._find_copies, self._read_bytes = find_copies, read_bytes
+        self._file, self._lock, self._pool = file, lock, pool
 
     def copies(self) -> list[str]:
-        return self._find_copies()
+        return [str(path) for path in find_copies(self._file, self._dialect.key)]
 
     def raw(self) -> Iterator[bytes]:
-        return self._read_bytes()
+        return read_bytes(self._file, self._lock, self._pool, _CHUNK_BYTES, _OVERLAP_BYTES)
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(self._dialect.read(None, lambda tx: list(_load_pieces(tx, subject))))

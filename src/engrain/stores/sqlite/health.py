@@ -17,10 +17,11 @@ from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
-from engrain.stores.sqlite.dialect import load_sql
-from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
+from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.migrate import latest_version
-from engrain.stores.sqlite.opening import SAFE_WAL_VERSION
+from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
+from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()
 _BATCH = 500
@@ -30,26 +31,33 @@ _SYNC_FULL = 2  # of the pragma synchronous: every commit waits for the disk
 _ITEM_BITS = 40  # of the key of a vector: the rest is its model
 
 
-class Health(Handle):
+class Health:
+    """Methods of the store; it supplies the attributes."""
+
+    dialect: SqliteDialect
+    index: IndexCache
+    _file: StoreFile
+    _writer: WriteQueue
+
     def status(self, model: str | None = None) -> StoreStatus:
-        rows = self.snapshot(lambda db: db.rows(_SQL["count_store"], {"model": model}))
+        rows = self.dialect.snapshot(lambda db: db.rows(_SQL["count_store"], {"model": model}))
         ((items, open_items, scopes, last_change, unembedded, pending),) = rows
         return StoreStatus(
             backend="sqlite",
-            location=str(self._site.path or ":memory:"),
+            location=str(self._file.path or ":memory:"),
             schema=latest_version(),
             items=items,
             open_items=open_items,
             scopes=scopes,
-            bytes=sum(_size(path) for path in self._site.files()),
+            bytes=sum(_size(path) for path in self._file.files()),
             seq=last_change,
             unembedded=unembedded,
             purge_pending=bool(pending),
             details={
-                "engine": self._site.engine,
-                "sqlite": self._site.version,
-                "journal": self._site.journal,
-                "encrypted": self._site.key is not None,
+                "engine": self._file.engine,
+                "sqlite": self._file.version,
+                "journal": self._file.journal,
+                "encrypted": self._file.key is not None,
             },
         )
 
@@ -58,13 +66,13 @@ class Health(Handle):
             found = (_check_schema(db), _check_integrity(db), _check_slots(db), _check_indexes(db), _check_purge(db))
             return [finding for finding in found if finding]
 
-        return [self._check_engine(), *self.snapshot(examine), *self._check_disk()]
+        return [self._check_engine(), *self.dialect.snapshot(examine), *self._check_disk()]
 
     def deployment(self) -> list[Finding]:
-        owners = self.snapshot(lambda db: db.rows(_SQL["count_owners"]))
-        if self._site.path is None:
+        owners = self.dialect.snapshot(lambda db: db.rows(_SQL["count_owners"]))
+        if self._file.path is None:
             return [self._check_sync(), check_owners(*owners[0])]
-        path = self._site.path
+        path = self._file.path
         found = [*_check_writable(path), self._check_file_system(path), self._check_rights(), self._check_encryption()]
         return [self._check_sync(), *found, check_owners(*owners[0])]
 
@@ -77,7 +85,7 @@ class Health(Handle):
         return Finding("search", "pass", f"search holds {held} of at most {cap}")
 
     def models(self) -> dict[str, int]:
-        rows = self.snapshot(lambda db: db.rows(_SQL["count_embedded"]))
+        rows = self.dialect.snapshot(lambda db: db.rows(_SQL["count_embedded"]))
         return {key: count for key, count in rows if count}
 
     def drop_model(self, model: str, limit: int) -> int:
@@ -86,13 +94,13 @@ class Health(Handle):
             _drop_vectors(db, keys)
             return len(keys)
 
-        return self.transaction(drop)
+        return self.dialect.transaction(drop)
 
     def rebuild(self) -> int:
         from engrain.stores.sqlite.index.rows import rewrite_codes, write_index_many
 
-        if self._site.read_only:
-            raise ReadOnlyStore(self._site.explain_read_only())
+        if self._file.read_only:
+            raise ReadOnlyStore(self._file.explain_read_only())
 
         def write(db: Connection, rows: list[Row], words: dict[int, Words]) -> None:
             before = {n: text for n, text, *_ in rows}
@@ -105,27 +113,27 @@ class Health(Handle):
 
         # A transaction for each batch: other writers come in between, and texts that they changed are left alone.
         count, last = 0, 0
-        while rows := self.snapshot(
+        while rows := self.dialect.snapshot(
             lambda db: db.rows(_SQL["load_indexed_texts"], {"after": last, "limit": _BATCH})  # noqa: B023
         ):
             words = {n: index_words(text, speaker, slot) for n, text, speaker, slot in rows}
-            self.transaction(lambda db: write(db, rows, words))  # noqa: B023
+            self.dialect.transaction(lambda db: write(db, rows, words))  # noqa: B023
             count, last = count + len(rows), rows[-1][0]
-        self.transaction(_drop_misfit_vectors)
+        self.dialect.transaction(_drop_misfit_vectors)
         self.index.clear()
         return count
 
     def _check_engine(self) -> Finding:
-        what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
+        what = f"SQLite {self._file.version} by {self._file.engine}, journal: {self._file.journal}"
         # A sound engine may lack its log because of the file system, which has a finding of its own.
-        if not self._site.no_wal or sqlite_version(self._site.engine) >= SAFE_WAL_VERSION:
+        if not self._file.no_wal or sqlite_version(self._file.engine) >= SAFE_WAL_VERSION:
             return Finding("engine", "pass", what)
-        return Finding("engine", "warn", f"{what}; {self._site.no_wal}", "`pip install -U apsw`")
+        return Finding("engine", "warn", f"{what}; {self._file.no_wal}", "`pip install -U apsw`")
 
     def _check_disk(self) -> Iterator[Finding]:
-        if self._site.path is None:
+        if self._file.path is None:
             return
-        free, used = shutil.disk_usage(self._site.path.parent).free, sum(map(_size, self._site.files()))
+        free, used = shutil.disk_usage(self._file.path.parent).free, sum(map(_size, self._file.files()))
         room = f"{free / 1e9:,.1f} GB" if free >= 1e9 else f"{free / 1e6:,.1f} MB"
         state, advice = f"{room} free, the store takes {used / 1e6:,.1f} MB", "free some space on its disk"
         if free < _NO_SPACE_BYTES:
@@ -137,19 +145,19 @@ class Health(Handle):
             yield Finding("disk", "pass", state)
 
     def _check_sync(self) -> Finding:
-        if self._site.path is None:
+        if self._file.path is None:
             why = "the store is in memory, so nothing survives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
         # Each connection has a level of its own: the level of the writer counts.
-        run = self.snapshot if self._site.read_only else self._writer.run_alone
+        run = self.dialect.snapshot if self._file.read_only else self._writer.run_alone
         ((level,),) = run(lambda db: db.rows("pragma synchronous"))
         if level < _SYNC_FULL:
             why = f"synchronous is {level}: a power cut may take acknowledged writes"
             return Finding("sync", "fail", why, "restart the program; engrain sets it to full when it opens")
-        return Finding("sync", "pass", f"every commit waits for the disk (synchronous {level}, {self._site.journal})")
+        return Finding("sync", "pass", f"every commit waits for the disk (synchronous {level}, {self._file.journal})")
 
     def _check_file_system(self, path: Path) -> Finding:
-        if not self._site.remote:
+        if not self._file.remote:
             return Finding("file system", "pass", f"{path} is on a local disk")
         why = f"{path} is on a network file system, where locks may fail and a write-ahead log cannot be"
         fix = f"`engrain copy {shlex.quote(str(path))} NEW`, with NEW on a local disk; or a postgresql:// store"
@@ -157,7 +165,7 @@ class Health(Handle):
 
     def _check_rights(self) -> Finding:
         # The lock and the shared memory hold no content.
-        content = (path for path in self._site.files() if not path.name.endswith(("-lock", "-shm")))
+        content = (path for path in self._file.files() if not path.name.endswith(("-lock", "-shm")))
         found = [path for path in content if is_open_to_others(path)]
         if not found:
             return Finding("rights", "pass", "no other user of this machine can read the store's files")
@@ -166,13 +174,13 @@ class Health(Handle):
         return Finding("rights", "warn", why, f"`chmod 600 {shlex.join(map(str, found))}`")
 
     def _check_encryption(self) -> Finding:
-        assert self._site.path is not None
-        if self._site.key is not None:
+        assert self._file.path is not None
+        if self._file.key is not None:
             return Finding("encryption", "pass", "the file is encrypted with a key")
-        if on_encrypted_disk(self._site.path):
+        if on_encrypted_disk(self._file.path):
             return Finding("encryption", "pass", "the file is plain, on a disk that is encrypted")
         why = "neither the file nor its disk is encrypted, as far as can be seen: who copies the file reads it"
-        own = shlex.quote(str(self._site.path))
+        own = shlex.quote(str(self._file.path))
         copy = f"`engrain backup COPY --store {own}`, `ENGRAIN_KEY=KEY engrain restore COPY {own} --force --yes`"
         return Finding("encryption", "warn", why, f'encrypt the disk; or `pip install "engrain[encryption]"`, {copy}')
 

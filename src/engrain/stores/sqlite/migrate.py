@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import closing, nullcontext, suppress
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
+from engrain.stores.relational.migrate import read_migrations
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder
@@ -22,12 +21,8 @@ LOCK_SECONDS = 60.0
 _TEMPLATE_KEY = b"0123456789abcdef" * 4
 
 
-@cache
 def load_migrations() -> tuple[tuple[int, str], ...]:
-    """The number and the script of each migration, in order."""
-    folder = files("engrain.stores.sqlite") / "migrations"
-    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", entry.name), entry) for entry in folder.iterdir())
-    return tuple(sorted((int(match[1]), entry.read_text("utf-8")) for match, entry in named if match))
+    return read_migrations("engrain.stores.sqlite")
 
 
 def latest_version() -> int:

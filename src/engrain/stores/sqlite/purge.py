@@ -43,11 +43,10 @@ class Purge:
         self._cleaned: tuple[int, int] = (0, 0)  # the mark, and the first page that is not cleaned for it
         self.pending = False
 
-    def make_mark(self) -> int:
-        """A new mark, which the transaction that forgets stores as "purge"."""
+    def expect(self) -> None:
+        """A transaction that forgets has set the mark."""
         self._tried_at = time.monotonic()  # the caller's own purge comes first
         self.pending = True
-        return time.time_ns()
 
     def after_commit(self, db: Connection) -> None:
         """Try again after a reader was in the way: the callers of this commit have their answers."""

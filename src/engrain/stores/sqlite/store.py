@@ -1,15 +1,246 @@
-"""The embedded store: one file, or a database in memory."""
+"""The embedded store: open a file, put its parts together, close it, and survive a fork."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
+from engrain.core.identity import IdSource, SortableIds
+from engrain.stores.preview import run_rolled_back
+from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import Episodes
+from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
+from engrain.stores.relational.tasks import Tasks
+from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups
+from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
+from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
+from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
+from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
+from engrain.stores.sqlite.index.view import IndexCache
+from engrain.stores.sqlite.lock import borrow_lock, return_lock
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
+from engrain.stores.sqlite.opening import (
+    FileIdentity,
+    Journal,
+    ensure_readable,
+    identify_file,
+    inspect_path,
+    open_connection,
+    set_journal,
+)
+from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.purge import Purge
+from engrain.stores.sqlite.writer import WriteQueue
+
+Answer = TypeVar("Answer")
+
+_SQL = load_sql()
+INDEX_BYTES = 1_000_000_000
+_opened: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
 class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
+
+    usage: UsageCounts
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        clock: Clock = system_clock,
+        ids: IdSource | None = None,
+        engine: Engine | EncryptedEngine = "auto",
+        read_only: bool = False,
+        cache_bytes: int = INDEX_BYTES,
+    ) -> None:
+        self._clock = clock
+        self.ids: IdSource = ids or SortableIds()
+        self._file = ensure_readable(inspect_path(location, engine, read_only))
+        # A read-only store never takes the lock, but counts as a user of the file.
+        self._lock = borrow_lock(self._file.sibling("-lock")) if self._file.path else None
+        self._name = str(self._file.path)
+        self._identity: FileIdentity | None = None
+        self._writer = WriteQueue(self._open_writer, self._lock, self)
+        self._pool = Pool(self._open_reader)
+        self._checkpointer = Checkpointer(self._pool, self._lock)
+        self._purge = Purge(self._writer, self._pool, self._file, self._lock)
+        self.dialect = SqliteDialect(self._writer, self._pool, self._file, self._purge.expect, clock)
+        self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
+        self.together, self.still = self.dialect.together, self.dialect.still
+        self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
+        self.nearest, self.cosines = self.index.nearest, self.index.cosines
+        self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
+        self.sketches, self.having = self.index.sketches, self.index.having
+        self.usage = UsageCounts(self.dialect, self._file.read_only)
+        self.journal = Tasks(self.dialect)
+        self.episodes = Episodes(self.dialect)
+        self.outcomes = Outcomes(self.dialect)
+        self.audit = Audit(self.dialect)
+        self.erasing = SqliteErasures(self.dialect, self.audit, self._file, self._lock, self._pool)
+        try:
+            self._start()
+        except BaseException:
+            self.dialect.closed = True
+            self._release()
+            raise
+        _opened.add(self)
+
+    def _start(self) -> None:
+        # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
+        db = self._writer.connection()
+        upgrade(db, self._file, self._lock)
+        ((key,),) = db.rows(_SQL["find_meta"], {"name": "key"})
+        self.dialect.key = bytes.fromhex(key)
+        pending = db.rows(_SQL["find_meta"], {"name": "purge"})
+        if pending and not self._file.read_only:
+            # A reader kept forgotten bytes when the store was last open.
+            self._purge.pending = True
+            with contextlib.suppress(EngrainError):
+                self._purge.run()
+        if self._lock and self._file.journal == "wal" and not self._file.read_only and not self._file.log_size():
+            # All processes had closed it: the log starts now, and not with the first write.
+            try:
+                with self._lock.hold(1.0):
+                    start_log(self._writer.connection())
+            except EngrainError:
+                self._writer.clear()
+
+    def _open_reader(self) -> Connection:
+        self._check_file()
+        db = open_connection(self._file)
+        try:
+            self._check_file()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _open_writer(self) -> Connection:
+        # Only the first connection may create the file: an empty one would hide that the store was removed.
+        if self._identity is None and not self._file.read_only:
+            create_file(self._file)
+        db = self._open_reader() if self._identity else open_connection(self._file, create=True)
+        self._identity = self._identity or (identify_file(self._name, self._file.remote) if self._file.path else None)
+        try:
+            read_version(db, self._file)  # before any change: the file may belong to another program
+            journal = self._choose_journal(db)
+        except BaseException:
+            db.close()
+            raise
+        if journal != self._file.journal:
+            self._file = replace(
+                self._file, journal=journal, no_wal=self._file.no_wal or "another process uses a rollback journal."
+            )
+        return db
+
+    def _choose_journal(self, db: Connection) -> Journal:
+        # Only a change to or from a write-ahead log changes the file; other journals belong to a connection.
+        settled = (db.rows("pragma journal_mode")[0][0] == "wal") == (self._file.journal == "wal")
+        if self._lock is None or self._file.read_only or settled:
+            return set_journal(db, self._file)
+        with self._lock.hold(LOCK_SECONDS):
+            try:
+                return set_journal(db, self._file)
+            except StoreBusy:
+                return "truncate"
+
+    def _check_file(self) -> None:
+        if self._identity and identify_file(self._name, self._file.remote) != self._identity:
+            raise StoreError(
+                f"{self._name} was removed or replaced while open; what was written since cannot be found again. "
+                "Close the store and open it anew."
+            )
+
+    # The hooks of the writer
+
+    def confirm_commit(self) -> None:
+        # After the commit: a caller with an answer must be able to find its write.
+        self._check_file()
+
+    def after_commit(self, db: Connection) -> None:
+        self._checkpointer.after_commit(db, self._file.journal)
+        self._purge.after_commit(db)
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
+        return run_rolled_back(self.together, do)
+
+    # Closing and forking
+
+    def purge(self) -> bool:
+        if self.dialect.closed:
+            raise StoreClosed(CLOSED)
+        return self._purge.run(wait=True)
+
+    def close(self) -> None:
+        if self.dialect.closed:
+            return
+        try:
+            self._checkpointer.stop()
+            # A failure here loses nothing that was promised: counts of use are none, and a pending purge is recorded.
+            with contextlib.suppress(EngrainError):
+                self.usage.write_all()
+                if self._purge.pending:
+                    self._purge.run()
+        finally:
+            self.dialect.closed = True
+            self._release()
+
+    def _release(self) -> None:
+        _opened.discard(self)
+        self._pool.close()
+        self._writer.close()
+        if self._lock:
+            return_lock(self._lock)
+
+    def _before_fork(self) -> None:
+        """Close all connections: a child that inherits one believes it holds locks that only its parent holds."""
+        # Readers first: one that waits for the writer must be able to return its connection.
+        self._pool.freeze()
+        self._writer.freeze(drop=self._file.path is not None)
+
+    def _after_fork(self, child: bool) -> None:
+        if child:
+            self.index.reset()
+            self._writer.reset()
+            self._pool.reset()
+            self._checkpointer.reset()
+        else:
+            self._writer.thaw()
+            self._pool.thaw()
+
+
+_frozen: list[SqliteStore] = []
+
+
+def _freeze_all() -> None:
+    _frozen.extend(_opened)
+    for store in _frozen:
+        store._before_fork()
+
+
+def _resume_all(child: bool) -> None:
+    while _frozen:
+        _frozen.pop()._after_fork(child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_freeze_all,
+        after_in_parent=lambda: _resume_all(child=False),
+        after_in_child=lambda: _resume_all(child=True),
+    )

@@ -16,7 +16,7 @@ where id = :id and stage <> 'named';
 -- store_counts --
 update erasure set stage = 'rows', counts = :counts, ids = :ids, at = :at where id = :id;
 
--- store_late_counts --
+-- update_counts --
 update erasure set counts = :counts, ids = :ids where id = :id;
 
 -- anonymize_erasure --
