@@ -17,7 +17,8 @@ import numpy as np
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
-from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index import vectors as vector_index
 from engrain.stores.sqlite.index.view import IndexCache
 
@@ -30,7 +31,7 @@ MODEL = "bench/384"
 BIG, MIDDLE, SMALL = Scope(user="big"), Scope(user="middle"), Scope(user="small")
 START = 1_700_000_000_000_000
 QUERIES = 200
-SCHEMA = Path(index_rows.__file__).parents[1] / "migrations" / "0001_schema.sql"
+SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
 ITEM = (
     "insert into item (id, scope, changed, kind, importance, trust, traits, recorded_at, valid_from, place, session,"
     " speaker, role, hash, text) values (?, ?, ?, 'message', 0.5, 1.0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -102,7 +103,7 @@ class Writing:
         for place, scope in enumerate(scopes):
             entries.append(self._item(scope, words[place], vectors[place]))
         began = time.process_time()
-        index_rows.write_index_many(self.db, entries)
+        IndexRows(self.db).write(entries)
         return time.process_time() - began
 
     def _item(self, scope: int, words: np.ndarray, vector: np.ndarray) -> tuple[int, Words, Vectors]:

@@ -52,12 +52,12 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "status": lambda memory: memory.store.status(memory.scope),
 }
 ABOVE = 5  # files above the store
-# A write passes the thread that writes, and the rows of its index have a file of their own.
+# A write passes the thread that writes; a search passes the index and the pool of connections.
 LIMITS = {
-    **dict.fromkeys(("remember", "remember a turn", "remember_many", "recall"), 9),
-    **dict.fromkeys(("add_message", "load", "erase"), 10),
-    "forget": 9,
-    "correct": 8,
+    **dict.fromkeys(("remember", "remember a turn", "remember_many"), 8),
+    "recall": 9,
+    **dict.fromkeys(("add_message", "erase"), 10),
+    **dict.fromkeys(("forget", "load"), 9),
     **dict.fromkeys(("step", "status"), 8),
 }
 

@@ -17,10 +17,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
-from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index.view import IndexCache
 
-SCHEMA = Path(index_rows.__file__).parents[1] / "migrations" / "0001_schema.sql"
+SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
 Answer = TypeVar("Answer")
@@ -156,15 +157,14 @@ class IndexStore:
         for number, name in enumerate(row.sources):
             self.run("insert into source values (?, ?, ?, 'user', ?)", (scope, row.n, number, name))
         if index:
-            index_rows.drop_vectors(self, row.n)
-            index_rows.write_index(self, row.n, words_of(row.passages), None)
+            IndexRows(self).delete_vectors(row.n)
+            IndexRows(self).write([(row.n, words_of(row.passages), None)])
             for model, vectors in row.vectors.items():
-                index_rows.write_vectors(self, row.n, vectors_of(model, vectors))
+                IndexRows(self).replace_vectors(row.n, vectors_of(model, vectors))
 
     def forget(self, row: Row) -> None:
         self.seq += 1
-        index_rows.drop_vectors(self, row.n)
-        self.run("delete from words where item = ?", (row.n,))
+        IndexRows(self).delete(row.n)
         self.run("delete from item where n = ?", (row.n,))
         self.run("insert into deleted_item values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
         del self.items[row.n]

@@ -14,7 +14,8 @@ from index_store import ANA, DIMENSION, MODEL, IndexStore, unit, vectors_of, wor
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Words
 from engrain.ports import VectorQuery
-from engrain.stores.sqlite.index import rows as index_rows
+from engrain.stores.sqlite.dialect import IndexRows
+from engrain.stores.sqlite.index import codes
 from engrain.stores.sqlite.index import vectors as vector_index
 
 
@@ -183,7 +184,7 @@ def test_coarse_directions_with_slight_nudges(
 @given(st.lists(st.floats(-1, 1, width=32), min_size=DIMENSION, max_size=DIMENSION))
 def test_the_stated_error_is_never_less_than_the_true_one(values: list[float]) -> None:
     vector = np.array([values], dtype=np.float32)
-    coded = index_rows.quantise(vector)
+    coded = codes.quantise(vector)
     rest = vector.astype(np.float64) - coded["scale"].astype(np.float64)[:, None] * coded["codes"]
     assert coded["error"][0] >= np.sqrt((rest**2).sum())
 
@@ -193,18 +194,18 @@ def test_vectors_that_cannot_be_compared_are_refused() -> None:
     row = store.add(vectors={MODEL: [unit([1] * 8)]})
     for wrong in ([unit([1] * 8), unit([1] * 7)], [unit([1] * 9)], [np.full(8, np.nan)], [np.full(8, 2.0)]):
         with pytest.raises(InvalidInput):
-            index_rows.write_vectors(store, row.n, vectors_of(MODEL, wrong))
+            IndexRows(store).replace_vectors(row.n, vectors_of(MODEL, wrong))
     with pytest.raises(InvalidInput):
         store.nearest(np.full(8, np.inf))
 
 
-def test_dropping_vectors_leaves_no_row_of_any_model() -> None:
+def test_dropping_an_item_leaves_no_row_of_any_model() -> None:
     store = IndexStore()
     row = store.add(passages=[{1: 1}], vectors={MODEL: [unit([1] * 8)], "other/3": [unit([1, 2, 3])]})
-    index_rows.drop_vectors(store, row.n, "other/3")
+    IndexRows(store).delete_vectors(row.n, "other/3")
     assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [1, 1, 1]
-    index_rows.drop_vectors(store, row.n)
-    assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [1, 0, 0]
+    IndexRows(store).delete(row.n)
+    assert [len(store.rows(f"select * from {table}")) for table in ("words", "code", "vector")] == [0, 0, 0]
 
 
 def test_many_at_once_write_what_one_by_one_would() -> None:
@@ -216,8 +217,8 @@ def test_many_at_once_write_what_one_by_one_would() -> None:
         words = words_of([{place: 1}]) if place % 4 else Words()
         entry = (one.add().n, words, vectors_of(MODEL, vectors) if place % 5 else None)
         many.add()
-        index_rows.write_index(one, *entry)
+        IndexRows(one).write([entry])
         entries.append(entry)
-    index_rows.write_index_many(many, entries)
+    IndexRows(many).write(entries)
     for table in ("words", "code", "vector", "model"):
         assert one.rows(f"select * from {table}") == many.rows(f"select * from {table}")

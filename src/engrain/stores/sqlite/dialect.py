@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import InvalidInput, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engrain.stores.sqlite.index.items import Reader
 
 Answer = TypeVar("Answer")
+MODEL_SHIFT = 40
 
 
 @cache
@@ -135,23 +136,18 @@ class SqliteTransaction:
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        from engrain.stores.sqlite.index.rows import write_index_many
-
-        write_index_many(self.db, entries)
+        IndexRows(self.db).write(entries)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
-        from engrain.stores.sqlite.index.rows import write_vectors
-
         for (n, _), given in vectors.items():
-            write_vectors(self.db, n, given)
+            IndexRows(self.db).replace_vectors(n, given)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
 
     def delete_index(self, numbers: Sequence[int]) -> None:
-        # Words go with their item, or are replaced.
-        self.run("delete_item_codes", numbers=numbers)
-        self.run("delete_item_vectors", numbers=numbers)
+        for n in numbers:
+            IndexRows(self.db).delete(n)
 
     def store_time(self, now: int) -> None:
         self.db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
@@ -161,15 +157,14 @@ class SqliteTransaction:
         return int(now)
 
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
-        from engrain.stores.sqlite.index.rows import drop_vectors, write_index_many
-
+        index = IndexRows(self.db)
         for _, number in replaced:
-            drop_vectors(self.db, number)
+            index.delete_vectors(number)
         written: list[tuple[int, Words, Vectors | None]] = []
         for one in entries:
             given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
             written += ((one.item, one.words, each) for each in given or [None])
-        write_index_many(self.db, written)
+        index.write(written)
 
     def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
         bound = dict(values)
@@ -194,6 +189,78 @@ class SqliteTransaction:
         if self._key is None and self.scope is not None:
             self._key = self.dialect.find_scope(self.db, self.scope)
         return self._key
+
+
+class IndexRows:
+    """The rows that search reads: the words of an item, and its vectors both rounded and in full.
+
+    The caller holds the transaction."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def write(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
+        """Replace the rows of these items; vectors of other models stay."""
+        by_model: dict[str, list[tuple[int, Vectors]]] = {}
+        for n, words, vectors in entries:
+            self._db.run(load_sql()["write_index_words"], {"item": n, "pairs": words.pairs})
+            if vectors is not None and vectors.rows:
+                by_model.setdefault(vectors.model, []).append((n, vectors))
+        for given in by_model.values():
+            self._write_vectors(given)
+
+    def replace_vectors(self, n: int, vectors: Vectors) -> None:
+        """Replace the item's vectors of the same model."""
+        if vectors.rows:
+            self._write_vectors([(n, vectors)])
+        else:
+            self.delete_vectors(n, vectors.model)
+
+    def delete(self, n: int) -> None:
+        self._db.run(load_sql()["delete_index_words"], {"item": n})
+        self.delete_vectors(n)
+
+    def delete_vectors(self, n: int, model: str | None = None) -> None:
+        """Delete the item's vectors of one model, or of all."""
+        find = "list_vector_models" if model is None else "find_vector_model"
+        for number, _ in self._db.rows(load_sql()[find], {} if model is None else {"model": model}):
+            for delete in ("delete_code", "delete_index_vector"):
+                self._db.run(load_sql()[delete], {"key": vector_key(number, n)})
+
+    def rewrite_codes(self, items: Sequence[int]) -> None:
+        """Make the codes of these items from their vectors. A vector of a wrong size is left alone."""
+        from engrain.stores.sqlite.index.codes import encode_stored
+
+        for model, dimension in self._db.rows(load_sql()["list_vector_models"]):
+            for key in (vector_key(model, n) for n in items):
+                for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
+                    if coded := encode_stored(windows, dimension):
+                        self._db.run(load_sql()["write_code"], {"key": key, "windows": coded})
+
+    def _write_vectors(self, given: Sequence[tuple[int, Vectors]]) -> None:
+        """Vectors of one model, coded in one pass of arithmetic."""
+        from engrain.stores.sqlite.index.codes import encode_items
+
+        first = given[0][1]
+        model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
+        coded = encode_items([vectors for _, vectors in given])
+        for (n, vectors), codes in zip(given, coded, strict=True):
+            key = vector_key(model, n)
+            self._db.run(load_sql()["write_code"], {"key": key, "windows": codes})
+            self._db.run(load_sql()["write_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
+
+    def _find_or_add_model(self, model: str, dimension: int) -> int:
+        values = {"model": model, "dimension": dimension}
+        found = self._db.rows(load_sql()["find_vector_model"], {"model": model})
+        number, known = (found or self._db.rows(load_sql()["add_vector_model"], values))[0]
+        if known != dimension:
+            raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
+        return int(number)
+
+
+def vector_key(model: int, n: int) -> int:
+    """The key of an item's vectors by one model."""
+    return model << MODEL_SHIFT | n
 
 
 class SqliteDialect:
@@ -258,7 +325,7 @@ class SqliteDialect:
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
-        import engrain.stores.sqlite.index.rows  # noqa: F401
+        import engrain.stores.sqlite.index.codes  # noqa: F401
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""

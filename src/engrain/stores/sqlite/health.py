@@ -17,7 +17,7 @@ from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
-from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
+from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
@@ -28,7 +28,6 @@ _BATCH = 500
 _LITTLE_SPACE_BYTES = 100_000_000
 _NO_SPACE_BYTES = 5_000_000  # the size of the log before it is written back
 _SYNC_FULL = 2  # of the pragma synchronous: every commit waits for the disk
-_ITEM_BITS = 40  # of the key of a vector: the rest is its model
 
 
 class Health:
@@ -97,8 +96,6 @@ class Health:
         return self.dialect.transaction(drop)
 
     def rebuild(self) -> int:
-        from engrain.stores.sqlite.index.rows import rewrite_codes, write_index_many
-
         if self._file.read_only:
             raise ReadOnlyStore(self._file.explain_read_only())
 
@@ -106,8 +103,9 @@ class Health:
             before = {n: text for n, text, *_ in rows}
             now = db.rows(_SQL["load_texts_between"], {"first": rows[0][0], "last": rows[-1][0]})
             same = [n for n, text in now if before.get(n) == text]
-            write_index_many(db, [(n, words[n], None) for n in same])
-            rewrite_codes(db, same)
+            index = IndexRows(db)
+            index.write([(n, words[n], None) for n in same])
+            index.rewrite_codes(same)
             db.many(_SQL["set_passages"], [{"passages": words[n].passages, "n": n} for n in same])
             _mark_changed(db, same)
 
@@ -261,15 +259,15 @@ def _size(path: Path) -> int:
 
 def _drop_misfit_vectors(db: Connection) -> None:
     for model, dimension in db.rows(_SQL["list_vector_models"]):
-        first, last = model << _ITEM_BITS, (model + 1 << _ITEM_BITS) - 1
-        values = {"first": first, "last": last, "mask": (1 << _ITEM_BITS) - 1, "width": dimension * 4}
+        first, last = model << MODEL_SHIFT, (model + 1 << MODEL_SHIFT) - 1
+        values = {"first": first, "last": last, "mask": (1 << MODEL_SHIFT) - 1, "width": dimension * 4}
         _drop_vectors(db, [key for (key,) in db.rows(_SQL["find_misfit_vectors"], values)])
 
 
 def _drop_vectors(db: Connection, keys: list[int]) -> None:
     db.many(_SQL["delete_index_vector"], [{"key": key} for key in keys])
     db.many(_SQL["delete_code"], [{"key": key} for key in keys])
-    _mark_changed(db, [key & ((1 << _ITEM_BITS) - 1) for key in keys])
+    _mark_changed(db, [key & ((1 << MODEL_SHIFT) - 1) for key in keys])
 
 
 def _mark_changed(db: Connection, items: Iterable[int]) -> None:

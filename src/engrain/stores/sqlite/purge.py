@@ -32,7 +32,7 @@ CHUNK_PAGES = 256
 
 
 class Purge:
-    """A meta row says that a purge is pending, so that a crash does not lose it. No two marks are the same."""
+    """A mark in table meta says that a purge is pending, so that a crash does not lose it."""
 
     def __init__(self, writer: WriteQueue, pool: Pool, file: StoreFile, lock: FileLock | None) -> None:
         self._writer = writer

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput, StoreCorrupt
+from engrain.stores.sqlite.dialect import vector_key
+from engrain.stores.sqlite.index.codes import code_type, quantise
 from engrain.stores.sqlite.index.items import (
     SQL,
     Array,
@@ -24,7 +26,6 @@ from engrain.stores.sqlite.index.items import (
     expand_ranges,
     read_pages,
 )
-from engrain.stores.sqlite.index.rows import code_type, quantise, vector_key
 
 
 def _import_numkong() -> Any:

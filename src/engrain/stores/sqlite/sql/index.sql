@@ -96,11 +96,8 @@ insert or replace into code (key, windows) values (:key, :windows);
 -- write_index_vector --
 insert or replace into vector (key, windows) values (:key, :windows);
 
--- delete_item_codes --
-delete from code where key in (select model.n << 40 | item.n from model cross join item where item.n {in:numbers});
-
--- delete_item_vectors --
-delete from vector where key in (select model.n << 40 | item.n from model cross join item where item.n {in:numbers});
+-- delete_index_words --
+delete from words where item = :item;
 
 -- delete_code --
 delete from code where key = :key;
