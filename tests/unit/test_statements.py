@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -71,6 +72,15 @@ def test_every_statement_is_used() -> None:
     used = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     statements = {**sqlite.load_statements(), **postgres.load_statements()}
     assert [name for name in statements if name not in used] == []
+
+
+def test_a_statement_of_an_engine_takes_no_more_than_the_shared_one_of_its_name() -> None:
+    """Else it is another statement, which hides the shared one by accident."""
+    for engine in (sqlite, postgres):
+        shared = replace(engine.SYNTAX, package="engrain.stores.relational").load()
+        for name, one in shared.items():
+            extra = engine.load_statements()[name].parameters - one.parameters - {"words", "filters", "clock", "owner"}
+            assert not extra, name
 
 
 def test_parameters_are_translated_and_casts_and_quotes_are_not() -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from engrain.core.errors import StoreUnavailable
@@ -135,6 +136,14 @@ class CheckContext:
         if self.services.audit is None or self.audit_result is None:
             return []
         return self.services.audit.entries(max(0, self.audit_result.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
+
+    def list_folders(self, with_backups: bool = True) -> list[Path]:
+        """List the folders of the mirror and of the backups."""
+        mirror, backups = self.services.folder, self.services.policies.backup_folder
+        paths = [mirror(memory.scope).path for memory in self.memories] if mirror else []
+        if with_backups and backups:
+            paths.append(backups)
+        return list(dict.fromkeys(Path(path).expanduser() for path in paths))
 
     def build_command(self, *words: str, about: str = "") -> str:
         """Build the engrain command for this memory, in the backticks that the report expects."""

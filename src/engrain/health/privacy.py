@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Hold, find_owner
@@ -141,14 +140,9 @@ def check_encryption(context: CheckContext) -> Verdict:
 
 def _list_unencrypted_folders(context: CheckContext) -> list[str]:
     """List unencrypted folders of the mirror and of backups. Backups of an encrypted store are encrypted."""
-    folder, sealed = (
-        context.services.folder,
-        context.store.details.get("encrypted") or not isinstance(context.services.items, Backed),
-    )
-    files = [folder(one.scope).path for one in context.memories] if folder else []
-    backups = None if sealed else context.services.policies.backup_folder
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
-    return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
+    encrypted = context.store.details.get("encrypted") or not isinstance(context.services.items, Backed)
+    folders = context.list_folders(with_backups=not encrypted)
+    return [str(folder) for folder in folders if folder.exists() and not on_encrypted_disk(folder)]
 
 
 def check_retention(context: CheckContext) -> Verdict:

@@ -109,10 +109,7 @@ def check_rights(context: CheckContext) -> Verdict:
 
 def _check_folders(context: CheckContext) -> list[Verdict]:
     """Check the folders of the mirror and of the backups, which have the same texts."""
-    folder = context.services.folder
-    files = [folder(one.scope).path for one in context.memories] if folder else []
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, context.services.policies.backup_folder) if one)
-    open_ones = [str(path) for path in paths if _is_open_to_all(path)]
+    open_ones = [str(path) for path in context.list_folders() if _is_open_to_all(path)]
     if not open_ones:
         return []
     return [

@@ -156,7 +156,7 @@ class Health(Handle):
 def _rebuild_batch(tx: Transaction, scope: Scope, after: int) -> tuple[int, int]:
     """Rebuild the words of some items: how many, and the number of the last one."""
     tx.begin_write()
-    rows = tx.rows("load_texts", after=after, limit=_BATCH)
+    rows = tx.rows("load_texts_to_index", after=after, limit=_BATCH)
     if not rows:
         tx.run("delete_misfit_vectors")
         tx.run("recount_vectors")

@@ -73,7 +73,7 @@ select rolsuper or rolbypassrls from pg_roles where rolname = current_user;
 select distinct on (scope.scope) scope.scope, tenant, agent, "user" from item join scope on scope.scope = item.scope
 where scope.scope > cast(:after as uuid) order by scope.scope limit :limit;
 
--- load_texts --
+-- load_texts_to_index --
 select n, text, speaker, slot, retracted_at is not null from item where scope = :scope and n > :after order by n limit :limit;
 
 -- store_word_counts --
