@@ -241,7 +241,7 @@ def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore) -> Non
         second = open_store(other)
         add(store, fact("Here."))
         assert list_items(second) == []
-        assert store._key != second._key
+        assert store.dialect.key != second.dialect.key
         second.close()
 
 
@@ -433,7 +433,7 @@ def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
             monkeypatch.setattr(Link, "connect", lambda self, patience=0.0: pooler.connect())
             for name in (schema, another) * 3:
                 opened = open_store(name, "&prepare=off")
-                assert (opened._key == first._key) is (name == schema)
+                assert (opened.dialect.key == first.dialect.key) is (name == schema)
                 opened.close()
             assert pooler.left() == set()
         first.close()

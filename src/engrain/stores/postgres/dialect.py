@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from engrain.core.errors import ConfigError
+from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
@@ -14,10 +15,12 @@ from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Link
+from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
+from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
@@ -62,17 +65,22 @@ class PostgresTransaction:
             self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
-        assert self.scope is not None
-        self.dialect.lock_scope(self.db, self.scope)
+        if not self.rows("lock_scope"):
+            self.add_scope()
+            self.run("lock_scope")
 
     def add_scope(self) -> None:
         assert self.scope is not None
-        self.dialect.add_scope(self.db, self.scope)
+        scope = self.scope
+        if self.owner:
+            self.run("lock_shared", kind=_SCOPES, subject=self.owner)
+        self.run("add_scope", tenant=scope.tenant, agent=scope.agent, user=scope.user)
+        self.run("adopt_scope", hash=hash_scope(self.dialect.key, scope))
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
         for scope in keys:
-            self.dialect.add_scope(self.db, scope)
+            self.within(scope).add_scope()
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
         return keys
 
@@ -118,7 +126,14 @@ class PostgresTransaction:
         if self.scope is None or self._key is not None:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
-        return self.dialect.begin_write(self.db, self.scope)
+        locked, began = self.ask("lock_scope"), self.ask("begin_changes")
+        found = locked.fetchall()
+        if not found:
+            self.add_scope()
+            locked, began = self.ask("lock_scope"), self.ask("begin_changes")
+            found = locked.fetchall()
+        ((now, _),) = began.fetchall()
+        return int(found[0][0]), int(now)
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         if self.scope is not None:
@@ -172,31 +187,21 @@ class PostgresTransaction:
         return bound
 
 
-class Run(Protocol):
-    def __call__(self, scope: Scope | None, do: Callable[[Db], Answer | Deferred[Answer]], mode: str, /) -> Answer: ...
-
-
 class PostgresDialect:
-    """`read` and `write` run a closure on a connection, with row-level security set to the scope."""
+    """One schema of a database. Row-level security is set to the scope of each transaction.
 
-    def __init__(
-        self,
-        key: bytes,
-        read: Run,
-        write: Run,
-        lock_scope: Callable[[Db, Scope], int],
-        begin_write: Callable[[Db, Scope], tuple[int, int]],
-        add_scope: Callable[[Db, Scope], None],
-        clock_micros: Callable[[], int | None],
-        prepare_index: Callable[[Mapping[str, int]], None],
-        after_writes: Callable[[int], None],
-        name: str,
-    ) -> None:
-        self.key, self.name = key, name
+    Without a clock of its own the store goes by the server's, which is one for all machines."""
+
+    def __init__(self, link: Link, key: bytes, clock: Clock, read_only: bool) -> None:
+        self.key = key
         self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
-        self._read, self._write = read, write
-        self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
-        self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
+        self._link, self._read_only = link, read_only
+        self._clock = None if clock is system_clock else clock
+        self.after_writes = TableStatistics(link).count_writes
+
+    @property
+    def name(self) -> str:
+        return self._link.address.shown
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -209,16 +214,32 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
+    def clock_micros(self) -> int | None:
+        """None: the server's."""
+        return None if self._clock is None else to_micros(self._clock())
+
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
+        return self._link.read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
     ) -> Answer:
-        return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+        if self._read_only:
+            self._link.opened()  # a closed store says that first
+            raise ReadOnlyStore(f"{self.name} was opened read-only. Open it without read_only to write.")
+        return self._link.write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # In a transaction of its own: in that of a plan, the first vector of a model would hold up every other scope.
+        for key, dimension in models.items():
+            if key not in self.models:
+                values = {"model": key, "dimension": dimension}
+                self.write(None, lambda tx: tx.run("add_model", **values), repeat=True)  # noqa: B023
+                ((number, known),) = self.ask(None, "find_model", model=key)
+                self.models[key] = number, known
 
     def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         counted = {} if words is None else {"words": count_words(words)}
