@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
     from engrain.core.model.audit import AuditEntry, AuditResult
-    from engrain.core.model.chat import ToolCall
+    from engrain.core.model.chat import ChatReply, ToolCall
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
     from engrain.core.model.messages import Message
@@ -117,7 +117,7 @@ _HOMES = {
     "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
     "core.model.audit": "AuditEntry AuditResult",
-    "core.model.chat": "ToolCall",
+    "core.model.chat": "ChatReply ToolCall",
     "core.model.erasure": "Hold HoldRelease",
     "core.model.items": "Citation Item Note Relation SessionPosition Source",
     "core.model.messages": "Message",
@@ -170,6 +170,7 @@ __all__ = [
     "BadFile",
     "BadText",
     "BeingErased",
+    "ChatReply",
     "CheckResult",
     "Citation",
     "Compensate",
