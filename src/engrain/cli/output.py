@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.progress import Progress
+from engrain.core.model.results import Progress
 from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
