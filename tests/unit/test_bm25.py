@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.text.tokenizer import compute_idf, score_bm25
+from engrain.core.text.bm25 import compute_idf, score_bm25
 
 
 def test_the_formula() -> None:

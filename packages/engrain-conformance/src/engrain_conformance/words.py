@@ -13,8 +13,8 @@ import pytest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation
 from engrain.core.model.plans import Change, Plan
+from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.passages import index_words
-from engrain.core.text.tokenizer import compute_idf, score_bm25
 from engrain.ports import ItemStore, ListQuery, WordHit, WordIndex, WordMatches, WordQuery
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.text.tokenizer import FloatArray, compute_idf, score_bm25
+from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
 from engrain.ports import WordHit, WordMatches, WordQuery
 from engrain.stores.postgres.arrays import Integers, Longs
 from engrain.stores.postgres.handle import Handle

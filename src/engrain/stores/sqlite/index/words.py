@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.text.tokenizer import BM25_B, BM25_K1, compute_idf
+from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
 from engrain.stores.sqlite.index.items import (
     SQL,
     Column,
