@@ -88,7 +88,7 @@ def test_behind_a_pooler_no_statement_is_prepared(url: str, pooled: bool, monkey
     with closing(PostgresStore(f"{url}&pool=1")) as store:
         for n in range(12):
             add(store, fact(f"Fact {n}."))
-        kept = store._link.alone(lambda one: one.execute(b"select count(*) from pg_prepared_statements").fetchall())
+        kept = store._database.alone(lambda one: one.execute(b"select count(*) from pg_prepared_statements").fetchall())
     assert (kept == [(0,)]) is pooled
 
 

@@ -159,7 +159,7 @@ def test_the_outbox_says_nothing_twice_and_leaves_nothing_out_while_many_write(s
 
 def test_without_a_clock_the_server_s_is_used(store: PostgresStore) -> None:
     (id,) = add(store, fact("Now."))
-    with member(store._link.address.schema) as connection:
+    with member(store._database.address.schema) as connection:
         row = connection.execute("select clock_timestamp()").fetchone()
     assert row
     assert timedelta(0) <= row[0] - get_item(store, id).recorded_at < timedelta(seconds=30)
@@ -192,7 +192,7 @@ def test_writers_of_many_scopes_record_times_that_rise(schema: str) -> None:
 
 def test_a_lease_ends_by_the_server_s_clock_though_recorded_times_stand_still(store: PostgresStore) -> None:
     """A clock that was once ahead stops recorded times; leases must not stop with them."""
-    with member(store._link.address.schema) as connection:
+    with member(store._database.address.schema) as connection:
         connection.execute("select tick(%s)", (int(datetime(2090, 1, 1, tzinfo=UTC).timestamp() * 1e6),))
     lease = store.journal.claim(Claim(ANA, "task", "one", seconds=0.2))
     assert lease.until.year == 2090
@@ -241,7 +241,7 @@ def test_two_schemas_of_one_database_are_two_stores(store: PostgresStore) -> Non
         second = open_store(other)
         add(store, fact("Here."))
         assert list_items(second) == []
-        assert store._key != second._key
+        assert store.dialect.key != second.dialect.key
         second.close()
 
 
@@ -418,7 +418,7 @@ def test_prepared_statements_can_be_left_out(schema: str) -> None:
     for n in range(12):
         add(store, message(f"{n}"))
     count = b"select count(*) from pg_prepared_statements"
-    left = store._link.alone(lambda connection: connection.execute(count).fetchall())
+    left = store._database.alone(lambda connection: connection.execute(count).fetchall())
     assert left == [(0,)]
     store.close()
 
@@ -433,7 +433,7 @@ def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
             monkeypatch.setattr(Link, "connect", lambda self, patience=0.0: pooler.connect())
             for name in (schema, another) * 3:
                 opened = open_store(name, "&prepare=off")
-                assert (opened._key == first._key) is (name == schema)
+                assert (opened.dialect.key == first.dialect.key) is (name == schema)
                 opened.close()
             assert pooler.left() == set()
         first.close()
@@ -456,7 +456,7 @@ def test_a_password_is_shown_nowhere(schema: str) -> None:
 
 def test_options_with_a_space_reach_the_server(schema: str) -> None:
     store = open_store(schema, "&options=-c%20work_mem%3D7MB")
-    assert store._link.alone(lambda connection: connection.execute(b"show work_mem").fetchall()) == [("7MB",)]
+    assert store._database.alone(lambda connection: connection.execute(b"show work_mem").fetchall()) == [("7MB",)]
     store.close()
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from engrain.core.errors import ConfigError
+from engrain.core.clock import Clock, to_micros
+from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
@@ -14,10 +15,12 @@ from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Link
+from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
+from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
@@ -62,17 +65,27 @@ class PostgresTransaction:
             self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
-        assert self.scope is not None
-        self.dialect.lock_scope(self.db, self.scope)
+        self._lock_scope()
+
+    def _lock_scope(self) -> int:
+        """The number of the scope's last change."""
+        found = self.rows("lock_scope")
+        if not found:
+            self.add_scope()
+            found = self.rows("lock_scope")
+        return int(found[0][0])
 
     def add_scope(self) -> None:
         assert self.scope is not None
-        self.dialect.add_scope(self.db, self.scope)
+        if self.owner:
+            self.run("lock_shared", kind=_SCOPES, subject=self.owner)
+        self.run("add_scope", tenant=self.scope.tenant, agent=self.scope.agent, user=self.scope.user)
+        self.run("adopt_scope", erased=hash_scope(self.dialect.key, self.scope))
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
         for scope in keys:
-            self.dialect.add_scope(self.db, scope)
+            self.within(scope).add_scope()
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
         return keys
 
@@ -118,7 +131,13 @@ class PostgresTransaction:
         if self.scope is None or self._key is not None:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
-        return self.dialect.begin_write(self.db, self.scope)
+        locked, began = self.ask("lock_scope"), self.ask("begin_changes")
+        if found := locked.fetchall():
+            change = int(found[0][0])
+        else:
+            change, began = self._lock_scope(), self.ask("begin_changes")
+        ((now, _),) = began.fetchall()
+        return change, int(now)
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         if self.scope is not None:
@@ -172,31 +191,18 @@ class PostgresTransaction:
         return bound
 
 
-class Run(Protocol):
-    def __call__(self, scope: Scope | None, do: Callable[[Db], Answer | Deferred[Answer]], mode: str, /) -> Answer: ...
-
-
 class PostgresDialect:
-    """`read` and `write` run a closure on a connection, with row-level security set to the scope."""
+    """A schema of a database. Every transaction has row-level security set to its scope."""
 
-    def __init__(
-        self,
-        key: bytes,
-        read: Run,
-        write: Run,
-        lock_scope: Callable[[Db, Scope], int],
-        begin_write: Callable[[Db, Scope], tuple[int, int]],
-        add_scope: Callable[[Db, Scope], None],
-        clock_micros: Callable[[], int | None],
-        prepare_index: Callable[[Mapping[str, int]], None],
-        after_writes: Callable[[int], None],
-        name: str,
-    ) -> None:
-        self.key, self.name = key, name
+    def __init__(self, database: Link, key: bytes, clock: Clock | None, read_only: bool) -> None:
+        self.database, self.key, self.read_only = database, key, read_only
         self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
-        self._read, self._write = read, write
-        self.lock_scope, self.begin_write, self.add_scope = lock_scope, begin_write, add_scope
-        self.clock_micros, self.prepare_index, self.after_writes = clock_micros, prepare_index, after_writes
+        self._clock = clock
+        self._statistics = TableStatistics(database)
+
+    @property
+    def name(self) -> str:
+        return self.database.address.shown
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -209,13 +215,46 @@ class PostgresDialect:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
+    def clock_micros(self) -> int | None:
+        """None: the server's clock, which is one for all machines."""
+        return None if self._clock is None else to_micros(self._clock())
+
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
-        return self._read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
+        return self.database.read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
     ) -> Answer:
-        return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+        if self.read_only:
+            self.database.opened()  # a closed store says that first
+            raise ReadOnlyStore(f"{self.name} was opened read-only. Open it without read_only to write.")
+        return self.database.write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """Run `do` with all its reads and writes in one transaction, which may run twice."""
+        known = dict(self.models)
+
+        def run() -> Answer:
+            self.models = dict(known)  # those of a first attempt may be rolled back with it
+            return do()
+
+        try:
+            return self.database.together(run)
+        except BaseException:
+            self.models = known
+            raise
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
+        for key, dimension in models.items():
+            if key not in self.models:
+                row = {"key": key, "dimension": dimension}
+                self.write(None, lambda tx: tx.run("add_model", **row), repeat=True)  # noqa: B023
+                ((number, known),) = self.ask(None, "find_model", key=key)
+                self.models[key] = number, known
+
+    def after_writes(self, count: int) -> None:
+        self._statistics.count_writes(count)
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))

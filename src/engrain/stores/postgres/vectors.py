@@ -17,8 +17,8 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.ports import Nearest, VectorQuery
 from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where
-from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.vector_index import FEW, LARGE, HnswIndexes
 from engrain.stores.postgres.visibility import Ints, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
@@ -52,15 +52,13 @@ class PreparedQuery:
         return {"model": self.model, "vector": Reals(self.vector)}
 
 
-class VectorSearch(Handle):
+class VectorSearch:
+    dialect: PostgresDialect
+    visibility: VisibilityCache
+    vector_indexes: HnswIndexes
+    means: MeanVectors
     large = LARGE
     few = FEW
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        super().__init__(*args, **values)
-        self.visibility = VisibilityCache()
-        self.vector_indexes = HnswIndexes(self._link)
-        self._means = MeanVectors()
 
     def nearest(self, query: VectorQuery) -> Nearest:
         def do(tx: Transaction) -> Nearest:
@@ -71,7 +69,7 @@ class VectorSearch(Handle):
             if prepared.count >= self.large:
                 if prepared.indexed:
                     found = self._search_index(tx, prepared) or self._compare_passing(tx, prepared)
-                elif not self._read_only:
+                elif not self.dialect.read_only:
                     self.vector_indexes.request(query.scope.id, prepared.model, prepared.dimension)
             return found or self._compare_all(tx, prepared)
 
@@ -159,7 +157,7 @@ class VectorSearch(Handle):
         """The query's cosine with the scope's mean vector. None for a part of the scope or another moment."""
         if prepared.query.where is not None or prepared.query.at is not None:
             return None
-        mean = self._means.load(tx, prepared)
+        mean = self.means.load(tx, prepared)
         return None if mean is None else _clip_cosine(float(np.dot(mean, prepared.vector)))
 
     # Models

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
 from engrain.ports import WordHit, WordMatches, WordQuery
 from engrain.stores.postgres.arrays import Integers, Longs
-from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.visibility import Ints, Visibility, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
 
@@ -147,12 +147,10 @@ class PostingsCache:
                 total -= self._scopes.popitem(last=False)[1].nbytes
 
 
-class WordSearch(Handle):
+class WordSearch:
+    dialect: PostgresDialect
     visibility: VisibilityCache
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        super().__init__(*args, **values)
-        self.postings = PostingsCache()
+    postings: PostingsCache
 
     def best(self, query: WordQuery) -> WordMatches:
         def do(tx: Transaction) -> WordMatches:
