@@ -51,7 +51,7 @@ def timeout() -> float:
 @pytest.fixture
 def store(proxy: Proxy, schema: str, timeout: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """Behind the proxy. Without prepared statements a COMMIT can be seen on its way."""
-    monkeypatch.setattr("engrain.stores.postgres.link._LATER", 1.0)
+    monkeypatch.setattr("engrain.stores.postgres.connection._LATER", 1.0)
     url = f"{postgres().url(port=proxy.port)}?schema={schema}&timeout={timeout:g}&prepare=off&pool=3"
     opened = PostgresStore(url)
     yield opened
@@ -105,7 +105,7 @@ def test_a_lost_commit_is_told_and_repeating_it_is_safe(
 def test_what_may_be_done_twice_is_done_again(store: PostgresStore, beside: PostgresStore, proxy: Proxy) -> None:
     proxy.judge = at_commit("cut", "to client")
     store.settle("index", 7)
-    assert beside._reading(None, lambda db: db.rows("select change from outbox_reader")) == [(7,)]
+    assert beside.dialect.ask(None, "find_outbox_reader", name="index") == [(7,)]
 
 
 def test_a_connection_cut_before_the_commit_is_tried_again(

@@ -18,7 +18,7 @@ from examples import REFERENCE
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.core.errors import EmbedderFailed
+from engrain.core.errors import EmbedderFailed, OutcomeUnknown
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
@@ -568,3 +568,16 @@ def test_a_round_that_turns_the_balance_of_two_models_leaves_nothing_for_the_nex
     done = maintain(present, ANA)
     assert done.each == planned.each
     assert maintain(present, ANA).each == ()
+
+
+def test_an_interrupt_that_broke_off_a_write_stops_the_round(kit: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise OutcomeUnknown("broken off", interrupt=KeyboardInterrupt())
+
+    monkeypatch.setattr(f"{maintain.__module__}.plan_consolidation", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        maintain(kit, ANA)
+    monkeypatch.undo()
+    monkeypatch.setattr(kit.items, "purge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        maintain(kit, ANA)

@@ -27,7 +27,7 @@ from engrain.core.clock import to_micros
 from engrain.core.model.plans import Forget, Plan
 from engrain.factory import open_whole_store
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.link import Timed
+from engrain.stores.postgres.connection import TimedConnection
 from engrain.transfer.copy import copy
 
 _numbers = count()
@@ -47,13 +47,13 @@ def opened(store: str, **options: Any) -> Memory:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that went to the server."""
     seen: list[str] = []
-    execute = Timed.execute
+    execute = TimedConnection.execute
 
-    def counted(self: Timed, query: Any, *args: Any, **kwargs: Any) -> Any:
+    def counted(self: TimedConnection, query: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append(str(query))
         return execute(self, query, *args, **kwargs)
 
-    monkeypatch.setattr(Timed, "execute", counted)
+    monkeypatch.setattr(TimedConnection, "execute", counted)
     return seen
 
 

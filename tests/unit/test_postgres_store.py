@@ -50,8 +50,7 @@ from engrain.core.model.plans import Add, Applied, Plan
 from engrain.core.model.tasks import Claim
 from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.address import read_url
-from engrain.stores.postgres.link import Link
+from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.relational.dialect import Deferred, Transaction
 from engrain.stores.relational.usage import Uses
@@ -429,8 +428,8 @@ def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
     with fresh_schema() as another:
         open_store(another).close()
         first = open_store(schema)
-        with Pooler(Link(read_url(postgres().url())).parameters()) as pooler:
-            monkeypatch.setattr(Link, "connect", lambda self, patience=0.0: pooler.connect())
+        with Pooler(Database(read_url(postgres().url())).parameters()) as pooler:
+            monkeypatch.setattr(Database, "connect", lambda self, patience=0.0: pooler.connect())
             for name in (schema, another) * 3:
                 opened = open_store(name, "&prepare=off")
                 assert (opened.dialect.key == first.dialect.key) is (name == schema)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engrain.core.chat.prompt import render_context, render_frame
-from engrain.core.errors import InvalidInput, UnknownKey
+from engrain.core.errors import InvalidInput, UnknownKey, raise_interrupt
 from engrain.core.model.retention import TIERS
 from engrain.core.model.working import (
     MAX_GOAL,
@@ -262,6 +262,7 @@ class WorkingMemory:
         try:
             summary = self._summarize(pending.texts, pending.limit)
         except Exception as exc:  # noqa: BLE001  # a model may raise anything: our own summary stays
+            raise_interrupt(exc)
             self._failure = f"{type(exc).__name__}: {exc}"
             return False
         return self.improve(pending, summary)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from engrain.core.clock import Clock, to_micros
+from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.adapters import read_vector
+from engrain.stores.postgres.connection import Database, PipelinedConnection
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
-from engrain.stores.postgres.link import Db, Link
 from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
@@ -35,7 +35,7 @@ def load_statements() -> Mapping[str, Statement]:
 
 
 class PostgresTransaction:
-    def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
+    def __init__(self, dialect: PostgresDialect, db: PipelinedConnection, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
         self.db = db
         self._key: ScopeKey | None = None  # of a scope whose rows are locked already
@@ -65,22 +65,17 @@ class PostgresTransaction:
             self.db.run(found.sql, self._bind(found, row))
 
     def lock_scope(self) -> None:
-        self._lock_scope()
-
-    def _lock_scope(self) -> int:
-        """The number of the scope's last change."""
-        found = self.rows("lock_scope")
-        if not found:
+        if not self.rows("lock_scope"):
             self.add_scope()
-            found = self.rows("lock_scope")
-        return int(found[0][0])
+            self.run("lock_scope")
 
     def add_scope(self) -> None:
         assert self.scope is not None
+        scope = self.scope
         if self.owner:
             self.run("lock_shared", kind=_SCOPES, subject=self.owner)
-        self.run("add_scope", tenant=self.scope.tenant, agent=self.scope.agent, user=self.scope.user)
-        self.run("adopt_scope", erased=hash_scope(self.dialect.key, self.scope))
+        self.run("add_scope", tenant=scope.tenant, agent=scope.agent, user=scope.user)
+        self.run("adopt_scope", hash=hash_scope(self.dialect.key, scope))
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
@@ -95,7 +90,7 @@ class PostgresTransaction:
         return inside
 
     def lock_known_scope(self) -> bool:
-        return bool(self.rows("lock_known_scope"))
+        return bool(self.rows("lock_open_scope"))
 
     # Locks of what no row stands for: whether a user is held, and which scopes a user has. Taken in this order and
     # before any row is locked, so that nobody waits in a circle: all holds, those on one user, that user's scopes.
@@ -132,12 +127,13 @@ class PostgresTransaction:
             ((now, _),) = self.rows("begin_changes")
             return 0, int(now)
         locked, began = self.ask("lock_scope"), self.ask("begin_changes")
-        if found := locked.fetchall():
-            change = int(found[0][0])
-        else:
-            change, began = self._lock_scope(), self.ask("begin_changes")
+        found = locked.fetchall()
+        if not found:
+            self.add_scope()
+            locked, began = self.ask("lock_scope"), self.ask("begin_changes")
+            found = locked.fetchall()
         ((now, _),) = began.fetchall()
-        return change, int(now)
+        return int(found[0][0]), int(now)
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         if self.scope is not None:
@@ -192,13 +188,16 @@ class PostgresTransaction:
 
 
 class PostgresDialect:
-    """A schema of a database. Every transaction has row-level security set to its scope."""
+    """One schema of a database. Row-level security is set to the scope of each transaction.
 
-    def __init__(self, database: Link, key: bytes, clock: Clock | None, read_only: bool) -> None:
-        self.database, self.key, self.read_only = database, key, read_only
+    Without a clock of its own the store goes by the server's, which is one for all machines."""
+
+    def __init__(self, database: Database, key: bytes, clock: Clock, read_only: bool) -> None:
+        self.key = key
         self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
-        self._clock = clock
-        self._statistics = TableStatistics(database)
+        self.database, self.read_only = database, read_only
+        self._clock = None if clock is system_clock else clock
+        self.after_writes = TableStatistics(database).count_writes
 
     @property
     def name(self) -> str:
@@ -211,12 +210,12 @@ class PostgresDialect:
     def find(self, statement: str | Statement) -> Statement:
         return load_statements()[statement] if isinstance(statement, str) else statement
 
-    def over(self, db: Db, scope: Scope | None) -> PostgresTransaction:
+    def over(self, db: PipelinedConnection, scope: Scope | None) -> PostgresTransaction:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
     def clock_micros(self) -> int | None:
-        """None: the server's clock, which is one for all machines."""
+        """None: the server's."""
         return None if self._clock is None else to_micros(self._clock())
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
@@ -244,20 +243,17 @@ class PostgresDialect:
             self.models = known
             raise
 
-    def prepare_index(self, models: Mapping[str, int]) -> None:
-        """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
-        for key, dimension in models.items():
-            if key not in self.models:
-                row = {"key": key, "dimension": dimension}
-                self.write(None, lambda tx: tx.run("add_model", **row), repeat=True)  # noqa: B023
-                ((number, known),) = self.ask(None, "find_model", key=key)
-                self.models[key] = number, known
-
-    def after_writes(self, count: int) -> None:
-        self._statistics.count_writes(count)
-
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
+
+    def prepare_index(self, models: Mapping[str, int]) -> None:
+        # In a transaction of its own: in that of a plan, the first vector of a model would hold up every other scope.
+        for key, dimension in models.items():
+            if key not in self.models:
+                values = {"model": key, "dimension": dimension}
+                self.write(None, lambda tx: tx.run("add_model", **values), repeat=True)  # noqa: B023
+                ((number, known),) = self.ask(None, "find_model", model=key)
+                self.models[key] = number, known
 
     def index_values(self, words: Words | None = None, metadata: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         counted = {} if words is None else {"words": count_words(words)}
@@ -270,7 +266,7 @@ class PostgresDialect:
         """Every window has a row of its own."""
         windows: dict[str, tuple[bytes, ...]] = {}
         for id_, sent in rows:
-            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+            windows[id_] = (*windows.get(id_, ()), read_vector(sent).astype("<f4").tobytes())
         return windows
 
     def check_full_access(self, tx: Transaction) -> None:

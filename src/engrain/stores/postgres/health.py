@@ -11,9 +11,9 @@ from engrain.core.identity import Scope
 from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners
+from engrain.stores.postgres.connection import TimedConnection
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.index_rows import count_words, write_words
-from engrain.stores.postgres.link import Timed
 from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
 from engrain.stores.relational.dialect import Transaction
@@ -144,7 +144,7 @@ class Health:
         ((busy,),) = self.dialect.read(None, lambda tx: tx.rows("find_running_vacuum", **values), latest=True)
         return bool(busy)
 
-    def _vacuum(self, connection: Timed) -> None:
+    def _vacuum(self, connection: TimedConnection) -> None:
         for table in _VACUUMED:
             # Indexes too: they hold names and vectors.
             name = sql.Identifier(self.dialect.database.address.schema, table)

@@ -9,10 +9,9 @@ from typing import TypeVar
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError
 from engrain.core.identity import IdSource, SortableIds
-from engrain.stores.postgres.address import read_url
+from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.health import Health
-from engrain.stores.postgres.link import Link
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.vector_index import HnswIndexes
@@ -48,9 +47,9 @@ class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, I
     ) -> None:
         self.ids: IdSource = ids or SortableIds()
         self._closed = False
-        self._database = Link(read_url(url))
+        self._database = Database(read_url(url))
         key, self.server_version = prepare(self._database, read_only)
-        self.dialect = PostgresDialect(self._database, key, None if clock is system_clock else clock, read_only)
+        self.dialect = PostgresDialect(self._database, key, clock, read_only)
         self.usage = UsageCounts(self.dialect, read_only)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)

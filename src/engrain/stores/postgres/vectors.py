@@ -16,7 +16,7 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.ports import Nearest, VectorQuery
-from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
+from engrain.stores.postgres.adapters import BigintArray, RealArray, read_vector
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.vector_index import FEW, LARGE, HnswIndexes
@@ -49,7 +49,7 @@ class PreparedQuery:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"model": self.model, "vector": Reals(self.vector)}
+        return {"model": self.model, "vector": RealArray(self.vector)}
 
 
 class VectorSearch:
@@ -83,7 +83,9 @@ class VectorSearch:
             visibility = self.visibility.load(tx, query.at, prepared.moment)
             numbers = self.visibility.load_numbers(tx, ids, visibility.change)
             asked = np.array(list(numbers.values()), dtype=np.int64)
-            items, distances = _read_columns(tx.ask("compare_item_vectors", items=Longs(asked), **prepared.values))
+            items, distances = _read_columns(
+                tx.ask("compare_item_vectors", items=BigintArray(asked), **prepared.values)
+            )
             shown = visibility.is_visible(items)
             best = _keep_best(items[shown], distances[shown])
             known = dict(zip(*(column.tolist() for column in best), strict=True))
@@ -111,7 +113,7 @@ class VectorSearch:
             return None
         items = np.empty(0, dtype=np.int64) if passing is None else passing
         ((_, change),) = prepared.moment.fetchall()
-        asked = tx.ask("compare_item_vectors", items=Longs(items), **prepared.values)
+        asked = tx.ask("compare_item_vectors", items=BigintArray(items), **prepared.values)
         return self._rank(tx, prepared, change or 0, *_read_columns(asked))
 
     def _rank(self, tx: Transaction, prepared: PreparedQuery, change: int, items: Ints, distances: Floats) -> Nearest:
@@ -190,7 +192,7 @@ class MeanVectors:
         ((sent,),) = tx.rows("find_mean_vector", model=prepared.model)
         if sent is None:
             return None
-        mean = sent_vector(sent)
+        mean = read_vector(sent)
         with self._lock:
             self._means[key] = prepared.count, mean
             self._means.move_to_end(key)

@@ -43,8 +43,8 @@ class Syntax:
 
     def load(self) -> Mapping[str, Statement]:
         """The statements by name."""
-        found = dict(_read_folder(SHARED))
-        found.update(_read_folder(self.package))
+        found = dict(read_folder(SHARED))
+        found.update(read_folder(self.package))
         return {name: self._prepare(name, body) for name, body in found.items()}
 
     def _prepare(self, name: str, body: str) -> Statement:
@@ -63,7 +63,8 @@ class Syntax:
         return self.fragments[name].replace("$", argument or "")
 
 
-def _read_folder(package: str) -> Iterator[tuple[str, str]]:
+def read_folder(package: str) -> Iterator[tuple[str, str]]:
+    """The names and the SQL of a package's own statements."""
     names = set[str]()
     folder = files(package) / "sql"
     for file in sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else ():

@@ -14,22 +14,17 @@ select pg_advisory_xact_lock(hashtext(current_schema() || cast(:kind as text)), 
 -- lock_shared --
 select pg_advisory_xact_lock_shared(hashtext(current_schema() || cast(:kind as text)), hashtext(:subject));
 
--- lock_known_scope --
+-- lock_open_scope --
 select 1 from scope where scope = :scope and is_open(state) for no key update;
 
 -- lock_scope --
--- Writers of one scope wait for each other here. Change numbers are taken and committed in one order, and what a write
--- has read stays true until its commit.
+-- Writers of one scope wait for each other here: change numbers are taken and committed in one order, and a decision on
+-- what is stored stays right until the commit.
 select last_change from scope where scope = :scope and is_open(state) for no key update;
 
 -- add_scope --
 insert into scope (scope, tenant, agent, "user") values (:scope, :tenant, :agent, :user) on conflict (scope) do nothing;
 
 -- adopt_scope --
-select adopt(:scope, cast(:erased as uuid));
-
--- find_model --
-select n, dimension from model where key = :key;
-
--- add_model --
-insert into model (key, dimension) values (:key, :dimension) on conflict (key) do nothing;
+-- The tombstones of a scope that was erased before become those of the new one.
+select adopt(:scope, :hash);

@@ -41,3 +41,9 @@ update item set metadata = :metadata, filters = :filters where scope = :scope an
 -- delete_retracted_words --
 -- A retracted item is found at no moment.
 delete from word where scope = :scope and item = (select n from item where scope = :scope and id = :id);
+
+-- find_model --
+select n, dimension from model where key = :model;
+
+-- add_model --
+insert into model (key, dimension) values (:model, :dimension) on conflict (key) do nothing;
