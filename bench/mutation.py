@@ -25,9 +25,11 @@ COPIED = ("src", "tests", "packages", "docs", "deploy", "README.md", "pyproject.
 # Quick and telling tests first.
 TESTS = {
     "tasks": "tests/conformance/test_sqlite_tasks.py tests/unit/test_task_parts.py tests/paths/test_task*.py",
-    "recall": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py tests/paths/test_recall.py",
-    "stores/sqlite": "tests/conformance/test_sqlite*.py tests/unit/test_sqlite*.py",
-    "stores/postgres": "tests/conformance/test_postgres*.py tests/unit/test_postgres*.py",
+    "retrieval": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py "
+    "tests/unit/test_doubles.py tests/paths/test_recall.py tests/paths/test_sections.py tests/paths/test_views.py",
+    "stores/relational": "tests/conformance/test_sqlite*.py tests/unit/test_statements.py tests/unit/test_sqlite_s*.py"
+    " tests/paths/test_erase.py tests/paths/test_holds.py tests/paths/test_export.py "
+    "tests/conformance/test_postgres*.py",
 }
 OPPOSITE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,

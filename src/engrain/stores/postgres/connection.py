@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import random
@@ -31,7 +30,6 @@ _PAUSE = 0.02
 _ASK_AGAIN = 1.0
 _LONGEST_PAUSE = 0.5
 _JOINT_IDLE = 600_000  # milliseconds, in which another store may be read
-_PAGE = 1_000_000  # characters of one statement's rows
 # The server gives up first, and says why; only one that is silent is given up by us.
 _LATER = 5.0
 # What a server says that will not have us, and what to do about it.
@@ -95,11 +93,6 @@ class PipelinedConnection:
     def run(self, sql: str, args: Any = None) -> None:
         """Does not wait: what fails here is raised by the next statement that does, and nothing is kept."""
         self.connection.execute(sql.encode(), args)
-
-    def run_all(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """The same for many rows in a few statements, which have them as a JSON array of objects."""
-        for page in _pages(json.dumps(row, ensure_ascii=False) for row in rows):
-            self.run(sql, (f"[{page}]",))
 
 
 Do = Callable[[PipelinedConnection], Answer | Deferred[Answer]]
@@ -365,19 +358,6 @@ class Database:
             pool, self._pool = self._pool, None
         if pool and self._process == os.getpid():
             pool.close()
-
-
-def _pages(rows: Iterable[str]) -> Iterator[str]:
-    """Together, up to what a server likes to take at once."""
-    page, size = list[str](), 0
-    for row in rows:
-        page.append(row)
-        size += len(row)
-        if size > _PAGE:
-            yield ",".join(page)
-            page, size = [], 0
-    if page:
-        yield ",".join(page)
 
 
 def _leave(connection: TimedConnection, why: BaseException) -> None:

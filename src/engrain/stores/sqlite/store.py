@@ -79,6 +79,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
         self._checkpointer = Checkpointer(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._file, self._lock)
         self.dialect = SqliteDialect(self._writer, self._pool, self._file, self._purge.expect, clock)
+        # The methods of these parts are the store's own: bound here, so that no method only forwards.
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.together, self.still = self.dialect.together, self.dialect.still
         self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
