@@ -229,6 +229,6 @@ def test_rows_that_another_session_tells_of_after_they_went_do_not_hold_up_a_pur
     with closing(PostgresStore(url)) as store:
         (id,) = add(store, fact("A secret."))
         store.apply(Plan(ANA, (Forget(id),)))
-        monkeypatch.setattr(store, "_leavings", lambda: next(counts, 0))
+        monkeypatch.setattr(store, "_count_dead_rows", lambda: next(counts, 0))
         assert store.purge()
         assert next(counts, None) is None, "it has looked again"
