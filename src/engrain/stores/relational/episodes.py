@@ -11,8 +11,7 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import merge_episodes
-from engrain.ports import Episode, EpisodeDraft, RawOutput
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
 from engrain.stores.relational.holds import check_hold, load_held_scopes
 from engrain.stores.relational.rows import Row, read_metadata, read_time, write_metadata, write_time
