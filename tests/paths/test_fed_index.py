@@ -529,4 +529,4 @@ def test_status_tells_people_where_the_vectors_are(tmp_path: Path) -> None:
     with Memory(toml, embedder=EMBEDDER):
         pass
     told = CliRunner().invoke(root, ["status", "--store", str(toml)])
-    assert f"qdrant://{tmp_path}/vectors: every change" in told.stdout.replace("\n", "")
+    assert f"qdrant://{tmp_path}/vectors: up to date" in told.stdout.replace("\n", "")

@@ -97,7 +97,7 @@ def test_a_file_that_is_there_is_not_overwritten_unasked(store: str, tmp_path: P
     file = tmp_path / "one.md"
     run(store, "export", str(file), "--user", "ana", "--format", "markdown")
     assert "Ana likes tea." in file.read_text()
-    assert "there already" in run(store, "export", str(file), "--user", "ana", code=1)
+    assert "exists" in run(store, "export", str(file), "--user", "ana", code=1)
     run(store, "export", str(file), "--user", "ana", "--overwrite")
 
 

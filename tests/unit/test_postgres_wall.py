@@ -103,7 +103,7 @@ def test_the_scope_ends_with_the_transaction(schema: str) -> None:
     assert len(list_items(store)) > 0
     for setting in ("engrain.scope", "engrain.upkeep"):
         store.status()
-        left = store._link.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
+        left = store._database.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
         assert left == [("",)]
     store.close()
 
