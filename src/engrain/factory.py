@@ -130,7 +130,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
 
 
 def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder]:
-    from engrain.core.markdown.folder_names import fill_folder_pattern
+    from engrain.core.markdown.layout import fill_folder_pattern
 
     return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
 
@@ -272,7 +272,7 @@ def _base_url(chosen: Settings) -> dict[str, Any]:
 
 
 def _open_sentence_transformers(name: str, _: Settings) -> Embedder:
-    from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
+    from engrain.providers.local import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(name)
 

@@ -20,9 +20,8 @@ from examples import REFERENCE, for_each
 from engrain.core.chat.window import ACKNOWLEDGEMENT
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import FORGOTTEN
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, ToolCall
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries

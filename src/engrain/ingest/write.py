@@ -13,7 +13,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
-from engrain.core.rules.traits import detect_traits
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text

@@ -15,8 +15,14 @@ from engrain.core.model.items import Item
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import remaining_importance
-from engrain.maintenance.clock_guard import load_clock_state
-from engrain.maintenance.passes import REMOVED, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
+from engrain.maintenance.passes import (
+    REMOVED,
+    MaintenanceContext,
+    MaintenancePass,
+    PassResult,
+    ReportProgress,
+    load_clock_state,
+)
 from engrain.ports import ListQuery, Services
 
 PAGE_SIZE = 500

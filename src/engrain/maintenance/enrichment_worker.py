@@ -12,8 +12,8 @@ from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.items import SESSION_SLOT_PREFIX, Citation, Item, Note, Source
+from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import find_unrecalled_spans

@@ -24,9 +24,8 @@ from engrain.memory.store import Store
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Explanation, ForgetResult
+    from engrain.core.model.results import Explanation, ForgetResult, Progress
     from engrain.core.model.sessions import SessionEnd, SessionStart
-    from engrain.core.progress import Progress
     from engrain.mirror.mirror import Mirror
     from engrain.ports import Embedder, Model, Services
     from engrain.privacy.erase import ErasureResult

@@ -28,7 +28,7 @@ from engrain.core.errors import (
     raise_interrupt,
 )
 from engrain.core.model.erasure import find_owner
-from engrain.core.progress import Progress, count_progress
+from engrain.core.model.results import Progress, count_progress
 from engrain.ingest import write
 from engrain.privacy.audit import record
 

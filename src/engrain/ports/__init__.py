@@ -41,7 +41,7 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.model.chat import ChatReply, ChatRequest
+    from engrain.core.model.messages import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
     from engrain.ports.search import Matrix as Matrix
 

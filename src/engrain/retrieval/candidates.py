@@ -16,7 +16,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import RecallRequest
 from engrain.core.rules.slots import states_same_name
-from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
+from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
 from engrain.ports import (

@@ -14,10 +14,9 @@ from engrain.core.chat.window import Window, WindowPrefix, count_message_tokens,
 from engrain.core.clock import Time
 from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput, raise_interrupt
 from engrain.core.identity import Scope
-from engrain.core.model.chat import match_results
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
-from engrain.core.model.messages import Message, item_to_message, message_to_note
+from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits
 from engrain.core.text.tokenizer import extract_terms

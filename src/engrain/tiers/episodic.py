@@ -10,9 +10,8 @@ from typing import Any
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
-from engrain.core.model.messages import EVENTS, Message, check_message, message_to_note
+from engrain.core.model.messages import EVENTS, Message, ToolCall, check_message, message_to_note
 from engrain.core.model.plans import Add, Plan, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
 from engrain.core.rules.importance import (

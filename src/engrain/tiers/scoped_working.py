@@ -11,8 +11,8 @@ from typing import Any
 
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError, raise_interrupt
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.erasure import find_owner
+from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.recall import escape_text
 from engrain.core.validation import check_text
 from engrain.ingest.write import redact_json

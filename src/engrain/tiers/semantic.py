@@ -16,9 +16,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
-from engrain.core.model.results import Explanation, ForgetResult
+from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
 from engrain.core.model.retention import remaining_importance
-from engrain.core.progress import Progress, count_progress
 from engrain.core.validation import (
     MAX_BATCH,
     check_count,

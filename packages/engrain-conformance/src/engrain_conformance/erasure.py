@@ -11,10 +11,9 @@ import pytest
 
 from engrain.core.errors import BeingErased, Conflict, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Citation, Source
-from engrain.core.model.messages import Message, message_to_note
+from engrain.core.model.messages import Message, ToolCall, message_to_note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.tasks import Claim
