@@ -52,7 +52,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "status": lambda memory: memory.store.status(memory.scope),
 }
 ABOVE = 5  # files above the store
-LIMITS = {"add_message": 9, "erase": 9, "step": 8, "load": 8}
+LIMITS = {"erase": 9}
 
 
 class Hops:

@@ -223,7 +223,7 @@ class EpisodicMemory:
         row_drafts, lasting_drafts = episodes.build_episode_drafts([row], lasting, self._services)
         steps = tuple(map(Add, (*row_drafts, *lasting_drafts)))
         plan = Plan(self._scope, steps, request_id, episodes=tuple(drafts), began=began)
-        id = episodes.commit_plan(plan, self._services).outcomes[0].id
+        id = messages.commit_plan(plan, self._services).outcomes[0].id
         assert id is not None, "only derived items are rejected"
         return id
 
