@@ -17,7 +17,7 @@ from engrain.core.model.items import Item, Note, SessionPosition, Source, Source
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
-from engrain.core.progress import count_progress
+from engrain.core.model.results import count_progress
 from engrain.core.validation import check_key
 from engrain.memory.sessions import Session, start_session
 from engrain.memory.store import Store
