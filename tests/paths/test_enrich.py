@@ -13,12 +13,11 @@ from wire_server import Says, WireServer, fails
 
 from engrain import Citation, Memory, Source
 from engrain.core.errors import ModelFailed
-from engrain.core.model.chat import ChatReply, ChatRequest
+from engrain.core.model.messages import ChatReply, ChatRequest
 from engrain.core.model.plans import Add
 from engrain.maintenance import enrichment_worker, metering
 from engrain.maintenance.enrichment_worker import improve_summary
-from engrain.providers.anthropic import AnthropicModel
-from engrain.providers.openai_chat import OpenAIModel
+from engrain.providers.chat import AnthropicModel, OpenAIModel
 
 
 @pytest.fixture

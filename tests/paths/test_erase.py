@@ -23,9 +23,9 @@ from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.core.errors import BeingErased, Conflict, OnHold
-from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Citation, Note
+from engrain.core.model.messages import ChatReply, ChatRequest
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode
 from engrain.ports import Services

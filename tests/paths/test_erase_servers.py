@@ -29,7 +29,7 @@ from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.stores import composite
 from engrain.stores.postgres import dialect, health
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.connection import PipelinedConnection
 from engrain.stores.relational import removal, scopes
 from engrain.stores.sqlite.erasure import SqliteErasures
 
@@ -112,10 +112,12 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         if kind == "item":
             monkeypatch.setattr(removal, "remove_items", lambda *_: None)
         else:
-            taken = Db.run
+            taken = PipelinedConnection.run
             passed_over = f"delete from {kind} where"
             monkeypatch.setattr(
-                Db, "run", lambda db, sql, args=None: None if passed_over in sql else taken(db, sql, args)
+                PipelinedConnection,
+                "run",
+                lambda db, sql, args=None: None if passed_over in sql else taken(db, sql, args),
             )
         done = memory.erase(session=f"{WORD}-session")
         assert done.pending

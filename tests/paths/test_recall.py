@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engrain import Memory, Note, SessionPosition
-from engrain.core.model.chat import ToolCall
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, ToolCall
 
 pytestmark = pytest.mark.meaning
 

@@ -26,8 +26,16 @@ from engrain.bench import measures
 from engrain.bench.cli import bench, format_report
 from engrain.bench.folders import Doc, read_folder
 from engrain.bench.measures import FoundDocument, Scores
-from engrain.bench.recall import Answer, FlooredAnswer, FolderRun, run_recall, summarize_run
-from engrain.bench.systems import Batch, EmbeddedQuestion, VectorCache
+from engrain.bench.recall import (
+    Answer,
+    Batch,
+    EmbeddedQuestion,
+    FlooredAnswer,
+    FolderRun,
+    VectorCache,
+    run_recall,
+    summarize_run,
+)
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import SessionPosition
 from engrain.core.model.queries import EmbeddingModel

@@ -127,7 +127,7 @@ def test_recall_with_the_local_embedder_loads_no_http_client(tmp_path: Path) -> 
 
 
 def test_version() -> None:
-    from engrain.version import __version__
+    from engrain import __version__
 
     assert CliRunner().invoke(root, ["--version"]).output == f"engrain {__version__}\n"
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import to_anthropic, to_openai
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
-from engrain.core.model.chat import ChatMessage, ToolCall
 from engrain.core.model.items import FORGOTTEN, RESERVED_KEY, Item, Source
-from engrain.core.model.messages import Message, check_message, item_to_message, message_to_note
+from engrain.core.model.messages import ChatMessage, Message, ToolCall, check_message, item_to_message, message_to_note
 from engrain.core.rules.removal import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

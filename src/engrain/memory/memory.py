@@ -17,17 +17,18 @@ from engrain.core.model.items import Item, Note, SessionPosition, Source, Source
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
+from engrain.core.model.results import count_progress
 from engrain.core.validation import check_key
 from engrain.memory.sessions import Session, start_session
 from engrain.memory.store import Store
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Explanation, ForgetResult
+    from engrain.core.model.results import Explanation, ForgetResult, Progress
     from engrain.core.model.sessions import SessionEnd, SessionStart
-    from engrain.core.progress import Progress
     from engrain.mirror.mirror import Mirror
-    from engrain.ports import Embedder, Model, Services
+    from engrain.ports import Model, Services
+    from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult
     from engrain.tasks.admin import Tasks
     from engrain.tasks.run import Run
@@ -350,11 +351,14 @@ class Memory:
         written. Known items are skipped, forgotten ones stay forgotten. `facts` extracts lasting statements of the user
         from conversations of other programs, as `add_message` does.
         """
-        from engrain.memory.transfer import load_file
-        from engrain.transfer.load import LoadOptions
+        from engrain.memory.transfer import finish_load, open_input
+        from engrain.transfer.load import LoadOptions, load
 
         options = LoadOptions(format, source, skip_bad, other_scope, dry_run, facts)
-        return load_file(self._services, self._scope, path, options, progress)
+        with open_input(path) as file:
+            loaded = load(file, self._scope, self._services, options, count_progress(progress, "rows"))
+        finish_load(self._services, self._scope, loaded, progress)
+        return loaded
 
     @traced
     def erase(

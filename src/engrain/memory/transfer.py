@@ -28,7 +28,7 @@ from engrain.core.errors import (
     raise_interrupt,
 )
 from engrain.core.model.erasure import find_owner
-from engrain.core.progress import Progress, count_progress
+from engrain.core.model.results import Progress, count_progress
 from engrain.ingest import write
 from engrain.privacy.audit import record
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engrain.ports import Services
     from engrain.transfer.copy import CopyResult
     from engrain.transfer.export import ExportResult
-    from engrain.transfer.load import LoadOptions, LoadResult
+    from engrain.transfer.load import LoadResult
 
 MAX_PIPED_BYTES = 1 << 30
 FORMATS = ("jsonl", "markdown")
@@ -100,26 +100,15 @@ def _refuse_hidden(services: Services, scope: Scope) -> None:
         )
 
 
-def load_file(
-    services: Services,
-    scope: Scope,
-    path: str | os.PathLike[str] | BinaryIO,
-    options: LoadOptions,
-    progress: Progress | None,
-) -> LoadResult:
-    """Load a file, record it, and embed the new items."""
-    from engrain.transfer.load import load
-
-    done = count_progress(progress, "rows")
-    with _open_input(path) as file:
-        loaded = load(file, scope, services, options, done)
-    if loaded.written:
-        counts = {name: getattr(loaded, name) for name in COUNTED_OUTCOMES}
-        what = "load" if loaded.format in OWN_FORMATS else "import"
-        record(services, what, {"format": loaded.format, "counts": counts}, scope)
-    if loaded.written and loaded.rows.get("item"):
+def finish_load(services: Services, scope: Scope, loaded: LoadResult, progress: Progress | None) -> None:
+    """Record what was loaded, and embed the new items."""
+    if not loaded.written:
+        return
+    counts = {name: getattr(loaded, name) for name in COUNTED_OUTCOMES}
+    what = "load" if loaded.format in OWN_FORMATS else "import"
+    record(services, what, {"format": loaded.format, "counts": counts}, scope)
+    if loaded.rows.get("item"):
         _embed_loaded(services, count_progress(progress, "vectors"))
-    return loaded
 
 
 def _embed_loaded(services: Services, done: Callable[[int], None]) -> None:
@@ -158,7 +147,8 @@ def open_output(path: object, overwrite: bool) -> AbstractContextManager[BinaryI
 
 
 @contextmanager
-def _open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+    """Open a file to load. It can be read twice."""
     if not isinstance(path, (str, os.PathLike)):
         _check_bytes(path)
         yield path if path.seekable() else _read_pipe(path)

@@ -25,8 +25,7 @@ from engrain.tasks.driver import (
 from engrain.tasks.execution import TaskExecution
 from engrain.tasks.journal import StepRequest
 from engrain.tasks.outcomes import describe_error
-from engrain.tasks.policies import OnAmbiguous, Retry, check_key_parameter, check_policy, parse_retry
-from engrain.tasks.steps import StepWork
+from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_key_parameter, check_policy, parse_retry
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory

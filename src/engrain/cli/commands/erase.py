@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engrain.core.identity import Scope
     from engrain.core.model.audit import AuditEntry
     from engrain.core.model.items import Item
-    from engrain.core.progress import Progress
+    from engrain.core.model.results import Progress
     from engrain.memory import Memory
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
