@@ -284,9 +284,9 @@ def test_a_summary_that_fails_fails_nobody(
         said = chatter(talk, 80)
     assert words(talk.last(100)) == said
     assert words(talk.window()) == said[-50:]
-    assert talk.trouble == "no digest today"
+    assert talk.summary_error == "no digest today"
     chatter(talk, 1, 80)
-    assert talk.trouble is None
+    assert talk.summary_error is None
     assert talk.window().start > 50
 
 

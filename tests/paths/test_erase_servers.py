@@ -567,14 +567,14 @@ def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
     settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nsessions = "{server.url}/0"\n')
     with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
         memory.remember("Ana lives in Lima.")
-        state, unname = memory.store.services.state, SqliteErasures.unname
+        state, unname = memory.store.services.state, SqliteErasures.anonymize
         assert state is not None
 
         def late(*args: Any) -> Erasure:
             state.save(memory.scope, "s", "Lima")
             return unname(*args)
 
-        monkeypatch.setattr(SqliteErasures, "unname", late)
+        monkeypatch.setattr(SqliteErasures, "anonymize", late)
         state.save(memory.scope, "s", "Lima")
         assert ben.store.erase(user="ana").receipt
         assert server.client.keys(f"*{memory.scope.id}*") == []

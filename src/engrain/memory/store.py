@@ -287,7 +287,7 @@ class Store:
     def verify_audit(self, *, head: str | None = None) -> AuditResult:
         """Find entries of the audit log that were changed, removed, moved or cut off.
 
-        With the `head` of an earlier check (`AuditResult.kept`), kept elsewhere, a replaced log is found as well.
+        With the `head` of an earlier check (`AuditResult.checkpoint`), kept elsewhere, a replaced log is found as well.
         """
         from engrain.privacy.audit import verify_log
 

@@ -57,7 +57,7 @@ def erase_subject(
     folders = [str(Path(one).expanduser().absolute()) for one in named]
     if missing := [path for path in folders if not Path(path).is_dir()]:
         raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
-    found = require_erasing(services).reach(subject)
+    found = require_erasing(services).measure(subject)
     reached = _check_erasable(services, subject, found, [open_folder(services, path) for path in folders], dry_run)
     cleaned = list(dict.fromkeys([*folders, *_list_mirror_folders(services, found)]))
     if dry_run:
@@ -71,9 +71,9 @@ def erase_subject(
 def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, progress: Progress | None) -> UndoResult:
     """Remove everything that came from a source, and everything derived from it."""
     subject = Subject(scope, "source", source)
-    found = require_erasing(services).reach(subject)
+    found = require_erasing(services).measure(subject)
     items = tuple(services.items.get_many(scope, found.ids))
-    stays = tuple(services.items.get_many(scope, found.kept))
+    stays = tuple(services.items.get_many(scope, found.remaining))
     if dry_run and found:
         _check_no_hold(services, subject)
     id = None if dry_run else _find_running(services, subject, found, ())
@@ -110,7 +110,7 @@ def _find_running(services: Services, subject: Subject, found: Impact, folders: 
     if _find_hold(services, subject):
         return None
     for one in _list_running(services, subject):
-        covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        covers_rows = one.stage == "blocked" or (one.stage == "deleted" and (one.by == "user" or not found))
         covers_folders = set(folders) <= {*one.notes.get("folders", ())}
         if covers_folders and (covers_rows or not found):
             return one.id
@@ -156,14 +156,14 @@ def _count_own_folders(services: Services, user: Subject, folders: Sequence[Fold
 
 
 def _list_running(services: Services, subject: Subject) -> list[Erasure]:
-    mark = require_erasing(services).mark(subject)
-    return [one for one in require_erasing(services).running() if one.mark == mark]
+    subject_hash = require_erasing(services).hash_subject(subject)
+    return [one for one in require_erasing(services).running() if one.subject_hash == subject_hash]
 
 
 def _find_hold(services: Services, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else find_owner(subject.scope)
-    mark = require_erasing(services).mark(user) if user else ""
-    return next((one for one in require_erasing(services).holds() if one.mark == mark), None)
+    subject_hash = require_erasing(services).hash_subject(user) if user else ""
+    return next((one for one in require_erasing(services).holds() if one.subject_hash == subject_hash), None)
 
 
 def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:

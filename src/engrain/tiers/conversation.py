@@ -60,7 +60,7 @@ class ConversationMemory:
         self._scope = scope
         self.session = check_key(session, "session")
         self.limits = _check_limits(limits)
-        self.trouble: str | None = None  # why the last summary could not be made
+        self.summary_error: str | None = None  # why the last summary could not be made
         self.refused: str | None = None  # why the last message's wish to forget something was not met
         self._open_window: summaries.OpenWindow | None = None
 
@@ -86,9 +86,9 @@ class ConversationMemory:
         self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
         """Keep several messages together, all or none: Messages, or dicts of the Anthropic and OpenAI APIs."""
-        return list(self.take(messages, expect=expect, request_id=request_id).ids)
+        return list(self.append(messages, expect=expect, request_id=request_id).ids)
 
-    def take(
+    def append(
         self,
         messages: Iterable[Any],
         *,
@@ -112,7 +112,7 @@ class ConversationMemory:
             self._summarize_if_due(checked, recorded)
         except Exception as exc:  # noqa: BLE001  # the messages are kept: a failed summary must not hide that
             raise_interrupt(exc)
-            self.trouble = str(exc)
+            self.summary_error = str(exc)
             _log.warning("the summary of session %r was not made: %s", self.session, exc)
         return recorded
 
@@ -217,7 +217,7 @@ class ConversationMemory:
             window = None
         if window is None or needs_summary(window.messages, window.tokens, self.limits):
             window = summaries.roll_summary(self._services, self._scope, self.session, self.limits)
-        self._open_window, self.trouble = window, None
+        self._open_window, self.summary_error = window, None
 
     def _read_newest(self, start: int) -> list[Message]:
         """Read as many messages as fit; more, if the call of a result may be further back."""

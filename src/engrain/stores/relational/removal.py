@@ -60,12 +60,12 @@ def count_part(tx: Transaction, subject: Subject) -> tuple[dict[str, int], tuple
         cut = len(found.spans.keys() - {one.n for one in found.items})
         return {"item": len(ids), "cut": cut, "request": len(find_requests(tx, ids))}, ids, ()
     plan = find_part(tx, subject)
-    return _count_plan(tx, subject, plan), tuple(plan.gone), tuple(plan.lost_sources)
+    return _count_plan(tx, subject, plan), tuple(plan.deleted), tuple(plan.lost_sources)
 
 
 def _count_plan(tx: Transaction, subject: Subject, plan: RemovalPlan) -> dict[str, int]:
-    requests = find_requests(tx, plan.gone)
-    counts = {"item": len(plan.gone), "source": len(plan.lost_sources), "request": len(requests)}
+    requests = find_requests(tx, plan.deleted)
+    counts = {"item": len(plan.deleted), "source": len(plan.lost_sources), "request": len(requests)}
     if subject.by == "session":
         count = tx.dialect.statements["count_session_rows"]
         for table in SESSION_TABLES:
@@ -83,17 +83,17 @@ def remove_part(tx: Transaction, subject: Subject, at: int) -> tuple[dict[str, i
     plan = find_part(tx, subject)
     counts = _count_plan(tx, subject, plan)  # before: an item takes its own episodes along
     _apply_plan(tx, plan, at)
-    delete_requests(tx, plan.gone)
+    delete_requests(tx, plan.deleted)
     if subject.by == "session":
         delete = tx.dialect.statements["delete_session_rows"]
         for table in SESSION_TABLES:
             tx.run(delete.fill(table=table), session=subject.name)
-    return counts, list(plan.gone)
+    return counts, list(plan.deleted)
 
 
 def _apply_plan(tx: Transaction, plan: RemovalPlan, at: int) -> None:
     numbers = {row[1]: row[0] for row in tx.rows("load_item_lineage")}
-    rows = tx.rows("load_removable", numbers=[numbers[id_] for id_ in plan.gone])
+    rows = tx.rows("load_removable", numbers=[numbers[id_] for id_ in plan.deleted])
     remove_items(tx, [RemovableItem(*row) for row in rows], {numbers[id_] for id_ in plan.tombstoned}, at)
     for id_, lost in plan.lost_sources.items():
         for number in lost:

@@ -59,7 +59,7 @@ class SqliteErasures(Erasures):
     def raw(self) -> Iterator[bytes]:
         return read_bytes(self._file, self._lock, self._pool, _CHUNK_BYTES, _OVERLAP_BYTES)
 
-    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+    def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(self._dialect.read(None, lambda tx: list(_load_pieces(tx, subject))))
 
 
@@ -94,7 +94,7 @@ def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:
     else:
         yield subject.name.encode()
         numbers = {row[1]: row[0] for row in tx.rows("load_item_lineage")}
-        found = {numbers[id_]: id_ for id_ in find_part(tx, subject).gone}
+        found = {numbers[id_]: id_ for id_ in find_part(tx, subject).deleted}
     yield from (id_.encode() for id_ in find_requests(tx, found.values()))
     for page in _split_pages(list(found)):
         yield from (text.encode() for (text,) in tx.rows("load_item_texts", numbers=page))
