@@ -27,7 +27,7 @@ from harness.twin import Twin
 
 from engrain import AgentWithMemory, Memory
 from engrain.config import Settings
-from engrain.core.model.chat import ChatReply, ChatRequest, ToolCall
+from engrain.core.model.messages import ChatReply, ChatRequest, ToolCall
 from engrain.factory import open_embedder
 from engrain.tiers.conversation import ConversationMemory
 

@@ -13,7 +13,7 @@ from harness.machine import facts
 from rich.console import Console
 
 from engrain.bench.cli import show_progress
-from engrain.bench.systems import System
+from engrain.bench.recall import System
 
 Report = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 import shutil
 import signal
 import subprocess
@@ -59,6 +60,7 @@ class ChromaProcess:
         """It keeps its connections and says nothing."""
         assert self._process
         self._process.send_signal(signal.SIGSTOP)
+        os.waitpid(self._process.pid, os.WUNTRACED)  # until every thread has stopped
 
     def resume(self) -> None:
         assert self._process

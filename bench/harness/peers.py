@@ -14,7 +14,7 @@ import orjson
 
 from engrain.bench.folders import Doc
 from engrain.bench.measures import FoundDocument
-from engrain.bench.systems import Batch, EmbeddedQuestion, Matrix
+from engrain.bench.recall import Batch, EmbeddedQuestion, Matrix
 from engrain.core.errors import ConfigError, EngrainError
 
 PEERS = ("chromadb", "mem0", "sqlite-vec", "lancedb", "lancedb hybrid")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engrain.bench.folders import Doc
-from engrain.bench.systems import Batch, EmbeddedQuestion
+from engrain.bench.recall import Batch, EmbeddedQuestion
 from engrain.memory import Memory
 from harness.peers import Peer, Took, open_peers
 from harness.synthetic import Corpus, Matrix, PreparedEmbedder, Query, turns

@@ -10,12 +10,12 @@ with Memory("agent.db", user="ana") as memory:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from engrain.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory, AsyncAgentWithMemory
-    from engrain.agent.results import AgentReply
     from engrain.agent.tools import Tool, tool
+    from engrain.agent.turn import AgentReply
     from engrain.core.errors import (
         BackendMissing,
         BackendUnavailableWarning,
@@ -61,10 +61,9 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
     from engrain.core.model.audit import AuditEntry, AuditResult
-    from engrain.core.model.chat import ToolCall
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
-    from engrain.core.model.messages import Message
+    from engrain.core.model.messages import ChatReply, Message, ToolCall
     from engrain.core.model.plans import Outcome
     from engrain.core.model.procedures import Procedure
     from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
@@ -75,12 +74,12 @@ if TYPE_CHECKING:
         MaintenanceAction,
         MaintenanceReport,
         MemoryInfo,
+        Progress,
         Status,
     )
     from engrain.core.model.retention import TIERS
     from engrain.core.model.sessions import Event, SessionEnd, SessionInfo, SessionStart
     from engrain.core.model.tasks import StepRecord, TaskRecord
-    from engrain.core.progress import Progress
     from engrain.maintenance.consolidate import ConsolidationResult
     from engrain.memory import Memory, Session, Store
     from engrain.memory.async_memory import AsyncMemory, AsyncSession, AsyncStore
@@ -89,8 +88,8 @@ if TYPE_CHECKING:
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
     from engrain.tasks.admin import Tasks, Timeline
-    from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
+    from engrain.tasks.steps import Compensate, Retry
     from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
@@ -106,8 +105,8 @@ if TYPE_CHECKING:
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
     "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
-    "agent.results": "AgentReply",
     "agent.tools": "Tool tool",
+    "agent.turn": "AgentReply",
     "core.errors": "BackendMissing BackendUnavailableWarning BadFile BadText BeingErased ConfigError Conflict DiskFull "
     "EffectNotPerformed EmbedderFailed EmptyText EngrainError InputChanged InvalidInput LeaseLost "
     "ModelFailed NewerStore NotADatabase NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore "
@@ -117,18 +116,17 @@ _HOMES = {
     "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
     "core.model.audit": "AuditEntry AuditResult",
-    "core.model.chat": "ToolCall",
     "core.model.erasure": "Hold HoldRelease",
     "core.model.items": "Citation Item Note Relation SessionPosition Source",
-    "core.model.messages": "Message",
+    "core.model.messages": "ChatReply Message ToolCall",
     "core.model.plans": "Outcome",
     "core.model.procedures": "Procedure",
     "core.model.recall": "Degraded Hit Omitted Recall Section",
-    "core.model.results": "CheckResult Explanation ForgetResult MaintenanceAction MaintenanceReport MemoryInfo Status",
+    "core.model.results": "CheckResult Explanation ForgetResult MaintenanceAction MaintenanceReport MemoryInfo "
+    "Progress Status",
     "core.model.retention": "TIERS",
     "core.model.sessions": "Event SessionEnd SessionInfo SessionStart",
     "core.model.tasks": "StepRecord TaskRecord",
-    "core.progress": "Progress",
     "maintenance.consolidate": "ConsolidationResult",
     "memory": "Memory Session Store",
     "memory.async_memory": "AsyncMemory AsyncSession AsyncStore",
@@ -137,8 +135,8 @@ _HOMES = {
     "privacy.erase": "ErasureResult UndoResult",
     "privacy.receipts": "Receipt VerificationResult",
     "tasks.admin": "Tasks Timeline",
-    "tasks.policies": "Compensate Retry",
     "tasks.run": "AsyncRun Run",
+    "tasks.steps": "Compensate Retry",
     "tasks.workflow": "Effect ResumableAgent",
     "tiers.conversation": "ConversationMemory",
     "tiers.episodic": "EpisodicMemory",
@@ -170,6 +168,7 @@ __all__ = [
     "BadFile",
     "BadText",
     "BeingErased",
+    "ChatReply",
     "CheckResult",
     "Citation",
     "Compensate",

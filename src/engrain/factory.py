@@ -15,8 +15,10 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
 from engrain.core.tokens import check_counter, estimate_tokens
-from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
-from engrain.ports.storage import Folder
+from engrain.ports import Model, Services
+from engrain.ports.items import ItemStore
+from engrain.ports.search import Embedder, VectorServer
+from engrain.ports.storage import Folder, Movable
 from engrain.stores.composite import ErasureGuard
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
 
 
 def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder]:
-    from engrain.core.markdown.folder_names import fill_folder_pattern
+    from engrain.core.markdown.layout import fill_folder_pattern
 
     return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
 
@@ -272,7 +274,7 @@ def _base_url(chosen: Settings) -> dict[str, Any]:
 
 
 def _open_sentence_transformers(name: str, _: Settings) -> Embedder:
-    from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
+    from engrain.providers.local import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(name)
 

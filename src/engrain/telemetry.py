@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -12,17 +13,17 @@ R = TypeVar("R")
 
 def traced(verb: Callable[P, R]) -> Callable[P, R]:
     """Run the verb in a span `engrain.VERB`, which has no text, no id and no scope."""
-    name = f"engrain.{verb.__name__}"
+    return span(f"engrain.{verb.__name__}")(verb)
 
-    @functools.wraps(verb)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        tracer = _get_tracer()
-        if tracer is None:
-            return verb(*args, **kwargs)
+
+@contextmanager
+def span(name: str) -> Iterator[None]:
+    tracer = _get_tracer()
+    if tracer is None:
+        yield
+    else:
         with tracer.start_as_current_span(name):
-            return verb(*args, **kwargs)
-
-    return call
+            yield
 
 
 @functools.cache

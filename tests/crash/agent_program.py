@@ -16,10 +16,9 @@ from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
 from engrain import AgentReply, AgentWithMemory, Memory, tool
-from engrain.core.model.chat import ChatReply, ChatRequest
+from engrain.core.model.messages import ChatReply, ChatRequest
 from engrain.ports import Model
-from engrain.providers.anthropic import AnthropicModel
-from engrain.providers.openai_chat import OpenAIModel
+from engrain.providers.chat import AnthropicModel, OpenAIModel
 
 TASK, SAID = "t", "Where are 7 and 8? Mail it to Ana."
 STEPS = 3

@@ -19,8 +19,9 @@ from engrain import Memory
 from engrain.core.clock import system_clock
 from engrain.core.model.items import Citation, Draft, SessionPosition, Source, Vectors
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
+from engrain.core.model.procedures import Trial
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
-from engrain.ports import Episode, EpisodeDraft, RawOutput, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Engine
 
@@ -64,7 +65,7 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY} Bye."
     said = (
-        append_messages(store, SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
+        append_messages(store, SCOPE, "monday", [draft(text, kind="message", position=SessionPosition("monday"))], None)
         .outcomes[0]
         .id
         or ""

@@ -51,7 +51,7 @@ def timeout() -> float:
 @pytest.fixture
 def store(proxy: Proxy, schema: str, timeout: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """Behind the proxy. Without prepared statements a COMMIT can be seen on its way."""
-    monkeypatch.setattr("engrain.stores.postgres.link._LATER", 1.0)
+    monkeypatch.setattr("engrain.stores.postgres.connection._LATER", 1.0)
     url = f"{postgres().url(port=proxy.port)}?schema={schema}&timeout={timeout:g}&prepare=off&pool=3"
     opened = PostgresStore(url)
     yield opened
@@ -152,7 +152,7 @@ def test_connections_that_died_in_silence_cost_one_time_out_not_one_each(
 ) -> None:
     together = threading.Barrier(3)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: store._link.alone(lambda _: together.wait(180)), range(3)))
+        list(pool.map(lambda _: store._database.alone(lambda _: together.wait(180)), range(3)))
     fates = iter([first])
     met: list[Fate] = []
 
@@ -191,7 +191,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
     def interrupt(self: WaitingClient[Any], timeout: float) -> None:
         raise KeyboardInterrupt
 
-    store._link._give_up(store._link.opened())  # a new pool has none yet, so that each call waits
+    store._database._give_up(store._database.opened())  # a new pool has none yet, so that each call waits
     with monkeypatch.context() as patched:
         patched.setattr(WaitingClient, "wait", interrupt)
         for _ in range(3):
@@ -199,7 +199,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
                 list_items(store)
     together = threading.Barrier(3)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda _: store._link.alone(lambda _: together.wait(60)), range(3)))
+        list(pool.map(lambda _: store._database.alone(lambda _: together.wait(60)), range(3)))
 
 
 @SOON
@@ -207,7 +207,7 @@ def test_a_full_pool_is_told_within_the_time_out(store: PostgresStore) -> None:
     release, held = threading.Event(), threading.Barrier(4)
 
     def hold(_: int) -> None:
-        store._link.alone(lambda connection: (held.wait(180), release.wait(180)))
+        store._database.alone(lambda connection: (held.wait(180), release.wait(180)))
 
     with ThreadPoolExecutor(3) as pool:
         list_ = [pool.submit(hold, n) for n in range(3)]

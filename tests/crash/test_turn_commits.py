@@ -11,8 +11,7 @@ from faults import Faults
 
 from engrain.core.chat.parse import parse_messages
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ToolCall
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, ToolCall
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest.messages import record_messages
 from engrain.ports import Services

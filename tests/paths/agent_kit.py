@@ -7,11 +7,9 @@ from typing import Any
 
 from wire_server import WireServer
 
-from engrain.core.model.chat import ChatReply, ChatRequest, ToolCall
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import ChatReply, ChatRequest, Message, ToolCall
 from engrain.ports import Model
-from engrain.providers.anthropic import AnthropicModel
-from engrain.providers.openai_chat import OpenAIModel
+from engrain.providers.chat import AnthropicModel, OpenAIModel
 
 Line = str | ChatReply | Exception | Callable[[ChatRequest], "str | ChatReply"]
 

@@ -13,7 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, VectorQuery
-from engrain.core.progress import Progress
+from engrain.core.model.results import Progress
 
 
 class Marked(HashEmbedder):

@@ -15,8 +15,8 @@ from wire_server import Body, Says, Sends, WireServer, fails
 from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
 from engrain.agent.prompt import DATA_NOTICE, LAST_STEP_NOTICE
 from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
-from engrain.core.model.chat import ChatReply, ToolCall
 from engrain.core.model.items import Item
+from engrain.core.model.messages import ChatReply, ToolCall
 from engrain.providers import http
 
 Open = Callable[..., Memory]

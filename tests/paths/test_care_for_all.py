@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from engrain import AsyncMemory, Memory
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.folder_names import fill_folder_pattern
+from engrain.core.markdown.layout import fill_folder_pattern
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.rows import ROW_KINDS
 from engrain.core.model.sessions import Episode

@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engrain.core.chat.render import NO_RESULT
 from engrain.core.errors import Conflict
-from engrain.core.model.chat import ToolCall, match_results
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, ToolCall, match_results
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.retention import Window as Limits
 from engrain.ingest import summaries

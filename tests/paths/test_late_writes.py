@@ -25,7 +25,7 @@ from schemas import empty_store
 
 from engrain import AgentWithMemory, AsyncMemory, Memory
 from engrain.core.errors import BeingErased, LeaseLost, ModelFailed
-from engrain.core.model.chat import ChatReply, ChatRequest
+from engrain.core.model.messages import ChatReply, ChatRequest
 from engrain.core.model.queries import EmbedKind
 from engrain.core.model.sessions import Episode
 from engrain.stores.redis.episodes import RedisEpisodes

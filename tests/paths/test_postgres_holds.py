@@ -30,7 +30,7 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.link import Db, Timed
+from engrain.stores.postgres.connection import PipelinedConnection, TimedConnection
 from engrain.stores.relational.audit import Audit
 
 CODER = Scope(ANA.tenant, "coder", ANA.user)
@@ -78,10 +78,10 @@ class Stopped:
 
     @contextmanager
     def behind(self, statement: str, do: Callable[[], Any]) -> Iterator[Future[Any]]:
-        reached, go_on, ask = threading.Event(), threading.Event(), Db.ask
+        reached, go_on, ask = threading.Event(), threading.Event(), PipelinedConnection.ask
         mine: list[int] = []
 
-        def stopping(db: Db, sql: str, args: Any = None) -> Any:
+        def stopping(db: PipelinedConnection, sql: str, args: Any = None) -> Any:
             found = ask(db, sql, args)
             if threading.get_ident() in mine and not reached.is_set() and re.search(statement, sql):
                 if found.fetchall():  # waits for it
@@ -94,7 +94,7 @@ class Stopped:
             mine.append(threading.get_ident())
             return do()
 
-        self._patch.setattr(Db, "ask", stopping)
+        self._patch.setattr(PipelinedConnection, "ask", stopping)
         first = self._pool.submit(run)
         first.add_done_callback(lambda _: reached.set())
         try:
@@ -167,7 +167,7 @@ def test_several_reasons_end_together_or_not_at_all(store: PostgresStore, monkey
         store.erasing.hold(USER, reason)
     write = Audit.write
 
-    def failing(self: Audit, db: Db, what: str, details: Any, subject: str | None = None) -> Any:
+    def failing(self: Audit, db: PipelinedConnection, what: str, details: Any, subject: str | None = None) -> Any:
         if details == {"reason": "case-8"}:
             raise StoreUnavailable("the server is gone.")
         return write(self, db, what, details, subject)
@@ -195,13 +195,13 @@ def test_a_hold_is_locked_before_any_row(
 ) -> None:
     """So that two who remove do not wait for each other."""
     sent: list[str] = []
-    execute = Timed.execute
+    execute = TimedConnection.execute
 
-    def seen(self: Timed, query: Any, *args: Any, **kwargs: Any) -> Any:
+    def seen(self: TimedConnection, query: Any, *args: Any, **kwargs: Any) -> Any:
         sent.append(query.decode() if isinstance(query, bytes) else str(query))
         return execute(self, query, *args, **kwargs)
 
-    monkeypatch.setattr(Timed, "execute", seen)
+    monkeypatch.setattr(TimedConnection, "execute", seen)
     remove(store, item)
     locks = [n for n, sql in enumerate(sent) if "pg_advisory_xact_lock" in sql]
     rows = [n for n, sql in enumerate(sent) if re.search(r"for (no key )?update|^(insert|update|delete|with)\b", sql)]

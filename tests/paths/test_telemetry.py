@@ -16,9 +16,9 @@ from engrain import Memory, telemetry
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    telemetry._tracer.cache_clear()
+    telemetry._get_tracer.cache_clear()
     yield
-    telemetry._tracer.cache_clear()
+    telemetry._get_tracer.cache_clear()
 
 
 def test_a_verb_is_a_span_with_no_content(open_memory: Callable[..., Memory]) -> None:
@@ -38,4 +38,4 @@ def test_a_verb_is_a_span_with_no_content(open_memory: Callable[..., Memory]) ->
 def test_without_the_api_nothing_happens(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     assert memory.remember("Tea.")
-    assert telemetry._tracer() is None
+    assert telemetry._get_tracer() is None

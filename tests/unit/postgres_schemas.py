@@ -12,7 +12,7 @@ from servers import postgres
 
 from engrain.core.identity import Scope
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.link import Timed
+from engrain.stores.postgres.connection import TimedConnection
 
 _numbers = count()
 
@@ -51,13 +51,13 @@ class Pooler:
     whole, goes to another session, and what one leaves behind in a session is there for all."""
 
     def __init__(self, parameters: dict[str, Any]) -> None:
-        self._sessions = [Timed.connect(**{**parameters, "prepare_threshold": None}) for _ in range(3)]
+        self._sessions = [TimedConnection.connect(**{**parameters, "prepare_threshold": None}) for _ in range(3)]
         self._turns = count()
 
     def connect(self) -> Any:
         return Pooled(self)
 
-    def next(self) -> Timed:
+    def next(self) -> TimedConnection:
         for _ in self._sessions:
             one = self._sessions[next(self._turns) % len(self._sessions)]
             if one.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
@@ -87,7 +87,7 @@ class Pooled:
 
     def __init__(self, pooler: Pooler) -> None:
         self._pooler = pooler
-        self._mine: Timed | None = None
+        self._mine: TimedConnection | None = None
 
     def execute(self, *args: Any, **values: Any) -> Any:
         return (self._mine or self._pooler.next()).execute(*args, **values)

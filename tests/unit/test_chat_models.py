@@ -17,12 +17,10 @@ from examples import for_each
 from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
+from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
 from engrain.maintenance.metering import MeteredModel
-from engrain.providers import anthropic, http, openai_chat
-from engrain.providers.anthropic import AnthropicModel
-from engrain.providers.chat import open_model
-from engrain.providers.openai_chat import OpenAIModel
+from engrain.providers import chat, http
+from engrain.providers.chat import AnthropicModel, OpenAIModel, open_model
 
 HELLO = ChatRequest((ChatMessage("user", "Hello."),))
 LOOK = ToolSpec("look", "Looks somewhere.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -86,7 +84,7 @@ def test_anthropic_is_asked_in_its_own_words(server: WireServer) -> None:
 
 
 def test_openai_is_asked_in_its_own_words(server: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_chat, "OPENAI_URL", server.openai_url)
+    monkeypatch.setattr(chat, "OPENAI_URL", server.openai_url)
     OpenAIModel("gpt-test", api_key="secret").reply(ChatRequest(HELLO.messages, "Be brief.", (LOOK,), 50))
     (request,) = server.asked
     assert request.path == "/v1/chat/completions"
@@ -566,8 +564,8 @@ def test_the_base_url_may_come_from_the_environment(
 
 
 def test_the_addresses_are_those_of_the_services() -> None:
-    assert anthropic.ANTHROPIC_URL == "https://api.anthropic.com"
-    assert openai_chat.OPENAI_URL == "https://api.openai.com/v1"
+    assert chat.ANTHROPIC_URL == "https://api.anthropic.com"
+    assert chat.OPENAI_URL == "https://api.openai.com/v1"
 
 
 # Counting

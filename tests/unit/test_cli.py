@@ -127,7 +127,7 @@ def test_recall_with_the_local_embedder_loads_no_http_client(tmp_path: Path) -> 
 
 
 def test_version() -> None:
-    from engrain.version import __version__
+    from engrain import __version__
 
     assert CliRunner().invoke(root, ["--version"]).output == f"engrain {__version__}\n"
 
@@ -352,10 +352,10 @@ def test_load_twice_adds_nothing(run: Run) -> None:
     notes = lines(
         {"text": "Ana likes tea."},
         {"text": "Ana met Bo.", "occurred_at": "2026-01-01"},
-        {"text": "Hello.", "place": {"session": "monday", "speaker": "Ana"}},
+        {"text": "Hello.", "position": {"session": "monday", "speaker": "Ana"}},
         {"text": "Lima", "slot": "user.city"},
         {"text": "Quito", "slot": "user.city"},
-        {"text": "Hello.", "place": {"session": "monday", "speaker": "Ana"}},
+        {"text": "Hello.", "position": {"session": "monday", "speaker": "Ana"}},
     )
     first = told(run, "load", "-", given=notes)
     assert (first["read"], first["added"], first["replaced"], first["bad"]) == (6, 5, 1, [])

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engrain.cli.demo.scenes import SCENES
-from engrain.cli.demo.stage import Stage
+from engrain.cli.commands.demo import SCENES
+from engrain.cli.demo_stage import Stage
 from engrain.cli.main import root
 
 # As a user sees it, with what it measured noted beside.
 DEMO = """
 import json, pathlib, sys
-from engrain.cli.demo.stage import Stage
+from engrain.cli.demo_stage import Stage
 from engrain.cli.main import root
 close = Stage.close
 def left(stage):
@@ -87,7 +87,7 @@ def test_what_is_shown_is_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_the_short_scenes_run_and_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     played = SCENES[:4]
-    monkeypatch.setattr("engrain.cli.demo.scenes.SCENES", played)
+    monkeypatch.setattr("engrain.cli.commands.demo.SCENES", played)
     done = CliRunner().invoke(root, ["demo", "--fast"], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output
     assert [title for title, _ in played if title not in done.output] == []
@@ -98,7 +98,7 @@ def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatc
     def liar(stage: Stage) -> None:
         stage.fact("lost", 3, holds=False)
 
-    monkeypatch.setattr("engrain.cli.demo.scenes.SCENES", (("A lie.", liar),))
+    monkeypatch.setattr("engrain.cli.commands.demo.SCENES", (("A lie.", liar),))
     done = CliRunner().invoke(root, ["demo", "--fast", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout)

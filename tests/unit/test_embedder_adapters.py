@@ -21,7 +21,7 @@ from engrain.core.errors import BackendMissing, ConfigError, EmbedderFailed, Inv
 from engrain.core.model.queries import EmbeddingModel
 from engrain.providers import http
 from engrain.providers.embeddings_http import OpenAIEmbedder, ServedModel, VoyageEmbedder
-from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
+from engrain.providers.local import SentenceTransformersEmbedder
 
 Answer = tuple[int, dict[str, str], bytes]
 DIMENSION = 8

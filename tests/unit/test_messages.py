@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import to_anthropic, to_openai
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
-from engrain.core.model.chat import ChatMessage, ToolCall
 from engrain.core.model.items import FORGOTTEN, RESERVED_KEY, Item, Source
-from engrain.core.model.messages import Message, check_message, item_to_message, message_to_note
+from engrain.core.model.messages import ChatMessage, Message, ToolCall, check_message, item_to_message, message_to_note
 from engrain.core.rules.removal import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -26,12 +25,12 @@ FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", Non
 def kept(message: Message) -> Item:
     """The log row that a store makes of a message."""
     note = message_to_note(check_message(message), "monday")
-    assert note.place is not None
+    assert note.position is not None
     assert isinstance(note.source, Source)
     return Item(
         "id", "message", note.text, 0.5, NOW, NOW,
         occurred_at=note.occurred_at, metadata=note.metadata or {}, sources=(note.source,),  # type: ignore[arg-type]
-        session="monday", place=7, speaker=note.place.speaker, role=note.place.role,
+        session="monday", place=7, speaker=note.position.speaker, role=note.position.role,
     )  # fmt: skip
 
 

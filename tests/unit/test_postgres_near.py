@@ -20,7 +20,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Draft, Vectors
 from engrain.core.model.plans import Add, Plan
-from engrain.ports import VectorQuery
+from engrain.core.model.queries import VectorQuery
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.vector_index import make_index_name
 
@@ -133,7 +133,7 @@ def test_the_mean_is_that_of_all(indexed: PostgresStore) -> None:
 def test_the_index_is_of_its_scope_alone_and_is_used_under_row_level_security(indexed: PostgresStore) -> None:
     def explained(connection: psycopg.Connection[Any]) -> str:
         with connection.transaction():
-            connection.execute(f"set local search_path = {indexed._link.path}".encode())
+            connection.execute(f"set local search_path = {indexed._database.path}".encode())
             settings = "select set_config('engrain.scope', %s, true), set_config('enable_sort', 'off', true)"
             connection.execute(settings, (WHOLE.id,))
             statement = (
@@ -143,7 +143,7 @@ def test_the_index_is_of_its_scope_alone_and_is_used_under_row_level_security(in
             )
             return "\n".join(row[0] for row in connection.execute(statement.encode()).fetchall())
 
-    assert make_index_name(1, WHOLE.id) in indexed._link.alone(explained)
+    assert make_index_name(1, WHOLE.id) in indexed._database.alone(explained)
     assert make_index_name(1, SMALL.id) not in repr(_indexes(indexed))
     assert len(_indexes(indexed)) == 2
     assert not [one for one in indexed.check() if one.state == "fail"]
@@ -175,7 +175,7 @@ def test_one_that_could_not_be_built_is_tried_again_later(
     indexed.vector_indexes.forget_attempts()
     with psycopg.connect(postgres().url(), autocommit=True) as other:
         lock = "select pg_advisory_lock(hashtext(%s), hashtext(%s))"
-        other.execute(lock, (indexed._link.address.schema, name))
+        other.execute(lock, (indexed._database.address.schema, name))
         assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
         indexed.vector_indexes.wait()
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
@@ -193,7 +193,7 @@ def test_one_that_was_left_half_built_is_told_and_mended(indexed: PostgresStore)
     indexed.vector_indexes.forget_attempts()
     indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE))  # has it built, if a test before has dropped it
     indexed.vector_indexes.wait()
-    place = f"'{indexed._link.address.schema}.{name}'::regclass"
+    place = f"'{indexed._database.address.schema}.{name}'::regclass"
     postgres().run(f"update pg_index set indisvalid = false where indexrelid = {place}")
     assert [one.point for one in indexed.check() if one.state == "fail"] == ["indexes"]
     indexed.rebuild()
@@ -210,9 +210,9 @@ def test_one_is_built_behind_a_pooler_that_gives_every_statement_to_another_sess
     name = make_index_name(1, MIDDLE.id)
     _drop(indexed, name)
     indexed.vector_indexes.forget_attempts()
-    with Pooler(indexed._link.parameters()) as pooler:
-        monkeypatch.setattr(indexed._link, "connect", pooler.connect)
-        monkeypatch.setattr(indexed._link, "address", replace(indexed._link.address, prepare=False))
+    with Pooler(indexed._database.parameters()) as pooler:
+        monkeypatch.setattr(indexed._database, "connect", pooler.connect)
+        monkeypatch.setattr(indexed._database, "address", replace(indexed._database.address, prepare=False))
         indexed.vector_indexes.request(MIDDLE.id, 1, DIMENSION)
         indexed.vector_indexes.wait()
         assert pooler.left() == set()
@@ -241,17 +241,19 @@ def test_one_of_a_scope_that_became_small_is_dropped_with_the_next_sweep(
 
 def _indexes(store: PostgresStore) -> list[Any]:
     named = b"select indexname from pg_indexes where schemaname = %s and indexname like 'near\\_%%'"
-    return store._link.alone(lambda connection: connection.execute(named, (store._link.address.schema,)).fetchall())
+    return store._database.alone(
+        lambda connection: connection.execute(named, (store._database.address.schema,)).fetchall()
+    )
 
 
 def _drop(store: PostgresStore, name: str) -> None:
-    statement = f'drop index {store._link.address.schema}."{name}"'.encode()
-    store._link.alone(lambda connection: connection.execute(statement))
+    statement = f'drop index {store._database.address.schema}."{name}"'.encode()
+    store._database.alone(lambda connection: connection.execute(statement))
 
 
 def _made(store: PostgresStore, name: str) -> int | None:
     """A number of its own for each index that is made."""
     asked = b"select to_regclass(%s)::oid"
-    place = f"{store._link.address.schema}.{name}"
-    ((found,),) = store._link.alone(lambda connection: connection.execute(asked, (place,)).fetchall())
+    place = f"{store._database.address.schema}.{name}"
+    ((found,),) = store._database.alone(lambda connection: connection.execute(asked, (place,)).fetchall())
     return found

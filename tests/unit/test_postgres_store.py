@@ -47,11 +47,10 @@ from engrain.core.errors import (
     StoreUnavailable,
 )
 from engrain.core.model.plans import Add, Applied, Plan
+from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import Claim
-from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.address import read_url
-from engrain.stores.postgres.link import Link
+from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.relational.dialect import Deferred, Transaction
 from engrain.stores.relational.usage import Uses
@@ -159,7 +158,7 @@ def test_the_outbox_says_nothing_twice_and_leaves_nothing_out_while_many_write(s
 
 def test_without_a_clock_the_server_s_is_used(store: PostgresStore) -> None:
     (id,) = add(store, fact("Now."))
-    with member(store._link.address.schema) as connection:
+    with member(store._database.address.schema) as connection:
         row = connection.execute("select clock_timestamp()").fetchone()
     assert row
     assert timedelta(0) <= row[0] - get_item(store, id).recorded_at < timedelta(seconds=30)
@@ -192,7 +191,7 @@ def test_writers_of_many_scopes_record_times_that_rise(schema: str) -> None:
 
 def test_a_lease_ends_by_the_server_s_clock_though_recorded_times_stand_still(store: PostgresStore) -> None:
     """A clock that was once ahead stops recorded times; leases must not stop with them."""
-    with member(store._link.address.schema) as connection:
+    with member(store._database.address.schema) as connection:
         connection.execute("select tick(%s)", (int(datetime(2090, 1, 1, tzinfo=UTC).timestamp() * 1e6),))
     lease = store.journal.claim(Claim(ANA, "task", "one", seconds=0.2))
     assert lease.until.year == 2090
@@ -418,7 +417,7 @@ def test_prepared_statements_can_be_left_out(schema: str) -> None:
     for n in range(12):
         add(store, message(f"{n}"))
     count = b"select count(*) from pg_prepared_statements"
-    left = store._link.alone(lambda connection: connection.execute(count).fetchall())
+    left = store._database.alone(lambda connection: connection.execute(count).fetchall())
     assert left == [(0,)]
     store.close()
 
@@ -429,8 +428,8 @@ def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
     with fresh_schema() as another:
         open_store(another).close()
         first = open_store(schema)
-        with Pooler(Link(read_url(postgres().url())).parameters()) as pooler:
-            monkeypatch.setattr(Link, "connect", lambda self, patience=0.0: pooler.connect())
+        with Pooler(Database(read_url(postgres().url())).parameters()) as pooler:
+            monkeypatch.setattr(Database, "connect", lambda self, patience=0.0: pooler.connect())
             for name in (schema, another) * 3:
                 opened = open_store(name, "&prepare=off")
                 assert (opened.dialect.key == first.dialect.key) is (name == schema)
@@ -456,7 +455,7 @@ def test_a_password_is_shown_nowhere(schema: str) -> None:
 
 def test_options_with_a_space_reach_the_server(schema: str) -> None:
     store = open_store(schema, "&options=-c%20work_mem%3D7MB")
-    assert store._link.alone(lambda connection: connection.execute(b"show work_mem").fetchall()) == [("7MB",)]
+    assert store._database.alone(lambda connection: connection.execute(b"show work_mem").fetchall()) == [("7MB",)]
     store.close()
 
 

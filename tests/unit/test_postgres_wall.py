@@ -31,8 +31,10 @@ from engrain.cli.main import root
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import Summary
+from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart
-from engrain.ports import RawOutput, Summary, Trial
 from engrain.stores.postgres import PostgresStore
 
 
@@ -103,7 +105,7 @@ def test_the_scope_ends_with_the_transaction(schema: str) -> None:
     assert len(list_items(store)) > 0
     for setting in ("engrain.scope", "engrain.upkeep"):
         store.status()
-        left = store._link.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
+        left = store._database.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
         assert left == [("",)]
     store.close()
 

@@ -20,8 +20,8 @@ from engrain.stores.relational.lease_clock import Moment, add_time, has_passed, 
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
 from engrain.tasks.lease import create_worker_name, is_worker_dead
-from engrain.tasks.policies import Retry
 from engrain.tasks.serialization import decode, encode, fingerprint_arguments
+from engrain.tasks.steps import Retry
 
 plain = st.recursive(
     st.none()

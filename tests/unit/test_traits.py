@@ -4,7 +4,7 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE, detect_traits
+from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE, detect_traits
 
 
 @for_each(

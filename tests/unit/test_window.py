@@ -24,8 +24,7 @@ from engrain.core.chat.window import (
     needs_summary,
     shorten_message,
 )
-from engrain.core.model.chat import ToolCall, match_results
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, ToolCall, match_results
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits
 from engrain.core.tokens import estimate_tokens as count

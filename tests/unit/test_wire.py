@@ -13,7 +13,6 @@ from wire_rules import Rejected, check_anthropic, check_anthropic_request, check
 
 from engrain.core.chat.render import (
     CONVERSATION_OPENING,
-    NO_OUTPUT,
     NO_RESULT,
     split_system,
     to_anthropic,
@@ -22,7 +21,7 @@ from engrain.core.chat.render import (
     tools_to_openai,
 )
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
+from engrain.core.model.messages import NO_OUTPUT, ChatMessage, ChatReply, ChatRequest, ToolCall, ToolSpec
 
 
 def user(text: str) -> ChatMessage:

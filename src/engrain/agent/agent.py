@@ -8,14 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from engrain.agent.journal import DurableJournal, EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt
-from engrain.agent.results import AgentReply, CallResult
 from engrain.agent.tools import Tool, parse_tool
 from engrain.agent.tools import memory_tools as own_tools
-from engrain.agent.turn import AgentConfig, RunParts, Turn, TurnContext, shorten
+from engrain.agent.turn import (
+    AgentConfig,
+    AgentReply,
+    CallResult,
+    DurableJournal,
+    EphemeralJournal,
+    Part,
+    RunParts,
+    Turn,
+    TurnContext,
+    shorten,
+)
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.chat import check_timeout
+from engrain.core.model.messages import check_timeout
 from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory

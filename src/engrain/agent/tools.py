@@ -1,4 +1,4 @@
-"""Tools: functions that a model may call."""
+"""Tools: functions that a model may call, the calls in its replies, and their results."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from engrain.agent.schema import build_schema, read_purpose
-from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
+from engrain.agent.schema import build_schema, fit_arguments, read_purpose
+from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.items import Citation, Item, Note, Source
+from engrain.core.model.messages import ChatReply, ToolCall, ToolSpec, check_timeout, encode_arguments
 from engrain.core.validation import check_text
-from engrain.tasks.policies import Retry, parse_retry
+from engrain.tasks.driver import Flow, Sleep, UserCall
+from engrain.tasks.steps import Retry, parse_retry
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -238,3 +239,107 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
 
     # Recalled items are not kept: a copy in the log would remain after they are forgotten.
     return [tool(remember, name=REMEMBER), replace(tool(recall), kept=False)]
+
+
+MAX_ERROR_CHARACTERS = 2_000
+MAX_NAME_CHARACTERS = 64  # of a tool's name and a call's id: the limit of the services
+DEFAULT_NAME = "unnamed"
+NOT_KEPT = "(shown when it was called, not kept)"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """The text that the model sees."""
+
+    text: str
+    failed: bool = False
+
+    @property
+    def plain(self) -> Any:
+        """The form in a journal."""
+        return {"failed": self.text} if self.failed else self.text
+
+
+def parse_output(plain: Any) -> ToolOutput:
+    """Parse an output from a journal. A person may have resolved an effect with any value."""
+    if isinstance(plain, dict) and plain.keys() == {"failed"}:
+        return ToolOutput(render_value(plain["failed"]), failed=True)
+    return ToolOutput(render_value(plain))
+
+
+def call_tool(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[ToolOutput]:
+    """Call the tool, with its retries.
+
+    After an error other than EffectNotPerformed, an effect may have happened. It is not tried again; with `once`, in a
+    durable run, the error is raised.
+    """
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(tools) or "none"
+        return ToolOutput(f"There is no tool {call.name!r}. Known: {known}.", failed=True)
+    if call.malformed:
+        return ToolOutput(
+            f"The arguments of {call.name} must be a JSON object, not {call.malformed[:200]}", failed=True
+        )
+    arguments, problems = fit_arguments(call.arguments, tool.parameters)
+    if problems:
+        return ToolOutput(f"{call.name} was not called: {'; '.join(problems)}.", failed=True)
+    failures = 0
+    while True:
+        try:
+            return ToolOutput(render_value((yield UserCall(tool.bind(arguments)))))
+        except Exception as exc:
+            ambiguous = tool.effect and not isinstance(exc, EffectNotPerformed)
+            if ambiguous and once:
+                raise
+            if ambiguous or failures >= tool.retry.times:
+                return ToolOutput(_describe_failure(exc, ambiguous), failed=True)
+        failures += 1
+        yield Sleep(tool.retry.pause(failures))
+
+
+def _describe_failure(exc: Exception, ambiguous: bool) -> str:
+    text = render_value(f"{type(exc).__name__}: {exc}".removesuffix(": ")[:MAX_ERROR_CHARACTERS])
+    return f"{text}\nIt may have happened all the same: do not repeat it before you know." if ambiguous else text
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A reply, and how many messages the session had when the model was asked."""
+
+    reply: ChatReply
+    seen: int
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The form in a journal."""
+        calls = [
+            {"id": call.id, "name": call.name, "arguments": dict(call.arguments), "malformed": call.malformed}
+            for call in self.reply.calls
+        ]
+        return {**asdict(replace(self.reply, calls=())), "calls": calls, "seen": self.seen}
+
+
+def parse_reply(plain: dict[str, Any]) -> ModelReply:
+    values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
+    return ModelReply(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
+
+
+def clean_reply(reply: ChatReply) -> ChatReply:
+    """Remove from a reply what a store or a journal would refuse: the reply has been paid for."""
+    return replace(reply, text=clean_text(reply.text), calls=tuple(map(_clean_call, reply.calls)))
+
+
+def _clean_call(call: ToolCall) -> ToolCall:
+    cleaned = replace(
+        call,
+        id=clean_text(call.id)[:MAX_NAME_CHARACTERS],
+        name=clean_text(call.name)[:MAX_NAME_CHARACTERS].strip() or DEFAULT_NAME,
+        malformed=clean_text(call.malformed),
+    )
+    try:
+        encode_arguments(cleaned)
+    except InvalidInput:
+        written = clean_text(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
+        return replace(cleaned, arguments={}, malformed=written[:10_000] or "(not JSON)")
+    return cleaned

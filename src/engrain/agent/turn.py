@@ -6,32 +6,30 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from engrain.agent.journal import EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt, build_system_text
-from engrain.agent.results import (
+from engrain.agent.tools import (
     NOT_KEPT,
-    AgentReply,
-    CallResult,
+    REMEMBER,
     ModelReply,
-    StopReason,
+    Tool,
     ToolOutput,
+    build_learned_note,
     call_tool,
     clean_reply,
     parse_output,
     parse_reply,
 )
-from engrain.agent.tools import REMEMBER, Tool, build_learned_note
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
-from engrain.core.model import chat
-from engrain.core.model.chat import ChatMessage, ChatReply, ToolCall
 from engrain.core.model.items import Citation, Source
-from engrain.core.model.messages import Message, find_call_spans
+from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, Message, ToolCall, find_call_spans
 from engrain.core.tokens import cut_middle, estimate_tokens
 from engrain.tasks.driver import Flow, StoreCall, UserCall
+from engrain.tasks.run import AsyncRun, Run
+from engrain.tasks.steps import Retry, StepWork
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -39,6 +37,95 @@ if TYPE_CHECKING:
     from engrain.maintenance.metering import MeteredModel
     from engrain.memory import Memory
     from engrain.tiers.conversation import ConversationMemory
+
+
+Part = Callable[[], Flow[Any]]
+# Runs a part of a turn; a plain function or a coroutine function. A replay compares the further arguments of a step.
+PartRunner = Callable[..., Any]
+StopReason = Literal["end", "steps", "length", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """A tool call of a model, and its result."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """The answer of an agent; `str()` of it is the text.
+
+    `stopped` is the reason: "end", the answer is complete; "steps", max_steps was reached; "length", the answer was cut
+    at max_tokens; "refused", the model did not want to answer; "failed", the answer was empty. `steps` counts the
+    replies of the model. A journal supplied `replayed` of them without a new call. The tokens are those of all.
+    """
+
+    text: str
+    stopped: StopReason
+    session: str
+    model: str
+    steps: int
+    replayed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    calls: tuple[CallResult, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class EphemeralJournal:
+    """No record: the turn ends with its process."""
+
+    durable = False
+    is_over = False  # True if all of it was done in an earlier run
+    snapshot: Any = None
+
+    def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
+        return (yield from part())
+
+    def call(self, name: str, key: str, part: Part, effect: bool) -> Flow[Any]:
+        return (yield from part())
+
+    def keep(self, snapshot: Any) -> Flow[None]:
+        yield from ()
+
+    def request_id(self, turn: str, number: int) -> str | None:
+        return None
+
+
+class DurableJournal(EphemeralJournal):
+    """The parts of the turn are steps of a task: recorded parts are not done again."""
+
+    durable = True
+
+    def __init__(self, run: Run | AsyncRun, run_part: PartRunner) -> None:
+        self._run = run
+        self._run_part = run_part
+        self.is_over = run.status == "done"
+        self.snapshot = run.snapshot
+
+    def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
+        return (yield from self._run.step_flow(name, None, self._work(part, args)))
+
+    def call(self, name: str, key: str, part: Part, effect: bool) -> Flow[Any]:
+        flow = self._run.effect_flow if effect else self._run.step_flow
+        return (yield from flow(name, key, self._work(part, ())))
+
+    def keep(self, snapshot: Any) -> Flow[None]:
+        yield StoreCall(partial(self._run.execution.keep, snapshot))
+
+    def request_id(self, turn: str, number: int) -> str | None:
+        """Return one id for the same write of the same turn, in every run of the task."""
+        return f"agent:{turn}:{number}"
+
+    def _work(self, part: Part, args: tuple[Any, ...]) -> StepWork:
+        return StepWork(partial(self._run_part, part), args, Retry())
+
 
 MAX_WHOLE_RESULT_TOKENS = 16_000  # of this turn's results; beyond, the log's shorter form is shown
 MAX_SHORT_CHARACTERS = 500
@@ -177,7 +264,7 @@ class Turn:
             render = partial(self._context.prompt.render, self._memory, self._session, self._task, window)
             self._memory_text = yield StoreCall(partial(render, show_work=not self._owns_work))
         tools = self._config.tools
-        request = chat.ChatRequest(
+        request = ChatRequest(
             _drop_trailing_answers(self._show_whole_results(window)),
             build_system_text(self._config.system, self._memory_text, last and bool(tools), self._refused),
             () if last else tuple(tool.spec for tool in tools.values()),

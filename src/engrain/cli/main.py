@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from engrain import __version__
 from engrain.cli.context import DEFAULT_STORE, CommandContext
 from engrain.cli.output import print_error, to_json
 from engrain.core.errors import EngrainError, OutcomeUnknown
-from engrain.version import __version__
 
 EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 130, 141
 
@@ -46,9 +46,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "chat": ("engrain.cli.commands.chat:chat", "Talk with an agent that uses this memory."),
     },
     "Sessions, episodes, procedures": {
-        "sessions": ("engrain.cli.commands.history:sessions", "List sessions, or show the messages of one."),
-        "episodes": ("engrain.cli.commands.history:episodes", "List recent events."),
-        "procedures": ("engrain.cli.commands.history:procedures", "List procedures and how often each worked."),
+        "sessions": ("engrain.cli.commands.lookup:sessions", "List sessions, or show the messages of one."),
+        "episodes": ("engrain.cli.commands.lookup:episodes", "List recent events."),
+        "procedures": ("engrain.cli.commands.lookup:procedures", "List procedures and how often each worked."),
     },
     "Markdown files": {
         "files": ("engrain.cli.commands.files:files", "Sync SOUL.md, MEMORY.md and daily logs with this memory."),
@@ -76,7 +76,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "replay": ("engrain.cli.commands.backup:replay", "Repeat later erasures in a restored store."),
         "copy": ("engrain.cli.commands.backup:copy_store", "Copy the whole store to another and compare both."),
         "bench": ("engrain.bench.cli:bench", "Measure recall quality and speed."),
-        "demo": ("engrain.cli.demo.scenes:demo", "See it work: half a minute, nothing to set up."),
+        "demo": ("engrain.cli.commands.demo:demo", "See it work: half a minute, nothing to set up."),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.progress import Progress
 from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
+    from engrain.core.model.results import Progress
 
 MAX_TEXT_CHARACTERS = 600
 INDENT = "  "

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engrain.core.clock import to_micros
-from engrain.core.errors import ConfigError, StoreError, raise_interrupt
+from engrain.core.errors import ConfigError
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import RESERVED_KEY, Draft, Note, Source
-from engrain.core.model.plans import Applied, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFETIME
-from engrain.ports import Episodes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 
 TIER = TIERS["episodic"]
 ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)
@@ -27,8 +24,6 @@ MAX_ENTRIES = TIER.max_items or 0
 NOVELTY_ROWS = 6  # last rows of the session with which a new text is compared
 # Keys of an entry's data.
 WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "resolves", "resolved"
-
-_log = logging.getLogger("engrain")
 
 
 def require_episodes(services: Services) -> Episodes:
@@ -91,55 +86,3 @@ def build_episode_drafts(
 def list_reasons(scored: ImportanceScore) -> list[list[Any]]:
     """Return the reasons in the form that an entry's data and an item's metadata store."""
     return [[name, part] for name, part in scored.reasons]
-
-
-def commit_plan(plan: Plan, services: Services) -> Applied:
-    """Apply the plan in one transaction if one store holds items and episodes.
-
-    Otherwise the items are written first, because they must not be lost.
-    """
-    if services.same_store or not plan.episodes:
-        return services.items.apply(plan)
-    store = require_episodes(services)
-    applied = services.items.apply(replace(plan, episodes=()))
-    ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
-    added: list[str] = []
-    for happening in plan.episodes:
-        try:
-            added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
-        except StoreError as exc:
-            raise_interrupt(exc)
-            # The rows and lasting items are stored: an error here would make the caller write them again.
-            _log.warning("an entry of episodic memory was not written: %s", exc)
-    if added and _was_erased_meanwhile(plan, services):
-        # The user's rows are erased, and the erasure passed this store before the entries arrived.
-        store.remove(plan.scope, added)
-        raise make_erased_error()
-    return applied
-
-
-def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
-    user, erasing = find_owner(plan.scope), services.erasing
-    if plan.began is None or user is None or erasing is None:
-        return False
-    mark, done = erasing.mark(user), erasing.erased(user)
-    times = [one.at for one in erasing.running() if one.mark == mark] + ([done.at] if done else [])
-    return any(to_micros(at) >= plan.began for at in times)
-
-
-def _add_entry(
-    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, store: Episodes, repeated: bool
-) -> list[str]:
-    """Write one entry. Return its id, or nothing if its row is missing or the entry exists."""
-    episode = happening.episode
-    item = ids.get(episode.item, episode.item) if episode.item else None
-    if episode.item and item is None:
-        return []
-    whole = replace(episode, item=item, id=episode.id or item or "")
-    # A repeated request may have stopped before its entry was written. A second write would count the event twice.
-    if repeated:
-        recent = store.recent(scope, whole.session, MAX_ENTRIES, whole.happened_at)
-        if any(one.id == whole.id for one in recent):
-            return []
-    store.add(scope, whole, happening.raw)
-    return [whole.id]

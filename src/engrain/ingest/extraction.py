@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engrain.core.errors import EngrainError
-from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.items import FORGOTTEN, Citation, Item, Note, Source, check_note
+from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import blank_code, blank_pasted
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker

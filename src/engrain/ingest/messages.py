@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
+from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
 from engrain.core.model.messages import Message, item_to_message, message_to_note
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
@@ -20,6 +22,7 @@ from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000
@@ -185,13 +188,65 @@ def _embed_steps(steps: Sequence[Step], services: Services) -> tuple[Step, ...]:
 
 def _apply_plan(plan: Plan, session: str, services: Services) -> Applied:
     try:
-        return episodes.commit_plan(plan, services)
+        return commit_plan(plan, services)
     except Conflict:
         # The derived steps depend on what is stored, so a repeated request may come with other steps.
         first = _find_first_answer(plan, session, services) if plan.request_id is not None else None
         if first is None:
             raise
         return first
+
+
+def commit_plan(plan: Plan, services: Services) -> Applied:
+    """Apply the plan in one transaction if one store holds items and episodes.
+
+    Otherwise the items are written first, because they must not be lost.
+    """
+    if services.same_store or not plan.episodes:
+        return services.items.apply(plan)
+    store = episodes.require_episodes(services)
+    applied = services.items.apply(replace(plan, episodes=()))
+    ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
+    added: list[str] = []
+    for happening in plan.episodes:
+        try:
+            added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
+        except StoreError as exc:
+            raise_interrupt(exc)
+            # The rows and lasting items are stored: an error here would make the caller write them again.
+            _log.warning("an entry of episodic memory was not written: %s", exc)
+    if added and _was_erased_meanwhile(plan, services):
+        # The user's rows are erased, and the erasure passed this store before the entries arrived.
+        store.remove(plan.scope, added)
+        raise make_erased_error()
+    return applied
+
+
+def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
+    user, erasing = find_owner(plan.scope), services.erasing
+    if plan.began is None or user is None or erasing is None:
+        return False
+    mark, done = erasing.mark(user), erasing.erased(user)
+    times = [one.at for one in erasing.running() if one.mark == mark] + ([done.at] if done else [])
+    return any(to_micros(at) >= plan.began for at in times)
+
+
+def _add_entry(
+    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, store: Episodes, repeated: bool
+) -> list[str]:
+    """Write one entry. Return its id, or nothing if its row is missing or the entry exists."""
+    episode = happening.episode
+    item = ids.get(episode.item, episode.item) if episode.item else None
+    if episode.item and item is None:
+        return []
+    whole = replace(episode, item=item, id=episode.id or item or "")
+    # A repeated request may have stopped before its entry was written. A second write would count the event twice.
+    if repeated:
+        recent = store.recent(scope, whole.session, episodes.MAX_ENTRIES, whole.happened_at)
+        if any(one.id == whole.id for one in recent):
+            return []
+    store.add(scope, whole, happening.raw)
+    return [whole.id]
 
 
 def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied | None:

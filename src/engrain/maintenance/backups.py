@@ -21,6 +21,8 @@ from engrain.core.formats.manifests import (
     parse_backup_time,
     read_backup_manifest,
 )
+from engrain.core.model.results import MaintenanceAction
+from engrain.maintenance.passes import REMOVED, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.ports import Services
 from engrain.ports.storage import Backed
 from engrain.privacy.audit import record
@@ -55,6 +57,38 @@ def back_up(services: Services, path: Path, key: str | None = None, rotation: st
         raise
     record(services, "backup", {"items": manifest.items, "encrypted": manifest.encrypted, **begun})
     return BackupInfo(str(path), manifest)
+
+
+def plan_backups(context: MaintenanceContext) -> list[MaintenancePass]:
+    """Plan to write the backup that is due, and to remove those beyond the number to keep."""
+    services, policies, now = context.services, context.policies, context.now
+    if not policies.backup_folder:
+        return []
+    folder, every = Path(policies.backup_folder).expanduser(), timedelta(hours=policies.backup_hours)
+    rotation = Rotation(folder, every, policies.backup_keep)
+    new, old = plan_rotation(services, rotation, now)
+
+    def write_new(report: ReportProgress) -> None:
+        if new:
+            take_due_backup(services, rotation, new, now)
+        report(1)
+
+    def remove_old(report: ReportProgress) -> PassResult:
+        removed: list[MaintenanceAction] = []
+        for action in removals:
+            if remove_old_backup(services, rotation, action.id, now):
+                removed.append(action)
+                report(1)
+        return PassResult(tuple(removed))
+
+    reason = f"the last one is more than {policies.backup_hours:g} hours old, or there is none"
+    writes = (MaintenanceAction("write", new, reason),) if new else ()
+    surplus = f"beyond the newest {rotation.keep}"
+    removals = tuple(MaintenanceAction("remove", name, surplus) for name in old)
+    return [
+        MaintenancePass("backed_up", writes, ("wrote", "write"), "backup", f"in {folder}", write_new),
+        MaintenancePass("backups_dropped", removals, REMOVED, "backup", f"{surplus} in {folder}", remove_old),
+    ]
 
 
 def plan_rotation(services: Services, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:

@@ -12,9 +12,10 @@ from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.items import SESSION_SLOT_PREFIX, Citation, Item, Note, Source
+from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Add, Plan
+from engrain.core.model.queries import Summary
 from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.core.text.summarize import shares_words
@@ -31,7 +32,7 @@ from engrain.ingest.summaries import (
     store_summary,
 )
 from engrain.ingest.write import redact_json
-from engrain.ports import Services, Summary
+from engrain.ports import Services
 
 ScopedSession = tuple[Scope, str]
 
@@ -196,7 +197,7 @@ class EnrichmentWorker:
             self._unusable[batch] += 1
             if self._unusable[batch] < MAX_UNUSABLE_ANSWERS:
                 raise
-            self._done["passed_over"] += 1
+            self._done["skipped"] += 1
             _log.warning("%d messages of session %r are skipped: %s", len(messages), session_key[1], exc)
         self._unusable.pop(batch, None)
 

@@ -14,6 +14,7 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
+from engrain.ingest.messages import commit_plan
 from engrain.maintenance.passes import NO_LIMIT, REMOVED, MaintenanceContext, MaintenancePass, ReportProgress
 
 PAGE_SIZE = 500
@@ -95,7 +96,7 @@ def _promote_entry(context: MaintenanceContext, entry: Episode, loaded: EpisodeE
     raw = ingest.build_raw(context.services.episodes.raw(context.scope, entry.id, context.now), entry.happened_at)
     lasting = EpisodeDraft(replace(entry, expires_at=None), raw)
     plan = Plan(context.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=loaded.began)
-    ingest.commit_plan(plan, context.services)
+    commit_plan(plan, context.services)
 
 
 def _plan_expiry(context: MaintenanceContext, loaded: EpisodeEntries, expired: Sequence[Episode]) -> MaintenancePass:

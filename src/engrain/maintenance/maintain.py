@@ -5,31 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
-from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
+from engrain.core.clock import (
+    CLOCK_CONFIRMATION,
+    ClockState,
+    clock_jumped,
+)
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
-from engrain.core.markdown.folder_names import has_placeholder, widen_folder_pattern
+from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
+from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
-from engrain.maintenance import clock_guard, side_stores
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
+from engrain.maintenance.backups import plan_backups
 from engrain.maintenance.consolidate import plan_consolidation
+from engrain.maintenance.embedding import count_missing, count_vectors, plan_vector_passes
 from engrain.maintenance.episodes import limit_expiry_to_scope, plan_episode_passes
 from engrain.maintenance.passes import (
     NO_HOOKS,
+    NO_LIMIT,
     REMOVED,
     MaintenanceContext,
     MaintenancePass,
+    PassResult,
     ReportProgress,
     RunHooks,
     list_scopes,
+    load_clock_state,
+    record_run,
 )
-from engrain.maintenance.reembed import count_missing, count_vectors, plan_vector_passes
+from engrain.mirror.mirror import Mirror
 from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import record
+from engrain.privacy.erase import resume_erasures
 
 T = TypeVar("T")
 
@@ -44,7 +57,7 @@ def maintain(
 ) -> MaintenanceReport:
     """Plan every pass and carry it out; a dry run only plans. `trust_clock` accepts any jump of the clock."""
     now = services.clock()
-    known = clock_guard.load_clock_state(services, now, *scopes)
+    known = load_clock_state(services, now, *scopes)
     jumped = clock_jumped(known, now) and not trust_clock
     trouble = [_describe_clock_jump(known, now)] if jumped else []
     contexts = [MaintenanceContext(services, scope, now, reembed, jumped) for scope in scopes]
@@ -54,7 +67,7 @@ def maintain(
         for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
         _purge(services, trouble)
-        clock_guard.record_run(services, ClockState() if trust_clock else known, now)
+        record_run(services, ClockState() if trust_clock else known, now)
     return run.build_report(trouble)
 
 
@@ -75,7 +88,7 @@ class MaintenanceRun:
         self._changed: set[Scope] = set()
 
     def run(self) -> None:
-        self._plan_and_do("erased", self._store, side_stores.plan_erasures)
+        self._plan_and_do("erased", self._store, plan_erasures)
         counts = self._plan("embedded", self._store, count_vectors)  # before anything changes
         self._finish_episodes()
         self._consolidate()
@@ -83,12 +96,12 @@ class MaintenanceRun:
             counts = counts.after(len(self._removed), self._removed_unembedded, len(self._actions("promoted")))
             plan = partial(plan_vector_passes, counts=counts, removed=self._removed)
             self._plan_and_do("embedded", self._store, plan)
-        pruning = [(one, self._plan("pruned", one, side_stores.plan_task_pruning)) for one in self._contexts]
+        pruning = [(one, self._plan("pruned", one, plan_task_pruning)) for one in self._contexts]
         self._do_once([_set_scope(context.scope, one) for context, one in pruning if one])
         for context, folder in self._find_folders():
-            plan_mirror = partial(side_stores.plan_mirror, folder=folder, changed=context.scope in self._changed)
+            plan_mirror = partial(plan_folder_sync, folder=folder, changed=context.scope in self._changed)
             self._plan_and_do("mirrored", context, plan_mirror)
-        self._plan_and_do("backed_up", self._store, side_stores.plan_backups)
+        self._plan_and_do("backed_up", self._store, plan_backups)
 
     def _finish_episodes(self) -> None:
         """Promote important episodes of every scope before anything expires: the store expires all scopes at once.
@@ -137,14 +150,14 @@ class MaintenanceRun:
         for context in self._contexts:
             folder = open_folder(context.scope)
             # A scope that was never written, such as a mistyped name, gets no folder.
-            if context.scope in written or self._inspect(context, folder, side_stores.has_files):
+            if context.scope in written or self._inspect(context, folder, has_files):
                 sharing.setdefault(folder.path, []).append(context)
         for contexts in sharing.values():
             folder = open_folder(contexts[0].scope)
             if len(contexts) == 1:
                 yield contexts[0], folder
                 continue
-            owner = self._inspect(self._store, folder, side_stores.read_folder_scope)
+            owner = self._inspect(self._store, folder, read_folder_scope)
             yield from ((context, folder) for context in contexts if context.scope.id == owner)
             others = [context.scope for context in contexts if context.scope.id != owner]
             # A plain folder name may serve one scope of many: nobody asked for more.
@@ -281,3 +294,74 @@ def _purge(services: Services, trouble: list[str]) -> None:
     except EngrainError as exc:
         raise_interrupt(exc)
         trouble.append(f"bytes of forgotten items: {exc}")
+
+
+def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
+    """Plan to complete the running erasures of the whole store; no pass if there are none."""
+    running = context.services.erasing.running() if context.services.erasing else []
+    if not running:
+        return []
+
+    def act(report: ReportProgress) -> PassResult:
+        answers = resume_erasures(context.services, lambda _: None)
+        complete = {one.id for one in answers if one.receipt}
+        waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
+        report(len(complete))
+        trouble = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
+        return PassResult(tuple(one for one in actions if one.id in complete), trouble)
+
+    actions = tuple(
+        MaintenanceAction("complete", one.id, f"an erasure by {one.by}, begun {one.at:%Y-%m-%d}") for one in running
+    )
+    return [MaintenancePass("erased", actions, ("completed", "complete"), "erasure", "under way", act)]
+
+
+def plan_task_pruning(context: MaintenanceContext) -> MaintenancePass:
+    """Plan to prune the tasks of all scopes, and list the actions of this one."""
+    journal, days = context.services.journal, context.policies.task_days
+    before = context.now - timedelta(days=days)
+    blocked = journal is None or context.is_held or context.clock_jumped
+    query = TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)
+    ended = journal.tasks(query) if journal is not None and not blocked else []
+    old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
+
+    def act(report: ReportProgress) -> None:
+        if journal is not None:
+            journal.prune(before)
+        report(len(old))
+
+    why = f"{{}} {{:%Y-%m-%d}}, more than {days:g} days ago"
+    actions = tuple(
+        MaintenanceAction("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old
+    )
+    qualifier = f"that ended more than {days:g} days ago"
+    return MaintenancePass("pruned", actions, REMOVED, "task", qualifier, act, always=not context.clock_jumped)
+
+
+def read_folder_scope(folder: Folder) -> str | None:
+    """Return the id of the scope that a folder last mirrored; None if it is new."""
+    base = read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
+    return base.scope if base else None
+
+
+def has_files(folder: Folder) -> bool:
+    return any(folder.read(name) for name in (MEMORY, SOUL)) or bool(folder.days())
+
+
+def plan_folder_sync(context: MaintenanceContext, folder: Folder, changed: bool) -> list[MaintenancePass]:
+    """Plan to sync the folder of this scope. `changed` says that earlier passes change the scope's items."""
+    mirror = Mirror(context.services, context.scope, folder)
+    pending = mirror.pending()
+
+    def act(report: ReportProgress) -> None:
+        parent = Path(mirror.path).parent
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise StoreError(f"the folder {parent} cannot be made: {exc.strerror}.") from exc
+        mirror.sync()
+        report(1)
+
+    due = changed or bool(pending.written or pending.taken)
+    actions = (MaintenanceAction("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
+    return [MaintenancePass("mirrored", actions, ("synced", "sync"), "folder", "of files", act)]

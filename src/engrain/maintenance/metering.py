@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import EngrainError, ModelFailed
-from engrain.core.model.chat import ChatReply, ChatRequest
+from engrain.core.model.messages import ChatReply, ChatRequest
 
 if TYPE_CHECKING:
     from engrain.ports import Model

@@ -11,7 +11,7 @@ from typing import Any
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
-from engrain.maintenance.embedding_worker import EmbeddingWorker
+from engrain.maintenance.embedding import EmbeddingWorker
 from engrain.maintenance.enrichment_worker import EnrichmentWorker
 from engrain.maintenance.maintain import maintain
 from engrain.maintenance.metering import MeteredModel

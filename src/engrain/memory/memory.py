@@ -17,17 +17,18 @@ from engrain.core.model.items import Item, Note, SessionPosition, Source, Source
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
+from engrain.core.model.results import count_progress
 from engrain.core.validation import check_key
 from engrain.memory.sessions import Session, start_session
 from engrain.memory.store import Store
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Explanation, ForgetResult
+    from engrain.core.model.results import Explanation, ForgetResult, Progress
     from engrain.core.model.sessions import SessionEnd, SessionStart
-    from engrain.core.progress import Progress
     from engrain.mirror.mirror import Mirror
-    from engrain.ports import Embedder, Model, Services
+    from engrain.ports import Model, Services
+    from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult
     from engrain.tasks.admin import Tasks
     from engrain.tasks.run import Run
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from engrain.tiers.sessions import CurrentSession, Sessions
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
-    from engrain.transfer.readers import Form
+    from engrain.transfer.readers import LoadFormat
 
 Filter = Mapping[str, Any]
 Part = TypeVar("Part")
@@ -98,17 +99,17 @@ class Memory:
         occurred_at: Time | None = None,
         expires_at: Time | None = None,
         ttl: timedelta | float | None = None,
-        place: SessionPosition | None = None,
+        position: SessionPosition | None = None,
         request_id: str | None = None,
     ) -> str:
         """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
 
         A `slot` ("user.city") holds one value: a newer value closes the older one. After `expires_at`, or `ttl` seconds
-        from now, nobody finds the text any more. `place` puts it into a session as a turn. Repeating a text returns
+        from now, nobody finds the text any more. `position` puts it into a session as a turn. Repeating a text returns
         its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
         expires = self._compute_expiry(expires_at, ttl)
-        note = Note(text, importance, slot, metadata, source, occurred_at, place, expires_at=expires)
+        note = Note(text, importance, slot, metadata, source, occurred_at, position, expires_at=expires)
         return self.semantic.remember(note, request_id)
 
     @traced
@@ -317,7 +318,7 @@ class Memory:
         self,
         path: str | os.PathLike[str],
         *,
-        form: Literal["jsonl", "markdown"] = "jsonl",
+        format: Literal["jsonl", "markdown"] = "jsonl",
         vectors: bool = False,
         overwrite: bool = False,
         progress: Progress | None = None,
@@ -329,14 +330,14 @@ class Memory:
         """
         from engrain.memory.transfer import export_scope, open_output
 
-        return export_scope(self._services, self._scope, open_output(path, overwrite), form, vectors, progress)
+        return export_scope(self._services, self._scope, open_output(path, overwrite), format, vectors, progress)
 
     @traced
     def load(
         self,
         path: str | os.PathLike[str] | BinaryIO,
         *,
-        form: Form | None = None,
+        format: LoadFormat | None = None,
         source: str | None = None,
         skip_bad: bool = False,
         other_scope: bool = False,
@@ -350,11 +351,14 @@ class Memory:
         written. Known items are skipped, forgotten ones stay forgotten. `facts` extracts lasting statements of the user
         from conversations of other programs, as `add_message` does.
         """
-        from engrain.memory.transfer import load_file
-        from engrain.transfer.load import LoadOptions
+        from engrain.memory.transfer import finish_load, open_input
+        from engrain.transfer.load import LoadOptions, load
 
-        options = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
-        return load_file(self._services, self._scope, path, options, progress)
+        options = LoadOptions(format, source, skip_bad, other_scope, dry_run, facts)
+        with open_input(path) as file:
+            loaded = load(file, self._scope, self._services, options, count_progress(progress, "rows"))
+        finish_load(self._services, self._scope, loaded, progress)
+        return loaded
 
     @traced
     def erase(

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackupInfo
     from engrain.core.model.audit import AuditEntry, AuditResult
     from engrain.core.model.erasure import Hold, HoldRelease
-    from engrain.core.model.results import CheckResult, MaintenanceReport, MemoryInfo, Status
-    from engrain.core.progress import Progress
+    from engrain.core.model.results import CheckResult, MaintenanceReport, MemoryInfo, Progress, Status
     from engrain.maintenance.workers import Workers
     from engrain.memory.memory import Memory
-    from engrain.ports import Embedder, Model, Services
+    from engrain.ports import Model, Services
+    from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
     from engrain.transfer.copy import CopyResult
@@ -121,7 +121,7 @@ class Store:
         gives everything vectors of the current model, and removes those of others. `trust_clock` accepts a clock that
         jumped by half a year since the last round.
         """
-        from engrain.core.progress import count_progress
+        from engrain.core.model.results import count_progress
         from engrain.maintenance.passes import RunHooks
 
         hooks = RunHooks(count_progress(progress, "maintain"))
@@ -144,7 +144,7 @@ class Store:
 
         Each answer has a state, the reason and the fix.
         """
-        from engrain.core.progress import count_progress
+        from engrain.core.model.results import count_progress
         from engrain.health import CHECKS, CheckContext, run_checks
         from engrain.maintenance.passes import list_scopes
         from engrain.maintenance.status import read_background_state
@@ -158,8 +158,8 @@ class Store:
     @traced
     def rebuild(self, *, progress: Progress | None = None) -> int:
         """Rebuild every index from the stored texts, and return the number of items."""
-        from engrain.core.progress import count_progress
-        from engrain.maintenance.reembed import rebuild_indexes
+        from engrain.core.model.results import count_progress
+        from engrain.maintenance.embedding import rebuild_indexes
 
         return rebuild_indexes(self.services, count_progress(progress, "vectors"))
 
@@ -194,19 +194,29 @@ class Store:
         return erase_subject(self.services, make_user_subject(tenant, user), folders, dry_run, progress)
 
     @traced
-    def undo(self, source: str, scope: Scope, *, dry_run: bool = False, progress: Progress | None = None) -> UndoResult:
-        """Remove the items of one source, such as a poisoned page, and everything derived from them.
+    def undo(
+        self,
+        source: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> UndoResult:
+        """Remove the items of one source, such as a poisoned page, and everything derived from them, from one memory.
 
         Items that they had replaced or corrected are valid again. A dry run only lists them.
         """
         from engrain.privacy.requests import undo_source
 
+        scope = self.memory(user=user, agent=agent, tenant=tenant).scope
         return undo_source(self.services, scope, check_key(source, "source"), dry_run, progress)
 
     @traced
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:
         """Complete every running erasure, also those of other processes."""
-        from engrain.core.progress import stage_progress
+        from engrain.core.model.results import stage_progress
         from engrain.privacy.erase import resume_erasures
 
         return resume_erasures(self.services, stage_progress(progress))
@@ -287,12 +297,12 @@ class Store:
 
     @property
     def services(self) -> Services:
-        """The ports behind this store."""
+        """Internal: the ports behind this store, for the packages of engrain."""
         return self._open.services
 
     @property
     def workers(self) -> Workers:
-        """The background workers of this store."""
+        """Internal: the background workers of this store, for the packages of engrain and tests."""
         return self._open
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from engrain.core.model.items import Item, Note, Source, SourceKind, check_note
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
 from engrain.ingest.write import redact_json
-from engrain.mirror.selection import MIN_TRUST, build_entry, build_log_entry
+from engrain.mirror.render import MIN_TRUST, build_entry, build_log_entry
 from engrain.ports import Services
 
 if TYPE_CHECKING:

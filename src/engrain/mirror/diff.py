@@ -18,9 +18,10 @@ from engrain.core.markdown.page import Entry, hash_entry
 from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, SyncedLine, parse_log_day
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.rules.message_filters import find_unrecalled_spans
-from engrain.mirror.render import LineMap, Page
-from engrain.mirror.selection import (
+from engrain.mirror.render import (
     MIN_TRUST,
+    LineMap,
+    Page,
     Selection,
     build_entry,
     build_log_entry,

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from engrain.core.errors import BadText, ConfigError, StoreError, raise_interrupt
 from engrain.core.identity import Scope
-from engrain.core.markdown.folder_names import widen_folder_pattern
-from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts
+from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts, widen_folder_pattern
 from engrain.core.markdown.merge import MergeDecision
 from engrain.core.markdown.page import hash_entry
 from engrain.core.markdown.sync_state import (
@@ -35,8 +34,18 @@ from engrain.core.model.plans import Change, Plan
 from engrain.ingest.write import redact_json
 from engrain.mirror.apply import ApplyResult, Editor, apply_changes, describe_changes, plan_changes
 from engrain.mirror.diff import Comparison, compare_files, confirm_moved, list_hidden_lines, map_lines, settle_deletions
-from engrain.mirror.render import LineMap, Page, RenderedPages, render_day, render_memory
-from engrain.mirror.selection import MIN_TRUST, Selection, build_soul_entry, find_current, select_items
+from engrain.mirror.render import (
+    MIN_TRUST,
+    LineMap,
+    Page,
+    RenderedPages,
+    Selection,
+    build_soul_entry,
+    find_current,
+    render_day,
+    render_memory,
+    select_items,
+)
 from engrain.ports import Services
 from engrain.ports.storage import Folder
 

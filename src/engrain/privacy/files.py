@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreError
-from engrain.core.markdown.folder_names import has_placeholder
+from engrain.core.markdown.layout import has_placeholder
 from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.mirror.mirror import LOCK_TIMEOUT_SECONDS, Mirror

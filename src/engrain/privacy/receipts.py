@@ -11,15 +11,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
+from engrain import __version__
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
 from engrain.core.validation import count_noun
 from engrain.maintenance.backups import hash_folder
-from engrain.ports import Erasable, Services
+from engrain.ports import Services
+from engrain.ports.erasure import Erasable
 from engrain.privacy.audit import MAX_ENTRIES
-from engrain.version import __version__
 
 FORMAT = 1
 METHODS: Mapping[str, Sequence[str]] = {

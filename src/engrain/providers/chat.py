@@ -1,21 +1,196 @@
-"""Ask a chat service, and read its texts and tool calls."""
+"""Chat with models of Anthropic, of OpenAI, and of servers with their protocols, such as Ollama."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from engrain.core.chat.render import split_system, to_anthropic, to_openai, tools_to_anthropic, tools_to_openai
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.core.model.chat import ChatRequest, StopReason, ToolCall, check_timeout
-from engrain.providers.http import Endpoint, ServiceError, post, read_error_message
+from engrain.core.model.messages import (
+    ChatMessage,
+    ChatReply,
+    ChatRequest,
+    StopReason,
+    ToolCall,
+    ToolSpec,
+    check_timeout,
+)
+from engrain.providers.http import Endpoint, ServiceError, post, read_error_message, read_key
 
 if TYPE_CHECKING:
     from engrain.ports import Model
 
 
 MAX_NESTING = 64  # deeper arguments could not be sent back
+MODEL_FORMS = ("anthropic", "anthropic:NAME", "openai:NAME", "ollama:NAME")
+OLLAMA_URL = "http://localhost:11434/v1"
+
+
+def open_model(name: str, url: str | None = None) -> Model:
+    """Open a model by name, one of MODEL_FORMS; "anthropic" alone is its small model. `url` names another server."""
+    kind, _, model = name.partition(":")
+    if kind == "anthropic":
+        return AnthropicModel(model or SMALL_MODEL, base_url=url)
+    if kind == "openai" and model:
+        return OpenAIModel(model, base_url=url)
+    if kind == "ollama" and model:
+        return OpenAIModel(model, base_url=url or OLLAMA_URL, api_key="")
+    raise ConfigError(f"unknown model {name!r}. Known: {', '.join(MODEL_FORMS)}.")
+
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+SMALL_MODEL = "claude-haiku-4-5"
+API_VERSION = "2023-06-01"
+CACHED_TOKENS = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+ANTHROPIC_STOP_REASONS: Mapping[str, StopReason] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+
+
+class AnthropicModel:
+    """A model of Anthropic. Its key is `api_key` or ANTHROPIC_API_KEY, its server `base_url` or ANTHROPIC_BASE_URL."""
+
+    def __init__(
+        self,
+        name: str = SMALL_MODEL,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        base = (base_url or os.environ.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
+        who = "Anthropic" if base == ANTHROPIC_URL else "The Anthropic-compatible model"
+        self._name = name
+        self._endpoint = Endpoint(
+            who,
+            base + "/v1/messages",
+            read_key(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
+            "ANTHROPIC_API_KEY",
+            check_timeout(timeout),
+            key_header="x-api-key",
+            headers={"anthropic-version": API_VERSION},
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def reply(self, ask: ChatRequest) -> ChatReply:
+        answer = send_chat(self._endpoint, ask, self._make_body(ask))
+        try:
+            return self._read(answer)
+        except (AttributeError, KeyError, TypeError) as exc:
+            raise no_message_error(self._endpoint) from exc
+
+    def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
+        messages = to_anthropic(ask.messages)
+        body: dict[str, Any] = {"model": self._name, "max_tokens": ask.max_tokens, "messages": messages}
+        system, _ = split_system((ChatMessage("system", ask.system), *ask.messages))
+        if system:
+            body["system"] = system
+        if ask.tools:
+            body["tools"] = tools_to_anthropic(ask.tools)
+        elif called := _list_called_tools(messages):
+            # The service refuses earlier calls if no tools are given. These must not be called now.
+            body |= {"tools": tools_to_anthropic(called), "tool_choice": {"type": "none"}}
+        return body
+
+    def _read(self, answer: dict[str, Any]) -> ChatReply:
+        content = answer["content"]
+        used = [block for block in content if block.get("type") == "tool_use"]
+        calls = [parse_tool_call(n, b.get("id"), b.get("name"), b.get("input")) for n, b in enumerate(used)]
+        stop, calls_to_make = settle_stop(ANTHROPIC_STOP_REASONS.get(answer.get("stop_reason") or "", "end"), calls)
+        usage = answer.get("usage")
+        return ChatReply(
+            read_text(content),
+            calls_to_make,
+            stop,
+            str(answer.get("model") or self._name),
+            count_tokens(usage, "input_tokens", *CACHED_TOKENS),
+            count_tokens(usage, "output_tokens"),
+        )
+
+
+def _list_called_tools(messages: list[dict[str, Any]]) -> list[ToolSpec]:
+    blocks = [block for message in messages for block in message["content"]]
+    names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
+    return [ToolSpec(name, "Was called earlier.") for name in names]
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_STOP_REASONS: Mapping[str, StopReason] = {"length": "length", "content_filter": "refused"}
+
+
+class OpenAIModel:
+    """A model of OpenAI, or of the server at `base_url`, which needs no key.
+
+    The key is `api_key` or OPENAI_API_KEY, the server `base_url` or OPENAI_BASE_URL.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        url = (base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
+        self._name = name
+        self._official = url == OPENAI_URL
+        who = "OpenAI" if self._official else "The OpenAI-compatible model"
+        key = read_key(api_key, "OPENAI_API_KEY", who, required=self._official)
+        self._endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def reply(self, ask: ChatRequest) -> ChatReply:
+        answer = send_chat(self._endpoint, ask, self._make_body(ask))
+        try:
+            return self._read(answer)
+        except (AttributeError, IndexError, KeyError, TypeError) as exc:
+            raise no_message_error(self._endpoint) from exc
+
+    def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
+        # OpenAI's newer models refuse max_tokens; other servers know only that.
+        limit = "max_completion_tokens" if self._official else "max_tokens"
+        messages = to_openai((ChatMessage("system", ask.system), *ask.messages))
+        body = {"model": self._name, limit: ask.max_tokens, "messages": messages}
+        if ask.tools:
+            body["tools"] = tools_to_openai(ask.tools)
+        return body
+
+    def _read(self, answer: dict[str, Any]) -> ChatReply:
+        choice = answer["choices"][0]
+        message = choice["message"]
+        refusal = read_text(message.get("refusal"))
+        calls = [_parse_call(number, call) for number, call in enumerate(message.get("tool_calls") or ())]
+        finish = OPENAI_STOP_REASONS.get(choice.get("finish_reason") or "", "end")
+        stop, calls_to_make = settle_stop("refused" if refusal else finish, calls)
+        usage = answer.get("usage")
+        return ChatReply(
+            refusal or read_text(message.get("content")),
+            calls_to_make,
+            stop,
+            str(answer.get("model") or self._name),
+            count_tokens(usage, "prompt_tokens"),
+            count_tokens(usage, "completion_tokens"),
+        )
+
+
+def _parse_call(number: int, call: dict[str, Any]) -> ToolCall:
+    function = call["function"]
+    return parse_tool_call(number, call.get("id"), function.get("name"), function.get("arguments"))
 
 
 def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:
@@ -86,22 +261,3 @@ def _is_deeper(value: object, levels: int) -> bool:
     if isinstance(value, dict):
         value = list(value.values())
     return isinstance(value, list) and (levels == 0 or any(_is_deeper(part, levels - 1) for part in value))
-
-
-MODEL_FORMS = ("anthropic", "anthropic:NAME", "openai:NAME", "ollama:NAME")
-OLLAMA_URL = "http://localhost:11434/v1"
-
-
-def open_model(name: str, url: str | None = None) -> Model:
-    """Open a model by name, one of MODEL_FORMS; "anthropic" alone is its small model. `url` names another server."""
-    from engrain.providers.anthropic import SMALL_MODEL, AnthropicModel
-    from engrain.providers.openai_chat import OpenAIModel
-
-    kind, _, model = name.partition(":")
-    if kind == "anthropic":
-        return AnthropicModel(model or SMALL_MODEL, base_url=url)
-    if kind == "openai" and model:
-        return OpenAIModel(model, base_url=url)
-    if kind == "ollama" and model:
-        return OpenAIModel(model, base_url=url or OLLAMA_URL, api_key="")
-    raise ConfigError(f"unknown model {name!r}. Known: {', '.join(MODEL_FORMS)}.")

@@ -28,7 +28,8 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.core.validation import check_count, check_key, check_name
-from engrain.ports import Services, TaskJournal
+from engrain.ports import Services
+from engrain.ports.tasks import TaskJournal
 from engrain.privacy.audit import record
 from engrain.tasks.driver import Flow, StoreCall, UserCall, run_flow
 from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal
@@ -73,7 +74,7 @@ class Tasks:
         self._lock = threading.Lock()
 
     def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
-        """Prepare one run of a task, with working memory unless working=False."""
+        """Internal: prepare one run for `memory.task`, with working memory unless working=False."""
         if options.version == CHECKPOINT_VERSION:
             raise InvalidInput(f"the version {CHECKPOINT_VERSION!r} is that of checkpoints: give the task another.")
         if procedure is not None and not working:

@@ -25,8 +25,7 @@ from engrain.tasks.driver import (
 from engrain.tasks.execution import TaskExecution
 from engrain.tasks.journal import StepRequest
 from engrain.tasks.outcomes import describe_error
-from engrain.tasks.policies import OnAmbiguous, Retry, check_key_parameter, check_policy, parse_retry
-from engrain.tasks.steps import StepWork
+from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_key_parameter, check_policy, parse_retry
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
@@ -37,6 +36,7 @@ class _RunBase:
 
     @property
     def execution(self) -> TaskExecution:
+        """Internal: the state of this run, for workflows and agents."""
         if self._execution is None:
             raise TaskError("enter the run first: async with memory.task(…) as run: …")
         return self._execution
@@ -94,9 +94,11 @@ class _RunBase:
         self.execution.outcome = self.execution.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
 
     def step_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        """Internal: run a step of a workflow or an agent, in either colour."""
         return self.execution.step(StepRequest("step", name, key, work.args), work)
 
     def effect_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        """Internal: run an effect of a workflow or an agent, in either colour."""
         check_policy(work.on_ambiguous)
         check_key_parameter(work.key_as)
         return self.execution.step(StepRequest("effect", name, key, work.args), work)

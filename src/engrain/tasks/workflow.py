@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InputChanged, InvalidInput
 from engrain.tasks.driver import Flow, run_flow, run_flow_async
-from engrain.tasks.policies import OnAmbiguous, Retry, parse_retry
 from engrain.tasks.run import AsyncRun, Run
 from engrain.tasks.serialization import decode, encode
-from engrain.tasks.steps import StepWork
+from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, parse_retry
 
 if TYPE_CHECKING:
     from engrain.memory import Memory

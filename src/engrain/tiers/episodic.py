@@ -10,9 +10,8 @@ from typing import Any
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
-from engrain.core.model.messages import EVENTS, Message, check_message, message_to_note
+from engrain.core.model.messages import EVENTS, Message, ToolCall, check_message, message_to_note
 from engrain.core.model.plans import Add, Plan, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
 from engrain.core.rules.importance import (
@@ -26,7 +25,8 @@ from engrain.core.rules.importance import (
 from engrain.core.validation import check_count, check_key, check_optional_key, check_text
 from engrain.ingest import episodes, messages
 from engrain.ingest.tool_output import shorten_output
-from engrain.ports import Episodes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.sessions import CurrentSession
 
@@ -169,7 +169,7 @@ class EpisodicMemory:
         """Return the whole of a long output; None if the entry shows all, or its day is over."""
         return self._episodes.raw(self._scope, check_key(id, "id"), self._services.clock())
 
-    def why(self, id: str) -> tuple[tuple[str, float], ...]:
+    def explain(self, id: str) -> tuple[tuple[str, float], ...]:
         """Return the parts of an entry's importance, also of a repeated one; empty if there is no entry."""
         rows = self._services.items.get_many(self._scope, [check_key(id, "id")])
         now = self._services.clock()
@@ -223,7 +223,7 @@ class EpisodicMemory:
         row_drafts, lasting_drafts = episodes.build_episode_drafts([row], lasting, self._services)
         steps = tuple(map(Add, (*row_drafts, *lasting_drafts)))
         plan = Plan(self._scope, steps, request_id, episodes=tuple(drafts), began=began)
-        id = episodes.commit_plan(plan, self._services).outcomes[0].id
+        id = messages.commit_plan(plan, self._services).outcomes[0].id
         assert id is not None, "only derived items are rejected"
         return id
 

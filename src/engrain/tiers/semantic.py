@@ -16,9 +16,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
-from engrain.core.model.results import Explanation, ForgetResult
+from engrain.core.model.queries import ListQuery
+from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
 from engrain.core.model.retention import remaining_importance
-from engrain.core.progress import Progress, count_progress
 from engrain.core.validation import (
     MAX_BATCH,
     check_count,
@@ -30,7 +30,7 @@ from engrain.core.validation import (
 )
 from engrain.ingest import write
 from engrain.maintenance.vector_sync import push_changes
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 
 if TYPE_CHECKING:
     from engrain.maintenance.consolidate import ConsolidationResult
@@ -113,7 +113,9 @@ class SemanticMemory:
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
-        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        note = check_note(
+            replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, position=place)
+        )
         (draft,) = write.build_drafts([note], self._services)
         plan = Plan(self._scope, (Correct(old.id, draft),), check_optional_key(request_id, "request_id"))
         return _require_id(self._services.items.apply(plan).outcomes[0])

@@ -9,7 +9,7 @@ import pytest
 from engrain.core.errors import NotFound
 from engrain.core.model.items import Citation, SessionPosition, Source
 from engrain.core.model.plans import Change, Embed, Forget, Plan
-from engrain.ports import ItemStore
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -36,7 +36,7 @@ class ChangingSuite(Suite):
     def test_a_correction_takes_the_place_of_the_old_version(self, store: ItemStore, clock: SetClock) -> None:
         place = SessionPosition("s", 2, "Ana", "user")
         day = clock() - timedelta(days=1)
-        (id,) = add(store, fact("Lima", kind="message", slot="city", place=place, occurred_at=day))
+        (id,) = add(store, fact("Lima", kind="message", slot="city", position=place, occurred_at=day))
         store.apply(Plan(ANA, (Change(id, pinned=True),)))
         later = clock.advance(10)
         outcome = correct(store, id, fact("Quito", importance=0.9, source=Source("b"), metadata={"k": 1}))

@@ -17,7 +17,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches_filter, parse_filter
 from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Plan
-from engrain.ports import ItemStore, ListQuery
+from engrain.core.model.queries import ListQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, HOSTILE, add, correct, fact, list_items
 from engrain_conformance.suite import Suite
@@ -55,7 +56,7 @@ def _drafts() -> Iterator[Draft]:
     for n, source in enumerate([Source(), Source("a"), Source("a%c"), Source("äbc", "web"), Source("", "tool")]):
         yield fact(f"source {n}", source=source, importance=n / 4)
     for n, text in enumerate(["abc", "ABC", "äbc", "a%c", "a_c", "日本語", "x' or 1=1 --", "line\nbreak"]):
-        yield fact(text, slot=text, place=SessionPosition(text, n, text, text))
+        yield fact(text, slot=text, position=SessionPosition(text, n, text, text))
     yield fact("a is b", kind="relation", relation=Relation("a", "is", "b"))
     yield fact("dated", occurred_at=START - timedelta(seconds=1))
     yield fact("dated finely", occurred_at=START - timedelta(microseconds=1))

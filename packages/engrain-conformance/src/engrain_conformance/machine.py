@@ -17,9 +17,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
-from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, append_messages, fact
 from engrain_conformance.dump_restore import check_copy
@@ -98,7 +98,7 @@ CHANGES = st.tuples(
 )
 REQUESTS = st.sampled_from([None, "r", "s"])
 SEED = (
-    Draft("Ana lives in Lima.", kind="message", place=SessionPosition("monday", None, "Ana", "user")),
+    Draft("Ana lives in Lima.", kind="message", position=SessionPosition("monday", None, "Ana", "user")),
     Draft("Lima", slot="city"),
     Draft("Ana likes tea", kind="relation", relation=Relation(ENTITIES[0], "likes", ENTITIES[1])),
 )
@@ -186,7 +186,7 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def append(self, scope: Scope, session: str, count: int, expect: int | None) -> None:
         drafts = [
-            fact(TEXTS[n], kind="message", place=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
+            fact(TEXTS[n], kind="message", position=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
         ]
         self._both(scope, lambda store, _: append_messages(store, scope, session, drafts, expect))
 
@@ -390,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
         draft = fact(
             spec["text"],
             **values,
-            place=place,
+            position=place,
             source=replace(spec["source"], cites=tuple(pair[side] for pair in cites)),
             occurred_at=_moment(spec["occurred"]),
             expires_at=_moment(spec["expires"]),

@@ -10,7 +10,9 @@ import pytest
 from engrain.core.errors import Conflict
 from engrain.core.model.items import Citation, Draft, SessionPosition
 from engrain.core.model.plans import Add, Forget, Plan
-from engrain.ports import ItemStore, SessionLog, Summary, UnprocessedSession
+from engrain.core.model.queries import Summary, UnprocessedSession
+from engrain.ports.items import ItemStore
+from engrain.ports.sessions import SessionLog
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -55,7 +57,7 @@ class SessionLogSuite(Suite):
 
     def test_speaker_and_role_are_kept(self, store: ItemStore, log: SessionLog) -> None:
         (outcome,) = append_messages(
-            log, ANA, "s", [message_draft("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None
+            log, ANA, "s", [message_draft("Hi.", position=SessionPosition("s", None, "Zoe", "user"))], None
         ).outcomes
         (item,) = log.read(ANA, "s", 0, 10)
         assert (item.id, item.kind, item.session, item.place) == (outcome.id, "message", "s", 0)
@@ -110,7 +112,7 @@ class SessionLogSuite(Suite):
         add(
             store,
             message("first", "s"),
-            fact("A fact said here.", place=SessionPosition("s")),
+            fact("A fact said here.", position=SessionPosition("s")),
             message("tenth", "s", 10),
         )
         assert log.length(ANA, "s") == 11

@@ -18,7 +18,7 @@ from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.results import AgentReply, CallResult
+    from engrain.agent.turn import AgentReply, CallResult
     from engrain.memory import Memory
 
 MODEL_VARIABLE = "ENGRAIN_AGENT_MODEL"

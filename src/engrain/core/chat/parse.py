@@ -10,9 +10,8 @@ from itertools import islice
 from typing import Any
 
 from engrain.core.errors import InvalidInput, TooLarge
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import ROLES
-from engrain.core.model.messages import Message, check_message
+from engrain.core.model.messages import Message, ToolCall, check_message
 from engrain.core.validation import check_keys, check_list
 
 MAX_MESSAGES = 10_000

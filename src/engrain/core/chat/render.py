@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ChatMessage, ToolCall, ToolSpec, match_results
+from engrain.core.model.messages import NO_OUTPUT, ChatMessage, ToolCall, ToolSpec, match_results
 
 NO_RESULT = "no result was recorded"
-NO_OUTPUT = "(no output)"
 CONVERSATION_OPENING = "(The conversation began before this.)"
 
 # The narrowest rules of any known service, for ids and for names.

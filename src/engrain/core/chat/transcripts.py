@@ -11,9 +11,8 @@ from typing import Any
 
 from engrain.core.clock import check_time
 from engrain.core.errors import BackendMissing, InvalidInput, TooLarge
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import MAX_PLACE
-from engrain.core.model.messages import Message, check_message, message_to_note
+from engrain.core.model.messages import Message, ToolCall, check_message, message_to_note
 from engrain.core.model.queries import Summary
 from engrain.core.validation import check_count, check_keys, check_list, check_name, check_text
 

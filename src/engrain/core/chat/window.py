@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from engrain.core.model.chat import ChatMessage, ToolCall, match_results
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import ChatMessage, Message, ToolCall, match_results
 from engrain.core.model.retention import Window as Limits
 from engrain.core.rules.message_filters import EARLIER_HEADING
 from engrain.core.tokens import CountTokens, clip_text, cut_middle

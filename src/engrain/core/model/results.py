@@ -1,10 +1,10 @@
-"""Results of the verbs, with their texts for people: forget, explain, status, maintain, doctor and erase."""
+"""Results and progress of the verbs: forget, explain, status, maintain, doctor and erase."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -309,3 +309,33 @@ def describe_verification(seen: Mapping[str, int]) -> str:
     samples = f"{found} of {count_noun(seen['prints'], 'sample')} of its texts, names and vectors"
     others = f" ({seen['shared']:,} of them stand in what stays, too)" if seen.get("shared") else ""
     return f"Verified: {rows} left, and {samples} in {seen['bytes']:,} bytes of files{others}."
+
+
+# Called with the stage, how much of it is done, and how much there is in all; None where nobody knows.
+Progress = Callable[[str, int, int | None], None]
+
+
+def count_progress(progress: Progress | None, stage: str, total: int | None = None) -> Callable[[int], None]:
+    """Return a function that takes how many more are done."""
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(stage, done, total)
+
+    return add
+
+
+def stage_progress(progress: Progress | None) -> Callable[[str], None]:
+    """Return a function that takes the name of the stage that begins."""
+    count = 0
+
+    def enter(stage: str) -> None:
+        nonlocal count
+        if progress is not None:
+            progress(stage, count, None)
+        count += 1
+
+    return enter

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engrain.core.errors import ConfigError, InvalidInput, UnknownKey
-from engrain.core.markdown.folder_names import check_folder_pattern
+from engrain.core.markdown.layout import check_folder_pattern
 from engrain.core.model.items import Item
 
 DAY_SECONDS = 86_400.0

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import FORGOTTEN, SESSION_SLOT_PREFIX, TRUST
-from engrain.core.model.messages import get_answered_call, read_calls
+from engrain.core.model.messages import ToolCall, get_answered_call, read_calls
 from engrain.core.text.passages import Span, merge_spans
 from engrain.core.validation import encode_json
 

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import chain
 
 from engrain.core.model.items import FORGOTTEN
-from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, IS_QUESTION, NUMBER_OR_TIME, detect_traits
+from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE, IS_QUESTION, NUMBER_OR_TIME, detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import find_sentence_spans
 from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize

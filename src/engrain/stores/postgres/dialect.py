@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -11,11 +11,11 @@ from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.adapters import read_vector
+from engrain.stores.postgres.connection import Database, PipelinedConnection
 from engrain.stores.postgres.filters import build_where, encode_filters
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
-from engrain.stores.postgres.link import Db, Link
 from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
@@ -35,7 +35,7 @@ def load_statements() -> Mapping[str, Statement]:
 
 
 class PostgresTransaction:
-    def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
+    def __init__(self, dialect: PostgresDialect, db: PipelinedConnection, scope: Scope | None) -> None:
         self.scope, self.dialect, self.changes = scope, dialect, 0
         self.db = db
         self._key: ScopeKey | None = None  # of a scope whose rows are locked already
@@ -192,16 +192,16 @@ class PostgresDialect:
 
     Without a clock of its own the store goes by the server's, which is one for all machines."""
 
-    def __init__(self, link: Link, key: bytes, clock: Clock, read_only: bool) -> None:
+    def __init__(self, database: Database, key: bytes, clock: Clock, read_only: bool) -> None:
         self.key = key
         self.models: dict[str, tuple[int, int]] = {}  # number and dimension, by key
-        self._link, self._read_only = link, read_only
+        self.database, self.read_only = database, read_only
         self._clock = None if clock is system_clock else clock
-        self.after_writes = TableStatistics(link).count_writes
+        self.after_writes = TableStatistics(database).count_writes
 
     @property
     def name(self) -> str:
-        return self._link.address.shown
+        return self.database.address.shown
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -210,7 +210,7 @@ class PostgresDialect:
     def find(self, statement: str | Statement) -> Statement:
         return load_statements()[statement] if isinstance(statement, str) else statement
 
-    def over(self, db: Db, scope: Scope | None) -> PostgresTransaction:
+    def over(self, db: PipelinedConnection, scope: Scope | None) -> PostgresTransaction:
         """A transaction that is open on this connection."""
         return PostgresTransaction(self, db, scope)
 
@@ -219,15 +219,29 @@ class PostgresDialect:
         return None if self._clock is None else to_micros(self._clock())
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
-        return self._link.read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
+        return self.database.read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
 
     def write(
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
     ) -> Answer:
-        if self._read_only:
-            self._link.opened()  # a closed store says that first
+        if self.read_only:
+            self.database.opened()  # a closed store says that first
             raise ReadOnlyStore(f"{self.name} was opened read-only. Open it without read_only to write.")
-        return self._link.write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+        return self.database.write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """Run `do` with all its reads and writes in one transaction, which may run twice."""
+        known = dict(self.models)
+
+        def run() -> Answer:
+            self.models = dict(known)  # those of a first attempt may be rolled back with it
+            return do()
+
+        try:
+            return self.database.together(run)
+        except BaseException:
+            self.models = known
+            raise
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
@@ -252,7 +266,7 @@ class PostgresDialect:
         """Every window has a row of its own."""
         windows: dict[str, tuple[bytes, ...]] = {}
         for id_, sent in rows:
-            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+            windows[id_] = (*windows.get(id_, ()), read_vector(sent).astype("<f4").tobytes())
         return windows
 
     def check_full_access(self, tx: Transaction) -> None:

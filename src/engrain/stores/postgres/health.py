@@ -8,12 +8,12 @@ from psycopg import sql
 
 from engrain.core.errors import ReadOnlyStore, StoreError
 from engrain.core.identity import Scope
+from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners
-from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.connection import TimedConnection
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.index_rows import count_words, write_words
-from engrain.stores.postgres.link import Timed
 from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
 from engrain.stores.relational.dialect import Transaction
@@ -29,7 +29,9 @@ _VACUUM = "vacuum (index_cleanup on, truncate off) "
 _LONG_VACUUM = 5.0  # seconds
 
 
-class Health(Handle):
+class Health:
+    dialect: PostgresDialect
+    server_version: str
     large: int
     vector_indexes: HnswIndexes
 
@@ -38,7 +40,7 @@ class Health(Handle):
         items, open_items, scopes, change, unembedded, pending, size, hidden = rows[0]
         return StoreStatus(
             backend="postgres",
-            location=self._link.address.shown,
+            location=self.dialect.database.address.shown,
             schema=latest_version(),
             items=items,
             open_items=open_items,
@@ -48,7 +50,7 @@ class Health(Handle):
             unembedded=unembedded,
             purge_pending=bool(pending),
             hidden=hidden,
-            details={"server": f"Postgres {self._version}", "in schema": self._link.address.schema},
+            details={"server": f"Postgres {self.server_version}", "in schema": self.dialect.database.address.schema},
         )
 
     # Checks
@@ -58,7 +60,7 @@ class Health(Handle):
             found = [_check_schema, _check_integrity, _check_slots, _check_walls, _check_indexes, _check_forgotten]
             return [one for check in found for one in check(tx)]
 
-        engine = f"Postgres {self._version}, schema {self._link.address.schema!r}"
+        engine = f"Postgres {self.server_version}, schema {self.dialect.database.address.schema!r}"
         return [Finding("engine", "pass", engine), *self.dialect.read(None, do)]
 
     def deployment(self) -> list[Finding]:
@@ -84,13 +86,13 @@ class Health(Handle):
     # Rebuilding
 
     def rebuild(self) -> int:
-        if self._read_only:
-            raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only.")
+        if self.dialect.read_only:
+            raise ReadOnlyStore(f"{self.dialect.database.address.shown} was opened read-only.")
         for (name,) in self.dialect.ask(None, "list_broken_indexes"):
             # A search that needs it builds it again.
-            index = sql.Identifier(self._link.address.schema, name)
+            index = sql.Identifier(self.dialect.database.address.schema, name)
             statement = sql.SQL("drop index concurrently if exists {}").format(index)
-            self._link.alone(lambda connection: connection.execute(statement))  # noqa: B023
+            self.dialect.database.alone(lambda connection: connection.execute(statement))  # noqa: B023
         seen, last = 0, _FIRST_SCOPE
         while rows := self.dialect.ask(None, "list_scopes_with_items", after=last, limit=_BATCH):
             for key, *names in rows:
@@ -113,7 +115,7 @@ class Health(Handle):
         ((pending, age),) = self.dialect.read(None, lambda tx: tx.rows("load_pending_purges"), latest=True)
         if not pending:
             return True
-        if self._read_only or self.dialect.ask(None, "list_unvacuumable_tables", tables=_VACUUMED):
+        if self.dialect.read_only or self.dialect.ask(None, "list_unvacuumable_tables", tables=_VACUUMED):
             return False
         ((oldest,),) = self.dialect.read(None, lambda tx: tx.rows("find_oldest_snapshot"), latest=True)
         if oldest is not None and oldest >= age:
@@ -123,10 +125,10 @@ class Health(Handle):
         if self._is_vacuuming():
             return False
         try:
-            self._link.alone(self._vacuum)
+            self.dialect.database.alone(self._vacuum)
             if oldest is None and self._count_dead_rows():
                 # Another session may have reported its dead rows only now.
-                self._link.alone(self._vacuum)
+                self.dialect.database.alone(self._vacuum)
         except StoreError:
             return False
         if oldest is None and self._count_dead_rows():
@@ -137,15 +139,15 @@ class Health(Handle):
         return True
 
     def _is_vacuuming(self) -> bool:
-        command = f"{_VACUUM}{sql.Identifier(self._link.address.schema).as_string()}."
+        command = f"{_VACUUM}{sql.Identifier(self.dialect.database.address.schema).as_string()}."
         values = {"command": command, "seconds": _LONG_VACUUM}
         ((busy,),) = self.dialect.read(None, lambda tx: tx.rows("find_running_vacuum", **values), latest=True)
         return bool(busy)
 
-    def _vacuum(self, connection: Timed) -> None:
+    def _vacuum(self, connection: TimedConnection) -> None:
         for table in _VACUUMED:
             # Indexes too: they hold names and vectors.
-            name = sql.Identifier(self._link.address.schema, table)
+            name = sql.Identifier(self.dialect.database.address.schema, table)
             connection.execute(sql.SQL(_VACUUM + "{}").format(name))
 
     def _count_dead_rows(self) -> int:

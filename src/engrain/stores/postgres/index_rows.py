@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.postgres.arrays import Integers, Longs, Reals
+from engrain.stores.postgres.adapters import BigintArray, IntegerArray, RealArray
 from engrain.stores.relational.dialect import ScopeKey, Transaction
 from engrain.stores.relational.vectors import stack_windows
 
@@ -25,9 +25,9 @@ def count_words(words: Words) -> int:
 def write_words(tx: Transaction, scope: ScopeKey, entries: Sequence[tuple[int, Words]]) -> None:
     items, *columns = _make_postings(entries)
     if len(items):
-        terms, passages, lengths, counts = map(Integers, columns)
+        terms, passages, lengths, counts = map(IntegerArray, columns)
         values = {"terms": terms, "passages": passages, "lengths": lengths, "counts": counts}
-        tx.run("add_words", scope=scope, items=Longs(items), **values)
+        tx.run("add_words", scope=scope, items=BigintArray(items), **values)
 
 
 def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Sequence[tuple[int, Vectors]]) -> None:
@@ -40,7 +40,11 @@ def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Seq
         places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
         for start in range(0, len(places), _BATCH):
             some, rows = np.array(places[start : start + _BATCH]), matrix[start : start + _BATCH]
-            columns = {"items": Longs(some[:, 0]), "numbers": Integers(some[:, 1]), "vectors": Reals(rows)}
+            columns = {
+                "items": BigintArray(some[:, 0]),
+                "numbers": IntegerArray(some[:, 1]),
+                "vectors": RealArray(rows),
+            }
             tx.run("add_vectors", scope=scope, model=model, dimension=dimension, **columns)
         tx.run("add_vector_count", scope=scope, model=model, count=len(matrix))
 

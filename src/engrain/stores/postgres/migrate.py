@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 
 from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
-from engrain.stores.postgres.faults import translated
-from engrain.stores.postgres.link import Link, Timed
+from engrain.stores.postgres.adapters import translate_error
+from engrain.stores.postgres.connection import Database, TimedConnection
 from engrain.stores.relational.migrate import read_migrations
 
 _LEAST_VERSION = 14
@@ -26,39 +26,39 @@ def latest_version() -> int:
     return load_migrations()[-1][0]
 
 
-def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
+def prepare(database: Database, read_only: bool) -> tuple[bytes, str]:
     """The store's key and the server's version, once its schema is that of this engrain."""
-    connection = link.connect(link.address.patience)
+    connection = database.connect(database.address.patience)
     try:
         _check_server(connection)
-        link.look_for_pooler(connection)
-        have = version(connection, link.address.schema)
+        database.look_for_pooler(connection)
+        have = version(connection, database.address.schema)
         if have < latest_version():
             if read_only:
-                raise _outdated(link, have)
-            _upgrade(connection, link.address.schema)
-        link.use_path(_path(connection, link.address.schema))
+                raise _outdated(database, have)
+            _upgrade(connection, database.address.schema)
+        database.use_path(_path(connection, database.address.schema))
         # By its whole name: a setting of the session would not hold behind a pooler, or hold for somebody else.
-        found = sql.SQL("select value from {}.meta where name = 'key'").format(sql.Identifier(link.address.schema))
+        found = sql.SQL("select value from {}.meta where name = 'key'").format(sql.Identifier(database.address.schema))
         ((key,),) = connection.execute(found).fetchall()
         shown = connection.info.parameter_status("server_version") or ""
         return bytes.fromhex(key), shown.split()[0]
     except psycopg.Error as exc:
-        raise translated(exc, link.address.shown) from exc
+        raise translate_error(exc, database.address.shown) from exc
     finally:
         connection.close()
 
 
-def _outdated(link: Link, have: int) -> StoreError:
-    schema, mend = link.address.schema, "Let a role that may write there open it once without read_only."
+def _outdated(database: Database, have: int) -> StoreError:
+    schema, mend = database.address.schema, "Let a role that may write there open it once without read_only."
     if not have:
-        return StoreError(f"{link.address.shown} holds no memory in its schema {schema!r}. {mend}")
+        return StoreError(f"{database.address.shown} holds no memory in its schema {schema!r}. {mend}")
     return OlderStore(
-        f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest_version()}. {mend}"
+        f"the schema {schema!r} of {database.address.shown} is of version {have}, not {latest_version()}. {mend}"
     )
 
 
-def version(connection: Timed, schema: str) -> int:
+def version(connection: TimedConnection, schema: str) -> int:
     """0 for a database that holds nothing of ours yet."""
     there = connection.execute(
         b"select to_regclass(format('%%I.meta', %s::text)), exists(select 1 from pg_namespace where nspname = %s)",
@@ -85,7 +85,7 @@ def version(connection: Timed, schema: str) -> int:
     return number
 
 
-def _upgrade(connection: Timed, schema: str) -> None:
+def _upgrade(connection: TimedConnection, schema: str) -> None:
     with connection.transaction():
         # Held until the commit: of several that start at once, one works and the others find it done.
         connection.execute(b"select pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", (_MARK, schema))
@@ -109,14 +109,14 @@ def _upgrade(connection: Timed, schema: str) -> None:
         )
 
 
-def _check_server(connection: Timed) -> None:
+def _check_server(connection: TimedConnection) -> None:
     if connection.info.server_version < _LEAST_VERSION * 10_000:
         raise ConfigError(f"Postgres {_LEAST_VERSION} or newer is needed; this server is older.")
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise ConfigError("the database's encoding must be UTF8: create database … encoding 'UTF8'.")
 
 
-def _ensure_vector(connection: Timed) -> None:
+def _ensure_vector(connection: TimedConnection) -> None:
     if not vector_home(connection):
         try:
             with connection.transaction():
@@ -131,7 +131,7 @@ def _ensure_vector(connection: Timed) -> None:
         raise ConfigError(f"pgvector 0.8 or newer is needed, not {found}: alter extension vector update;")
 
 
-def vector_home(connection: Timed) -> list[tuple[str, str]]:
+def vector_home(connection: TimedConnection) -> list[tuple[str, str]]:
     """The version of pgvector and its schema, quoted; nothing if it is not there."""
     return connection.execute(
         b"select extversion, quote_ident(nspname) from pg_extension join pg_namespace as space "
@@ -139,7 +139,7 @@ def vector_home(connection: Timed) -> list[tuple[str, str]]:
     ).fetchall()
 
 
-def _path(connection: Timed, schema: str) -> str:
+def _path(connection: TimedConnection, schema: str) -> str:
     found = vector_home(connection)
     return f"{_quoted(schema)}, {found[0][1]}" if found else _quoted(schema)
 

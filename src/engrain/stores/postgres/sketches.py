@@ -7,13 +7,15 @@ from typing import Any
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.ports import Sketch, SketchQuery
+from engrain.core.model.queries import Sketch, SketchQuery
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where
-from engrain.stores.postgres.handle import Handle
 from engrain.stores.relational.rows import Row, write_time
 
 
-class SketchSearch(Handle):
+class SketchSearch:
+    dialect: PostgresDialect
+
     def speakers(self, scope: Scope) -> frozenset[str]:
         return frozenset(name for (name,) in self.dialect.ask(scope, "list_speakers"))
 

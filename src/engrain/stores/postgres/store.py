@@ -2,16 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import EngrainError
+from engrain.core.identity import IdSource, SortableIds
+from engrain.stores.postgres.connection import Database, read_url
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.health import Health
+from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sketches import SketchSearch
-from engrain.stores.postgres.vectors import VectorSearch
-from engrain.stores.postgres.words import WordSearch
+from engrain.stores.postgres.vector_index import HnswIndexes
+from engrain.stores.postgres.vectors import MeanVectors, VectorSearch
+from engrain.stores.postgres.visibility import VisibilityCache
+from engrain.stores.postgres.words import PostingsCache, WordSearch
+from engrain.stores.preview import run_rolled_back
+from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
+from engrain.stores.relational.episodes import Episodes
+from engrain.stores.relational.erasure import Erasures
+from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
+from engrain.stores.relational.tasks import Tasks
+from engrain.stores.relational.usage import UsageCounts
 from engrain.stores.relational.writes import ItemWrites
+
+Answer = TypeVar("Answer")
 
 
 class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, ItemWrites, Sessions, Dump, Restore):
-    """One schema of one database, any number of processes on any number of machines."""
+    """One schema of one database, for any number of processes on any number of machines.
+
+    With the system clock the store goes by the server's clock, which is one for all machines."""
+
+    dialect: PostgresDialect
+    usage: UsageCounts
+
+    def __init__(
+        self, url: str, *, clock: Clock = system_clock, ids: IdSource | None = None, read_only: bool = False
+    ) -> None:
+        self.ids: IdSource = ids or SortableIds()
+        self._closed = False
+        self._database = Database(read_url(url))
+        key, self.server_version = prepare(self._database, read_only)
+        self.dialect = PostgresDialect(self._database, key, clock, read_only)
+        self.usage = UsageCounts(self.dialect, read_only)
+        self.episodes = Episodes(self.dialect)
+        self.outcomes = Outcomes(self.dialect)
+        self.journal = Tasks(self.dialect)
+        self.audit = Audit(self.dialect)
+        self.erasing = Erasures(self.dialect, self.audit)
+        self.visibility = VisibilityCache()
+        self.postings = PostingsCache()
+        self.means = MeanVectors()
+        self.vector_indexes = HnswIndexes(self._database)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        return self.dialect.together(do)
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
+        return run_rolled_back(self.together, do)
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        return self._database.still(do)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # Counts of use are no promise.
+        with suppress(EngrainError):
+            self.usage.write_all()
+        self._database.close()

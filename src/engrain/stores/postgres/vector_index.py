@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from engrain.core.errors import EngrainError
-from engrain.stores.postgres.link import Link, Timed
+from engrain.stores.postgres.connection import Database, TimedConnection
 from engrain.stores.postgres.migrate import vector_home
 
 # From so many vectors on an index is faster than comparing all: measured, decision 10.
@@ -36,8 +36,8 @@ def make_index_name(model: int, scope: str) -> str:
 class HnswIndexes:
     """A process builds one index at a time, and no two processes build the same one."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._lock = threading.Lock()
         self._retry_at: dict[str, float] = {}
         self._thread: threading.Thread | None = None
@@ -76,10 +76,10 @@ class HnswIndexes:
 
     def _drop(self, names: Sequence[str]) -> None:
         try:
-            with closing(self._link.connect()) as connection:
+            with closing(self._database.connect()) as connection:
                 connection.patience = float("inf")
                 for name in names:
-                    whole = sql.Identifier(self._link.address.schema, name)
+                    whole = sql.Identifier(self._database.address.schema, name)
                     connection.execute(sql.SQL("drop index concurrently if exists {}").format(whole))
                     self._retry_at.pop(name, None)
         except (EngrainError, psycopg.Error):
@@ -87,7 +87,7 @@ class HnswIndexes:
 
     def _build(self, name: str, scope: str, model: int, dimension: int) -> None:
         try:
-            with closing(self._link.connect()) as keeper, closing(self._link.connect()) as builder:
+            with closing(self._database.connect()) as keeper, closing(self._database.connect()) as builder:
                 # A build takes as long as it takes.
                 keeper.patience = builder.patience = float("inf")
                 with keeper.transaction():
@@ -96,24 +96,24 @@ class HnswIndexes:
         except (EngrainError, psycopg.Error):
             _log.exception("the index %s could not be built; every vector is compared meanwhile", name)
 
-    def _lock_build(self, keeper: Timed, name: str) -> bool:
+    def _lock_build(self, keeper: TimedConnection, name: str) -> bool:
         """Lock in a transaction, which a pooler leaves to us; it may give a session to others."""
         keeper.execute(b"select set_config('idle_in_transaction_session_timeout', '0', true)")
         lock = sql.SQL("select pg_try_advisory_xact_lock(hashtext({}), hashtext({}))")
         # Without parameters: otherwise the session keeps its snapshot, and the build waits for that.
-        ((free,),) = keeper.execute(lock.format(self._link.address.schema, name)).fetchall()
+        ((free,),) = keeper.execute(lock.format(self._database.address.schema, name)).fetchall()
         return bool(free)
 
-    def _create(self, builder: Timed, name: str, scope: sql.Literal, size: tuple[int, int]) -> None:
+    def _create(self, builder: TimedConnection, name: str, scope: sql.Literal, size: tuple[int, int]) -> None:
         """Every name is qualified: a session's settings may be lost behind a pooler."""
         model, dimension = size
-        schema = self._link.address.schema
+        schema = self._database.address.schema
         found = builder.execute(_IS_VALID, (schema, name)).fetchall()
         if found == [(True,)]:
             return  # another process was faster
         if found:  # left by a build that was cut short
             builder.execute(sql.SQL("drop index concurrently {}").format(sql.Identifier(schema, name)))
-        if self._link.address.prepare:
+        if self._database.address.prepare:
             builder.execute(b"select set_config('maintenance_work_mem', %s, false)", (_MEMORY,))
         ((_, home),) = vector_home(builder)
         statement = sql.SQL(

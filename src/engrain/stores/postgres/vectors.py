@@ -15,10 +15,10 @@ import numpy.typing as npt
 from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.ports import Nearest, VectorQuery
-from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
+from engrain.core.model.queries import Nearest, VectorQuery
+from engrain.stores.postgres.adapters import BigintArray, RealArray, read_vector
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where
-from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.vector_index import FEW, LARGE, HnswIndexes
 from engrain.stores.postgres.visibility import Ints, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
@@ -49,18 +49,16 @@ class PreparedQuery:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"model": self.model, "vector": Reals(self.vector)}
+        return {"model": self.model, "vector": RealArray(self.vector)}
 
 
-class VectorSearch(Handle):
+class VectorSearch:
+    dialect: PostgresDialect
+    visibility: VisibilityCache
+    vector_indexes: HnswIndexes
+    means: MeanVectors
     large = LARGE
     few = FEW
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        super().__init__(*args, **values)
-        self.visibility = VisibilityCache()
-        self.vector_indexes = HnswIndexes(self._link)
-        self._means = MeanVectors()
 
     def nearest(self, query: VectorQuery) -> Nearest:
         def do(tx: Transaction) -> Nearest:
@@ -71,7 +69,7 @@ class VectorSearch(Handle):
             if prepared.count >= self.large:
                 if prepared.indexed:
                     found = self._search_index(tx, prepared) or self._compare_passing(tx, prepared)
-                elif not self._read_only:
+                elif not self.dialect.read_only:
                     self.vector_indexes.request(query.scope.id, prepared.model, prepared.dimension)
             return found or self._compare_all(tx, prepared)
 
@@ -85,7 +83,9 @@ class VectorSearch(Handle):
             visibility = self.visibility.load(tx, query.at, prepared.moment)
             numbers = self.visibility.load_numbers(tx, ids, visibility.change)
             asked = np.array(list(numbers.values()), dtype=np.int64)
-            items, distances = _read_columns(tx.ask("compare_item_vectors", items=Longs(asked), **prepared.values))
+            items, distances = _read_columns(
+                tx.ask("compare_item_vectors", items=BigintArray(asked), **prepared.values)
+            )
             shown = visibility.is_visible(items)
             best = _keep_best(items[shown], distances[shown])
             known = dict(zip(*(column.tolist() for column in best), strict=True))
@@ -113,7 +113,7 @@ class VectorSearch(Handle):
             return None
         items = np.empty(0, dtype=np.int64) if passing is None else passing
         ((_, change),) = prepared.moment.fetchall()
-        asked = tx.ask("compare_item_vectors", items=Longs(items), **prepared.values)
+        asked = tx.ask("compare_item_vectors", items=BigintArray(items), **prepared.values)
         return self._rank(tx, prepared, change or 0, *_read_columns(asked))
 
     def _rank(self, tx: Transaction, prepared: PreparedQuery, change: int, items: Ints, distances: Floats) -> Nearest:
@@ -159,7 +159,7 @@ class VectorSearch(Handle):
         """The query's cosine with the scope's mean vector. None for a part of the scope or another moment."""
         if prepared.query.where is not None or prepared.query.at is not None:
             return None
-        mean = self._means.load(tx, prepared)
+        mean = self.means.load(tx, prepared)
         return None if mean is None else _clip_cosine(float(np.dot(mean, prepared.vector)))
 
     # Models
@@ -192,7 +192,7 @@ class MeanVectors:
         ((sent,),) = tx.rows("find_mean_vector", model=prepared.model)
         if sent is None:
             return None
-        mean = sent_vector(sent)
+        mean = read_vector(sent)
         with self._lock:
             self._means[key] = prepared.count, mean
             self._means.move_to_end(key)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engrain.core.clock import to_micros
 from engrain.core.model.filters import Filter
-from engrain.stores.postgres.arrays import Longs
+from engrain.stores.postgres.adapters import BigintArray
 from engrain.stores.postgres.filters import build_where
 from engrain.stores.relational.dialect import Dialect, Pending, Transaction
 
@@ -121,7 +121,7 @@ def match_filter(tx: Transaction, dialect: Dialect, items: Ints, where: Filter |
     test, values = build_where(where)
     if len(items) <= _MAX_LISTED:
         statement = dialect.statements["filter_items"].fill(where=test)
-        ((found,),) = tx.rows(statement, items=Longs(np.unique(items)), **values)
+        ((found,),) = tx.rows(statement, items=BigintArray(np.unique(items)), **values)
     else:
         ((found,),) = tx.rows(dialect.statements["filter_scope"].fill(where=test), **values)
     return np.isin(items, _to_ints(found))

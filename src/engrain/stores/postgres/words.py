@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engrain.core.model.queries import WordHit, WordMatches, WordQuery
 from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
-from engrain.ports import WordHit, WordMatches, WordQuery
-from engrain.stores.postgres.arrays import Integers, Longs
-from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.adapters import BigintArray, IntegerArray
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.visibility import Ints, Visibility, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
 
@@ -131,7 +131,7 @@ class PostingsCache:
             return CachedPostings(change, {})
         changed.sort()
         terms = list(cached.terms)
-        fresh = _read(terms, tx.ask("load_item_postings", items=Longs(changed), terms=_to_array(terms)))
+        fresh = _read(terms, tx.ask("load_item_postings", items=BigintArray(changed), terms=_to_array(terms)))
         merged = {term: one.drop_items(changed).merge(fresh[term]) for term, one in cached.terms.items()}
         return CachedPostings(change, merged)
 
@@ -147,12 +147,10 @@ class PostingsCache:
                 total -= self._scopes.popitem(last=False)[1].nbytes
 
 
-class WordSearch(Handle):
+class WordSearch:
+    dialect: PostgresDialect
     visibility: VisibilityCache
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        super().__init__(*args, **values)
-        self.postings = PostingsCache()
+    postings: PostingsCache
 
     def best(self, query: WordQuery) -> WordMatches:
         def do(tx: Transaction) -> WordMatches:
@@ -286,8 +284,8 @@ def _sort_postings(keys: Ints, lengths: npt.NDArray[Any], counts: npt.NDArray[An
     return Postings(keys[order], lengths[order].astype(np.int32), counts[order].astype(np.int32))
 
 
-def _to_array(terms: Sequence[int]) -> Integers:
-    return Integers(np.array(terms, dtype=np.int32))
+def _to_array(terms: Sequence[int]) -> IntegerArray:
+    return IntegerArray(np.array(terms, dtype=np.int32))
 
 
 def _make_keys(items: Ints) -> Ints:

@@ -13,22 +13,21 @@ from engrain.core.model import rows as transfer
 from engrain.core.model.audit import row_to_entry
 from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import Summary
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
-from engrain.ports import Summary
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.episodes import read_episode
 from engrain.stores.relational.rows import (
     ITEM_WIDTH,
     read_answer,
+    read_episode,
     read_hold,
     read_item,
     read_receipt,
 )
 from engrain.stores.relational.scopes import hash_scope
-from engrain.stores.relational.steps import read_step
-from engrain.stores.relational.tasks import read_task
+from engrain.stores.relational.tasks import read_step, read_task
 from engrain.stores.relational.usage import UsageCounts
 
 _FIRST_SCOPE = "0" * 32

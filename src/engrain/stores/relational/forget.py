@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engrain.core.identity import hash_keyed
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
-from engrain.core.rules.traits import detect_traits
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain.stores.relational.dialect import Transaction
 

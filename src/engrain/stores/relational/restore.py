@@ -16,9 +16,8 @@ from engrain.core.model.rows import ChangeToken, Row, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
-from engrain.stores.relational.episodes import write_episode
 from engrain.stores.relational.holds import find_user, hide_user
-from engrain.stores.relational.rows import write_answer, write_metadata, write_time
+from engrain.stores.relational.rows import write_answer, write_episode, write_metadata, write_time
 
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
 Name = tuple[ScopeKey, str]

@@ -13,6 +13,7 @@ from engrain.core.model.erasure import ErasedSubject, Hold
 from engrain.core.model.erasure import read_reasons as read_reasons
 from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
+from engrain.core.model.sessions import Episode
 
 Row = tuple[Any, ...]
 
@@ -22,7 +23,7 @@ ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.r
   item.role, item.subject, item.relation, item.object, item.pinned, item.replaced_by, item.retracted_at,
   item.expires_at, item.access_count, item.last_accessed"""
 ITEM_WIDTH = 26
-# The columns that episodes.read_episode takes, in its order.
+# The columns that read_episode takes, in its order.
 EPISODE_COLUMNS = """episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at,
   episode.expires_at, episode.count, episode.data,
   (select item.id from item where item.scope = episode.scope and item.n = episode.item), episode.key"""
@@ -30,7 +31,7 @@ EPISODE_COLUMNS = """episode.id, episode.session, episode.kind, episode.text, ep
 TASK_COLUMNS = """scope.tenant, scope.agent, scope."user", task.task, task.goal, task.version, task.status, task.epoch,
   task.worker, task.lease_until, task.started_at, task.ended_at, task.outcome, task.deadline, snapshot.body"""
 TASK_WIDTH = 15
-# The columns that steps.read_step takes, in its order, from step and large_result.
+# The columns that tasks.read_step takes, in its order, from step and large_result.
 STEP_COLUMNS = """step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key,
   step.version, step.started_at, step.ended_at, coalesce(step.result, large_result.body), step.error"""
 # Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
@@ -122,3 +123,22 @@ def read_answer(text: str, asked: bytes | None) -> Applied:
         Outcome(id_, status, tuple(others), tuple(marked), place) for id_, status, others, marked, place in outcomes
     )
     return Applied(tuple(found), seq, repeated=True)
+
+
+def write_episode(episode: Episode, item: int | None) -> dict[str, Any]:
+    names = ("id", "session", "kind", "text", "importance", "count", "key")
+    return {
+        **{name: getattr(episode, name) for name in names},
+        "item": item,
+        "happened_at": to_micros(episode.happened_at),
+        "expires_at": write_time(episode.expires_at),
+        "data": write_metadata(episode.data),
+    }
+
+
+def read_episode(row: Row) -> Episode:
+    id_, session, kind, text, importance, happened, expires, count, data, item, key = row
+    return Episode(
+        id_, session, kind, text, importance, from_micros(happened), read_time(expires), count, read_metadata(data),
+        item, key,
+    )  # fmt: skip

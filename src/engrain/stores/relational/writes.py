@@ -28,21 +28,24 @@ from engrain.core.model.plans import (
     repeat_outcome,
     resolve_references,
 )
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
 from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
-from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import (
     Row,
     read_answer,
+    read_episode,
     read_item,
     read_metadata,
     read_sources,
     read_time,
     write_answer,
+    write_episode,
     write_metadata,
     write_time,
 )
@@ -181,16 +184,17 @@ class _StepWriter:
         if self._is_kept_out(draft):
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
-        if draft.place and (taken := self._find_at_place(draft.place)):
+        position = draft.position
+        if position and (taken := self._find_at_place(position)):
             id_, text = taken
             if text != draft.text:
-                raise Conflict(f"place {draft.place.number} of session {draft.place.session!r} holds another text.")
+                raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
             return self._repeat(id_, draft, trust)
         hash_ = self._hash(draft)
         decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
         if decision.repeats:
             return self._repeat(decision.repeats, draft, trust)
-        place = self._take_place(draft.place)
+        place = self._take_place(position)
         new, begins = self.ids(self.now), to_micros(decision.valid_from)
         if decision.closes:
             self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
@@ -205,7 +209,7 @@ class _StepWriter:
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
         times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
-        draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
+        draft = replace(draft, kind=old.kind, slot=old.slot, position=None, **times)
         hash_ = self._hash(draft)
         self.tx.run("retract_item", id=old.id, at=self.at)
         self.tx.retract_index(old.id)
@@ -399,3 +403,51 @@ def _check_session_length(tx: Transaction, session: str, length: int) -> None:
     found = rows[0][0] if rows else 0
     if found != length:
         raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
+
+
+def add_planned_episode(tx: Transaction, draft: EpisodeDraft, given: Mapping[str, str | None]) -> None:
+    """Add an episode of a plan, after its steps. `given` maps a reference to a step to the id that it gave."""
+    episode, raw = draft.episode, draft.raw
+    if episode.item is not None and episode.item in given:
+        id_ = given[episode.item]
+        item = None if id_ is None else _find_item(tx, id_)
+        if id_ is not None and item is not None:  # neither kept out nor forgotten by a later step
+            _store_episode(tx, replace(episode, item=id_, id=episode.id or id_), item, raw)
+        return
+    episode = replace(episode, id=episode.id or episode.item or "")
+    if not episode.id:
+        raise InvalidInput("an episode without an item needs an id of its own.")
+    add_episode(tx, episode, raw)
+
+
+def add_episode(tx: Transaction, episode: Episode, raw: RawOutput | None) -> Episode:
+    """Add an episode inside a transaction that has locked the owner and the scope.
+
+    Earlier episodes of the same key become part of it: the answer is the stored one."""
+    item = None if episode.item is None else _find_item(tx, episode.item)
+    if episode.item is not None and item is None:
+        raise NotFound(f"there is no item {episode.item!r} in this scope.")
+    return _store_episode(tx, episode, item, raw)
+
+
+def _find_item(tx: Transaction, id_: str) -> int | None:
+    rows = tx.rows("find_item", id=id_)
+    return int(rows[0][0]) if rows else None
+
+
+def _store_episode(tx: Transaction, episode: Episode, item: int | None, raw: RawOutput | None) -> Episode:
+    if episode.key is not None:
+        at = to_micros(episode.happened_at)
+        rows = tx.rows("load_same_episodes", session=episode.session, key=episode.key, id=episode.id, at=at)
+        earlier = [read_episode(row) for row in rows]
+        episode = merge_episodes(episode, earlier)
+        for one in earlier:
+            tx.run("delete_episode", id=one.id)
+    tx.run("delete_episode", id=episode.id)
+    tx.run("add_episode", **write_episode(episode, item))
+    if raw:
+        tx.run("add_raw_text", id=episode.id, expires_at=to_micros(raw.expires_at), text=raw.text)
+    most = TIERS["episodic"].max_items
+    if most is not None:
+        tx.run("trim_episodes", session=episode.session, keep=most)
+    return episode

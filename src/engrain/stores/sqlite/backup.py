@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+from engrain import __version__
 from engrain.core.clock import Clock
 from engrain.core.errors import (
     Conflict,
@@ -37,7 +38,6 @@ from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
 from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection, sync_folder
 from engrain.stores.sqlite.pool import Pool
-from engrain.version import __version__
 
 _SQL = load_sql()
 _CHUNK_BYTES = 1 << 20

@@ -75,6 +75,7 @@ class Checkpointer:
         # The first commit into a restarted log syncs twice, and no caller's write should be that one. A read that is
         # held keeps the log going until it is our turn; then a commit of our own restarts it.
         def restart_log(held: Connection, db: Connection) -> None:
+            held.run("begin")
             held.rows("select change from counter")
             db.rows("pragma wal_checkpoint(passive)")
             with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
@@ -82,7 +83,7 @@ class Checkpointer:
                 db.rows("pragma wal_checkpoint(passive)")
                 start_log(db)
 
-        self._pool.snapshot(lambda held: self._pool.run_bare(lambda db: restart_log(held, db)))
+        self._pool.run_bare(lambda held: self._pool.run_bare(lambda db: restart_log(held, db)))
 
 
 def start_log(db: Connection) -> None:

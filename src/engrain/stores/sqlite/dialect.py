@@ -23,7 +23,7 @@ from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
-from engrain.stores.sqlite.pool import HeldSnapshot, Pool
+from engrain.stores.sqlite.pool import HeldSnapshot, Loan, Pool
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.stores.sqlite.writer import WriteQueue
@@ -356,7 +356,14 @@ class SqliteDialect:
         if self._file.path is None:
             return self._read_in_memory(fn)
         held: HeldSnapshot | None = getattr(self._local, "held", None)
-        return fn(held.lent) if held and held.lent else self._pool.snapshot(fn, held)
+        if held and held.lent:
+            return fn(held.lent)
+        loan = Loan(held)
+        try:
+            return fn(self._pool.lend(loan))
+        finally:
+            loan.over = True
+            self._pool.take_back(loan)
 
     def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
         """A store in memory has one connection for all."""

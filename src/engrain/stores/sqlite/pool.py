@@ -30,12 +30,21 @@ class HeldSnapshot:
 
 
 class Loan:
-    """A connection while one function uses it."""
+    """A connection while one function uses it, in a read transaction unless it is `bare`.
 
-    __slots__ = ("db", "held", "over")
+    The function is called between `Pool.lend` and `Pool.take_back`, which belongs in a finally clause:
 
-    def __init__(self, held: HeldSnapshot | None) -> None:
+        loan.over = True
+        pool.take_back(loan)
+
+    An interrupt can come before the call, but not before the first of these lines, so `reclaim` finds the loan.
+    """
+
+    __slots__ = ("bare", "db", "held", "over")
+
+    def __init__(self, held: HeldSnapshot | None = None, bare: bool = False) -> None:
         self.held = held
+        self.bare = bare
         self.db: Connection | None = None
         self.over = False
 
@@ -55,32 +64,14 @@ class Pool:
         self._held: set[HeldSnapshot] = set()
         self._frozen = False
 
-    def snapshot(self, fn: Callable[[Connection], Answer], held: HeldSnapshot | None = None) -> Answer:
-        """Run `fn` in a read transaction: all its reads see one snapshot."""
-
-        def read(db: Connection) -> Answer:
-            if not db.in_transaction:
-                db.run("begin")
-            try:
-                return fn(db)
-            finally:
-                if held is None and db.in_transaction:
-                    db.run("commit")
-
-        return self._run(read, held)
-
     def run_bare(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` outside any transaction, for a checkpoint."""
-        return self._run(fn, None)
-
-    def _run(self, fn: Callable[[Connection], Answer], held: HeldSnapshot | None) -> Answer:
-        loan = Loan(held)
+        loan = Loan(bare=True)
         try:
-            return fn(self._lend(loan))
+            return fn(self.lend(loan))
         finally:
-            # An interrupt can come before the call, but not before this line: signals are checked at calls and loops.
             loan.over = True
-            self._take_back(loan)
+            self.take_back(loan)
 
     def begin(self, held: HeldSnapshot) -> None:
         self._held.add(held)
@@ -89,7 +80,7 @@ class Pool:
         self._held.discard(held)
         _close_all(held.idle)
 
-    def _lend(self, loan: Loan) -> Connection:
+    def lend(self, loan: Loan) -> Connection:
         self._lent.add(loan)
         # Counted first, then checked: freezing and closing do it in the other order.
         while self._frozen:
@@ -106,9 +97,11 @@ class Pool:
             loan.db = self._connect()
         if loan.held:
             loan.held.lent = loan.db
+        if not loan.bare and not loan.db.in_transaction:
+            loan.db.run("begin")
         return loan.db
 
-    def _take_back(self, loan: Loan) -> None:
+    def take_back(self, loan: Loan) -> None:
         try:
             db, loan.db = loan.db, None
             if db is None:
@@ -116,6 +109,9 @@ class Pool:
             held, closing = loan.held, self._closed or self._frozen
             if held:
                 held.lent = None
+            elif db.in_transaction:
+                with suppress(EngrainError):
+                    db.run("commit")
             if held in self._held and held and not closing:
                 held.idle.append(db)
             # A connection that an interrupt left in a transaction would hold its snapshot for ever.
@@ -131,7 +127,7 @@ class Pool:
         for loan in list(self._lent):
             if loan.over:
                 with suppress(EngrainError):
-                    self._take_back(loan)
+                    self.take_back(loan)
 
     def _wait_for_return(self, seconds: float) -> bool:
         ends = time.monotonic() + seconds

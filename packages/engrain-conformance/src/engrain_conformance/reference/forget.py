@@ -10,7 +10,7 @@ from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
-from engrain.core.rules.traits import detect_traits
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.state import StoredRow, WriteContext

@@ -16,7 +16,7 @@ import click
 
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext
-from engrain.cli.demo.stage import READ_SECONDS, Process, Stage, format_code
+from engrain.cli.demo_stage import READ_SECONDS, Process, Stage, format_code
 from engrain.cli.output import bold, dim
 from engrain.core.clock import system_clock
 

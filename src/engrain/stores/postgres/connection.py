@@ -1,4 +1,4 @@
-"""Connections to the server: a pool of them, transactions on them, and what is tried again when one is lost."""
+"""Connect to the server: a pool of connections, transactions on them, and what is tried again after a loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import random
 from typing import Any, TypeVar
 
@@ -18,10 +18,9 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.stores.postgres.address import Address
-from engrain.stores.postgres.arrays import Context
-from engrain.stores.postgres.faults import again, lost, translated
+from engrain.stores.postgres.adapters import AdapterContext, is_lost, is_retryable, translate_error
 from engrain.stores.relational.dialect import Deferred
+from engrain.stores.urls import COMMON_OPTIONS, parse_common_option, shown, split_url
 
 Answer = TypeVar("Answer")
 Row = tuple[Any, ...]
@@ -56,7 +55,7 @@ _SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.
   set_config('plan_cache_mode', 'force_custom_plan', true)"""
 
 
-class Timed(psycopg.Connection[Row]):
+class TimedConnection(psycopg.Connection[Row]):
     """Every wait for the server ends, also if it takes what we send and never answers."""
 
     patience = 60.0
@@ -79,10 +78,10 @@ class Timed(psycopg.Connection[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class Db:
+class PipelinedConnection:
     """A connection inside a transaction of a scope, or of upkeep across all."""
 
-    connection: Timed
+    connection: TimedConnection
 
     def rows(self, sql: str, args: Any = None) -> list[Row]:
         return self.ask(sql, args).fetchall()
@@ -96,16 +95,16 @@ class Db:
         self.connection.execute(sql.encode(), args)
 
 
-Do = Callable[[Db], Answer | Deferred[Answer]]
-Lent = Callable[[], AbstractContextManager[Timed]]
+Do = Callable[[PipelinedConnection], Answer | Deferred[Answer]]
+Lent = Callable[[], AbstractContextManager[TimedConnection]]
 
 
-class Link:
+class Database:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._guard = threading.Lock()
         self._joint = threading.local()
-        self._pool: ConnectionPool[Timed] | None = None
+        self._pool: ConnectionPool[TimedConnection] | None = None
         self._pooled = False
         self._process = 0
         self.path = ""
@@ -120,14 +119,14 @@ class Link:
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
     def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
-        """One transaction. What others made fail is done again, from the start; nothing is done twice.
+        """One transaction. What others made fail is done is_retryable, from the start; nothing is done twice.
 
         With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
         if self.joint:
             return self._joining(self.joint, scope, do)
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
-    def alone(self, do: Callable[[Timed], Answer]) -> Answer:
+    def alone(self, do: Callable[[TimedConnection], Answer]) -> Answer:
         """For statements that allow no transaction around them."""
         return self._persist(do)
 
@@ -143,15 +142,15 @@ class Link:
         return self._persist(lambda connection: self._joined(connection, do, "read"), self._own)
 
     @property
-    def joint(self) -> Timed | None:
+    def joint(self) -> TimedConnection | None:
         """The connection of a transaction that this thread makes of several."""
         return getattr(self._joint, "connection", None)
 
     @property
-    def _moment(self) -> Timed | None:
+    def _moment(self) -> TimedConnection | None:
         return getattr(self._joint, "moment", None)
 
-    def _joined(self, connection: Timed, do: Callable[[], Answer], mode: str) -> Answer:
+    def _joined(self, connection: TimedConnection, do: Callable[[], Answer], mode: str) -> Answer:
         name = "moment" if mode in _READING else "connection"
         try:
             connection.execute(_BEGIN[mode])
@@ -165,18 +164,18 @@ class Link:
         self._commit(connection, mode)
         return answer
 
-    def _joining(self, connection: Timed, scope: Scope | None, do: Do[Answer]) -> Answer:
+    def _joining(self, connection: TimedConnection, scope: Scope | None, do: Do[Answer]) -> Answer:
         with connection.pipeline():
             connection.execute(_SETTINGS, (*self._settings(scope)[:-1], str(_JOINT_IDLE)))
-            answer = do(Db(connection))
+            answer = do(PipelinedConnection(connection))
         return answer.read() if isinstance(answer, Deferred) else answer
 
-    def _transact(self, connection: Timed, scope: Scope | None, do: Do[Answer], mode: str) -> Answer:
+    def _transact(self, connection: TimedConnection, scope: Scope | None, do: Do[Answer], mode: str) -> Answer:
         try:
             with connection.pipeline():
                 connection.execute(_BEGIN[mode])
                 connection.execute(_SETTINGS, self._settings(scope))
-                answer = do(Db(connection))
+                answer = do(PipelinedConnection(connection))
                 if mode in _READING:
                     connection.execute(_COMMIT)
             found = answer.read() if isinstance(answer, Deferred) else answer
@@ -187,12 +186,12 @@ class Link:
             self._commit(connection, mode)
         return found
 
-    def _commit(self, connection: Timed, mode: str) -> None:
+    def _commit(self, connection: TimedConnection, mode: str) -> None:
         """Sent alone and waited for: if the connection is lost here, and only here, the outcome is not known."""
         try:
             connection.execute(_COMMIT)
         except psycopg.Error as exc:
-            if mode == "write" and lost(exc):
+            if mode == "write" and is_lost(exc):
                 raise OutcomeUnknown(
                     f"the connection to {self.address.shown} was lost during the commit, so the write may or may not "
                     "be durable. Repeat it with the same request_id."
@@ -205,7 +204,7 @@ class Link:
         # A lock before the statement: then the error says what was waited for.
         return (self.path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
 
-    def _persist(self, do: Callable[[Timed], Answer], lent: Lent | None = None) -> Answer:
+    def _persist(self, do: Callable[[TimedConnection], Answer], lent: Lent | None = None) -> Answer:
         attempt, deadline = 0, time.monotonic() + self.address.timeout
         while True:
             attempt += 1
@@ -214,19 +213,19 @@ class Link:
                     return do(connection)
             except psycopg.Error as exc:
                 late = attempt >= _ATTEMPTS or time.monotonic() > deadline
-                if late or not (again(exc) or lost(exc)):
-                    raise translated(exc, self.address.shown) from exc
+                if late or not (is_retryable(exc) or is_lost(exc)):
+                    raise translate_error(exc, self.address.shown) from exc
             time.sleep(_PAUSE * 2**attempt * (0.5 + random()))
 
     # Connections
 
     @contextmanager
-    def _connection(self) -> Iterator[Timed]:
+    def _connection(self) -> Iterator[TimedConnection]:
         pool, connection = self._taken()
         try:
             yield connection
         except (psycopg.Error, OutcomeUnknown) as exc:
-            if isinstance(exc, OutcomeUnknown) or lost(exc):
+            if isinstance(exc, OutcomeUnknown) or is_lost(exc):
                 connection.close()
                 # Those that lie idle may be dead as well, and to ask each of them would take a time-out each.
                 pool.drain()
@@ -234,11 +233,11 @@ class Link:
         finally:
             pool.putconn(connection)
 
-    def _own(self) -> closing[Timed]:
+    def _own(self) -> closing[TimedConnection]:
         self.opened()  # or it says that the store was closed
         return closing(self.connect(self.address.timeout))
 
-    def _taken(self) -> tuple[ConnectionPool[Timed], Timed]:
+    def _taken(self) -> tuple[ConnectionPool[TimedConnection], TimedConnection]:
         deadline = time.monotonic() + self.address.timeout
         while True:
             pool = self.opened()
@@ -256,7 +255,7 @@ class Link:
                 self._give_up(pool)
                 raise
 
-    def _give_up(self, pool: ConnectionPool[Timed]) -> None:
+    def _give_up(self, pool: ConnectionPool[TimedConnection]) -> None:
         """After an interrupt: the pool would still give a connection to whoever waited for it, and never see it again.
         Those in use end as they come back."""
         with self._guard:
@@ -264,14 +263,14 @@ class Link:
                 self._pool = None
         pool.close(timeout=_ASK_AGAIN)
 
-    def opened(self) -> ConnectionPool[Timed]:
+    def opened(self) -> ConnectionPool[TimedConnection]:
         """The pool of this process: a fork's child must not speak on its parent's connections."""
         with self._guard:
             if self._closed:
                 raise StoreClosed("this store was closed. Open it again.")
             if self._pool is None or self._process != os.getpid():
                 self._pool = ConnectionPool(
-                    connection_class=Timed,
+                    connection_class=TimedConnection,
                     kwargs=self.parameters(),
                     min_size=0,
                     max_size=self.address.pool,
@@ -284,14 +283,14 @@ class Link:
                 self._process = os.getpid()
             return self._pool
 
-    def connect(self, patience: float = 0.0) -> Timed:
+    def connect(self, patience: float = 0.0) -> TimedConnection:
         """A connection of its own, outside the pool. One that does not answer is tried again for so many seconds."""
         began, pause, tries = time.monotonic(), _PAUSE, 0
         until = began + min(patience, self.address.timeout)
         while True:
             tries += 1
             try:
-                connection = Timed.connect(**self.parameters())
+                connection = TimedConnection.connect(**self.parameters())
             except psycopg.Error as exc:
                 fault = self._refused(exc, tries, time.monotonic() - began)
                 if isinstance(fault, ConfigError) or time.monotonic() + pause >= until:
@@ -315,14 +314,14 @@ class Link:
             **given,
             "client_encoding": "UTF8",
             "autocommit": True,
-            "context": Context,
+            "context": AdapterContext,
             "prepare_threshold": 5 if address.prepare and not self._pooled else None,
         }
 
-    def _configure(self, connection: Timed) -> None:
+    def _configure(self, connection: TimedConnection) -> None:
         connection.patience = self.address.timeout + _LATER
 
-    def look_for_pooler(self, connection: Timed) -> None:
+    def look_for_pooler(self, connection: TimedConnection) -> None:
         """A pooler numbers sessions itself. Behind one, a prepared statement may be that of somebody else by the same
         name, and what it does is then done in place of ours."""
         ((number,),) = connection.execute(b"select pg_backend_pid()").fetchall()
@@ -361,10 +360,52 @@ class Link:
             pool.close()
 
 
-def _leave(connection: Timed, why: BaseException) -> None:
+def _leave(connection: TimedConnection, why: BaseException) -> None:
     """Undo what was begun; on a connection that is lost there is nothing to say any more."""
     with suppress(psycopg.Error):
-        if isinstance(why, psycopg.Error) and lost(why):
+        if isinstance(why, psycopg.Error) and is_lost(why):
             connection.close()
         else:
             connection.rollback()
+
+
+_LONGEST_NAME = 63
+_WANTED = {**COMMON_OPTIONS, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`timeout` is in seconds: to connect, to get a connection from the pool, for a lock, for a statement.
+    `patience` is how long one that does not answer, or is still starting, is tried again when the store is opened, but
+    no longer than the time-out.
+
+    `prepare` is False behind a pooler that does not keep prepared statements apart.
+    """
+
+    url: str = field(repr=False)  # it may hold a password
+    shown: str
+    schema: str = "engrain"
+    pool: int = 10
+    timeout: float = 30.0
+    patience: float = 5.0
+    prepare: bool = True
+
+
+def read_url(url: str) -> Address:
+    """postgresql://user:password@host:5432/database?schema=engrain&pool=10&timeout=30&patience=5&prepare=off
+
+    Every other parameter is libpq's own (sslmode, target_session_attrs, …).
+    """
+    safe = shown(url)
+    rest, own = split_url(url, f"{safe} is not a Postgres URL", _WANTED, _value)
+    return Address(rest, safe, **own)
+
+
+def _value(name: str, value: str) -> object:
+    if (found := parse_common_option(name, value)) is not None:
+        return found
+    if name == "prepare" and value in ("on", "off"):
+        return value == "on"
+    if name == "schema" and value and "\x00" not in value and len(value.encode()) <= _LONGEST_NAME:
+        return value
+    raise ConfigError(f"{name} in the URL of a Postgres store must be {_WANTED[name]}, not {value!r}.")

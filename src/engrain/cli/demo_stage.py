@@ -104,7 +104,7 @@ class Process:
     """A separate process that runs code. `ask` waits for the output; `send` does not."""
 
     def __init__(self, store: str, user: str) -> None:
-        command = [sys.executable, "-m", "engrain.cli.demo.stage", store, user]
+        command = [sys.executable, "-m", "engrain.cli.demo_stage", store, user]
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -168,7 +168,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 
 
 def serve(store: str, user: str) -> None:
-    from engrain.cli.demo import scenes
+    from engrain.cli.commands import demo
     from engrain.memory import Memory
 
     answers = sys.stdout
@@ -182,7 +182,7 @@ def serve(store: str, user: str) -> None:
             "memory": memory,
             "count": itertools.count,
             "acknowledge": lambda id: answer(acknowledged=id),
-            **scenes.make_task_functions(lambda n: answer(acknowledged=n), stuck=True),
+            **demo.make_task_functions(lambda n: answer(acknowledged=n), stuck=True),
         }
         for line in sys.stdin:
             printed = io.StringIO()

@@ -1,1 +1,0 @@
-"""The demo: scenes that run the real verbs on a temporary store."""
