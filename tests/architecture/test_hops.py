@@ -37,6 +37,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember a turn": lambda memory: memory.remember("Hello.", place=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
+    "prompt": lambda memory: memory.prompt("Where is the parcel?"),
     "add_message": lambda memory: memory.add_message("user", "I moved to Quito."),
     "slot": lambda memory: memory.slots.get("parcel.place"),
     "relation": lambda memory: memory.relations.add("Ana", "works at", "Acme"),
@@ -48,11 +49,12 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
     "step": step,
+    "undo": lambda memory: memory.store.undo("page", memory.scope),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
     "status": lambda memory: memory.store.status(memory.scope),
 }
 ABOVE = 5  # files above the store
-LIMITS = {"erase": 9}
+LIMITS = {}
 
 
 class Hops:
@@ -133,6 +135,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
     with Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder()) as opened:
         opened.remember("Ana prefers Python.")
         opened.recall("What does Ana prefer?")
+        opened.remember("Ana lives in Lima.", source="page")  # the index of the search has a change to read
         yield opened
 
 
