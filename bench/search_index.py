@@ -16,7 +16,7 @@ import numpy as np
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
-from engrain.ports import SketchQuery, VectorQuery, WordQuery
+from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index import vectors as vector_index

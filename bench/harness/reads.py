@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.memory import Memory
-from engrain.ports import Services, VectorQuery, WordQuery
+from engrain.ports import Services
 from harness.synthetic import BLOCK, Corpus, PreparedEmbedder, Query
 from harness.timing import seconds, times
 

@@ -21,7 +21,7 @@ from harness.targets import speed_targets
 from harness.writes import disk_bytes, fill, one_by_one, syncs_each, with_embedder
 
 if TYPE_CHECKING:
-    from engrain.ports import Embedder
+    from engrain.ports.search import Embedder
 
 SIZES = (1_000, 10_000, 100_000)
 MILLION = 1_000_000

@@ -12,7 +12,7 @@ from harness.timing import Times, median, timed
 from harness.twin import Twin
 
 if TYPE_CHECKING:
-    from engrain.ports import Embedder
+    from engrain.ports.search import Embedder
 
 PART = 100_000
 # Texts of these measurements lie far behind those of the stores that are searched.

@@ -15,8 +15,10 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
 from engrain.core.tokens import check_counter, estimate_tokens
-from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
-from engrain.ports.storage import Folder
+from engrain.ports import Model, Services
+from engrain.ports.items import ItemStore
+from engrain.ports.search import Embedder, VectorServer
+from engrain.ports.storage import Folder, Movable
 from engrain.stores.composite import ErasureGuard
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from chroma_server import shared_server
 from engrain_conformance.vectors import check_order
 from fed_kit import FedSuite, HalfFedSuite
 
-from engrain.ports import Nearest
+from engrain.core.model.queries import Nearest
 from engrain.stores.vectors.chroma import ChromaServer
 
 

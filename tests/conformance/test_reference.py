@@ -29,8 +29,8 @@ from engrain_conformance.reference import ReferenceStore, erasure
 from engrain.core.model.audit import AuditHead
 from engrain.core.model.erasure import Subject
 from engrain.core.model.plans import Add, Plan
+from engrain.core.model.procedures import Trial
 from engrain.core.model.tasks import Claim
-from engrain.ports import Trial
 
 
 class Reference:

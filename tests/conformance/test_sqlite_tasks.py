@@ -17,7 +17,7 @@ from test_sqlite import Sqlite, StandardLibrary
 
 from engrain.core.errors import EngrainError, LeaseLost
 from engrain.core.model.tasks import Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery
-from engrain.ports import TaskJournal
+from engrain.ports.tasks import TaskJournal
 from engrain.stores.sqlite import SqliteStore
 
 CALLS = 400

@@ -19,8 +19,9 @@ from engrain import Memory
 from engrain.core.clock import system_clock
 from engrain.core.model.items import Citation, Draft, SessionPosition, Source, Vectors
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
+from engrain.core.model.procedures import Trial
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
-from engrain.ports import Episode, EpisodeDraft, RawOutput, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Engine
 

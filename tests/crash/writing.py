@@ -37,7 +37,7 @@ def add(store: SqliteStore, text: str) -> str:
 
 
 def texts(store: SqliteStore) -> list[str]:
-    from engrain.ports import ListQuery
+    from engrain.core.model.queries import ListQuery
 
     return [item.text for item in store.page(ListQuery(SCOPE, limit=10_000_000))]
 
@@ -48,7 +48,7 @@ def assert_sound(store: SqliteStore) -> None:
 
 def assert_whole(store: SqliteStore) -> None:
     """Every item has the one episode it came with."""
-    from engrain.ports import ListQuery
+    from engrain.core.model.queries import ListQuery
 
     items = [item.id for item in store.page(ListQuery(SCOPE, limit=10_000_000))]
     episodes = store.episodes.recent(SCOPE, None, 10_000_000, system_clock())

@@ -14,7 +14,7 @@ from examples import REFERENCE
 from killing import Calls
 
 from engrain import Memory
-from engrain.ports import Embedder
+from engrain.ports.search import Embedder
 
 Open = Callable[..., Memory]
 

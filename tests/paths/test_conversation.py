@@ -23,10 +23,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message, ToolCall
 from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.queries import Summary
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED_PROGRESS, load_summary
-from engrain.ports import Services, Summary
+from engrain.ports import Services
 from engrain.tiers.conversation import LIMITS, ConversationMemory
 
 CALL = ToolCall("c1", "search", {"to": "UIO", "deep": [1, None, {"é": "日本"}]})

@@ -18,8 +18,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Correct, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.rules.importance import EpisodeEvent
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.tiers.episodic import EpisodicMemory
 
 HOUR = 3600.0

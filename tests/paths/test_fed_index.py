@@ -36,9 +36,8 @@ from engrain.core.errors import (
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
-from engrain.core.model.queries import FOREVER, VectorPoint
+from engrain.core.model.queries import FOREVER, VectorPoint, VectorQuery
 from engrain.maintenance import vector_sync
-from engrain.ports import VectorQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.vectors import outbox
 from engrain.stores.vectors.chroma import ChromaServer
@@ -310,7 +309,7 @@ def test_a_crash_between_store_and_server_heals(where: str, tmp_path: Path) -> N
 
 def listed(text: str) -> Any:
     from engrain.core.model.filters import parse_filter
-    from engrain.ports import ListQuery
+    from engrain.core.model.queries import ListQuery
 
     return ListQuery(ANA, parse_filter({"text": text}))
 

@@ -22,6 +22,7 @@ from engrain.core.errors import EmbedderFailed, OutcomeUnknown
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
@@ -31,7 +32,7 @@ from engrain.maintenance import episodes
 from engrain.maintenance.consolidate import consolidate
 from engrain.maintenance.maintain import maintain, plan_scope_passes
 from engrain.maintenance.passes import MaintenanceContext, RunHooks
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import Relations, SemanticMemory
 

@@ -20,13 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source
 from engrain.core.model.plans import Change, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.retention import Policies
 from engrain.core.model.rows import ROW_KINDS, Row
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.core.tokens import estimate_tokens
 from engrain.maintenance.maintain import maintain
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory

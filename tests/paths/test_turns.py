@@ -26,12 +26,13 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import FORGOTTEN, Citation, Draft, ForgetRequest, Item, Source, Statement
 from engrain.core.model.messages import Message, ToolCall, item_to_message
 from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import Hit, Recall
 from engrain.ingest import gate, messages, write
 from engrain.ingest.extraction import extract_facts
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ingest.tool_output import MAX_SHOWN_CHARACTERS
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 
 
 @pytest.fixture(params=["sqlite", REFERENCE, "apart"])

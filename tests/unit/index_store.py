@@ -15,8 +15,8 @@ import numpy as np
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
+from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
-from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index.view import IndexCache

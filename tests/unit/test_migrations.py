@@ -12,8 +12,8 @@ from engrain.core.errors import NewerStore, NotADatabase, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.text.passages import index_words
-from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.connection import Engine, Row, connect, file_uri
 

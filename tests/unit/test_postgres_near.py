@@ -20,7 +20,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Draft, Vectors
 from engrain.core.model.plans import Add, Plan
-from engrain.ports import VectorQuery
+from engrain.core.model.queries import VectorQuery
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.vector_index import make_index_name
 

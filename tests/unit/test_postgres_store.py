@@ -47,8 +47,8 @@ from engrain.core.errors import (
     StoreUnavailable,
 )
 from engrain.core.model.plans import Add, Applied, Plan
+from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import Claim
-from engrain.ports import RawOutput
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.migrate import latest_version

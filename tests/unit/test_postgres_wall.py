@@ -31,8 +31,10 @@ from engrain.cli.main import root
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import Summary
+from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart
-from engrain.ports import RawOutput, Summary, Trial
 from engrain.stores.postgres import PostgresStore
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from examples import for_each
 
-from engrain.core.model.queries import EmbeddingModel
+from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
 from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION
 from engrain.core.text.tokenizer import extract_terms
-from engrain.ports import Sketch, WordHit
 from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import PartialDate, Question, TimeSpan, parse_query
 from engrain.retrieval.ranking import CandidateTable, Ranking, fuse, rank, score_dates

@@ -15,7 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Draft
 from engrain.core.model.plans import Add, Plan
-from engrain.ports import ListQuery
+from engrain.core.model.queries import ListQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.opening import detect_file_system, inspect_path
 

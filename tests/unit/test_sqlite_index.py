@@ -17,7 +17,7 @@ from index_store import ANA, BEN, MODEL, IndexStore, Row, unit
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.ports import SketchQuery, VectorQuery, WordQuery
+from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite.index import items, postings, words
 
 TERMS = (1, 2, 3)

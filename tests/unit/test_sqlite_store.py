@@ -21,8 +21,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
 from engrain.core.model.items import Draft, Item, SessionPosition, Vectors
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.text.passages import index_words
-from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_statements

@@ -17,7 +17,7 @@ from engrain_conformance.episodes import episode, raw
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Change, Plan, refer_to_step
-from engrain.ports import Episode, EpisodeDraft
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Connection, Row
 from engrain.stores.sqlite.dialect import load_statements

@@ -13,7 +13,7 @@ from index_store import ANA, DIMENSION, MODEL, IndexStore, unit, vectors_of, wor
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Words
-from engrain.ports import VectorQuery
+from engrain.core.model.queries import VectorQuery
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index import codes
 from engrain.stores.sqlite.index import vectors as vector_index

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_store import ANA, BEN, IndexStore, words_of
 
-from engrain.ports import WordQuery
+from engrain.core.model.queries import WordQuery
 from engrain.stores.sqlite.index import postings
 from engrain.stores.sqlite.index.postings import Postings, parse_pairs
 

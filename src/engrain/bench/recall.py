@@ -19,7 +19,7 @@ from engrain.memory import Memory, Store
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Recall
-    from engrain.ports import Embedder
+    from engrain.ports.search import Embedder
 
 
 Matrix = npt.NDArray[np.float32]

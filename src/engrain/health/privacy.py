@@ -17,7 +17,7 @@ from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext
-from engrain.ports import Erasing
+from engrain.ports.erasure import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
 SECRET_KINDS: tuple[PrivateKind, ...] = ("keys", "cards", "iban")

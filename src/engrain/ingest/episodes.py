@@ -15,7 +15,8 @@ from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFETIME
-from engrain.ports import Episodes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 
 TIER = TIERS["episodic"]
 ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)

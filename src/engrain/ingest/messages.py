@@ -21,7 +21,8 @@ from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
-from engrain.ports import Episodes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000

@@ -18,6 +18,7 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
+from engrain.core.model.queries import Summary
 from engrain.core.model.retention import Window as Limits
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
@@ -29,7 +30,7 @@ from engrain.core.text.summarize import (
     split_lines,
     write_digest,
 )
-from engrain.ports import Services, Summary
+from engrain.ports import Services
 
 BY_DIGEST = "digest"  # value of "by" for a summary made without a model
 CLEARED_PROGRESS = "window"  # name of the log's progress mark: where the window was last cleared

@@ -13,12 +13,13 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
+from engrain.core.model.queries import UnembeddedItem
 from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
-from engrain.ports import Embedder, Services, UnembeddedItem
-from engrain.ports.search import pin_embedder
+from engrain.ports import Services
+from engrain.ports.search import Embedder, pin_embedder
 
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction

@@ -13,6 +13,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import remaining_importance
 from engrain.maintenance.passes import (
@@ -23,7 +24,7 @@ from engrain.maintenance.passes import (
     ReportProgress,
     load_clock_state,
 )
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 
 PAGE_SIZE = 500
 FORGET_BATCH = 100  # items of one transaction, for which other writers wait

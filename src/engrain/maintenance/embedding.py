@@ -11,17 +11,17 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EmbedderFailed, EngrainError
-from engrain.core.model.queries import EmbeddingModel, EmbedKind
+from engrain.core.model.queries import EmbeddingModel, EmbedKind, UnembeddedItem
 from engrain.core.model.results import MaintenanceAction
 from engrain.ingest import write
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.maintenance.vector_sync import BATCH_SIZE as FEED_BATCH
-from engrain.ports import Embedder, Services, UnembeddedItem
-from engrain.ports.search import VectorModels
+from engrain.ports import Services
+from engrain.ports.search import Embedder, VectorModels
 from engrain.privacy.audit import record
 
 if TYPE_CHECKING:
-    from engrain.ports import Matrix
+    from engrain.ports.search import Matrix
 
 
 PROBE_TEXT = "tea"  # an embedder that refuses this refuses everything

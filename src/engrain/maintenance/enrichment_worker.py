@@ -15,6 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import SESSION_SLOT_PREFIX, Citation, Item, Note, Source
 from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Add, Plan
+from engrain.core.model.queries import Summary
 from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.core.text.summarize import shares_words
@@ -31,7 +32,7 @@ from engrain.ingest.summaries import (
     store_summary,
 )
 from engrain.ingest.write import redact_json
-from engrain.ports import Services, Summary
+from engrain.ports import Services
 
 ScopedSession = tuple[Scope, str]
 

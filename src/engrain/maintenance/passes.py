@@ -18,10 +18,11 @@ from engrain.core.clock import (
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import Policies
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.tasks.lease import create_worker_name
 
 # Maintenance keeps its own records under this scope, where no user's task is listed.

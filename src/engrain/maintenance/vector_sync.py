@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.errors import EngrainError, StoreClosed, raise_interrupt
 from engrain.core.identity import Scope
-from engrain.ports import Feed
+from engrain.ports.search import Feed
 
 BATCH_SIZE = 256
 POLL_SECONDS = 0.5  # between two reads of the outbox

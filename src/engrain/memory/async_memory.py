@@ -28,7 +28,8 @@ from engrain.tasks.run import AsyncRun, check_callable
 from engrain.tiers.sessions import new_session
 
 if TYPE_CHECKING:
-    from engrain.ports import Embedder, Model
+    from engrain.ports import Model
+    from engrain.ports.search import Embedder
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from engrain.core.model.results import Explanation, ForgetResult, Progress
     from engrain.core.model.sessions import SessionEnd, SessionStart
     from engrain.mirror.mirror import Mirror
-    from engrain.ports import Embedder, Model, Services
+    from engrain.ports import Model, Services
+    from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult
     from engrain.tasks.admin import Tasks
     from engrain.tasks.run import Run

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from engrain.core.model.results import CheckResult, MaintenanceReport, MemoryInfo, Progress, Status
     from engrain.maintenance.workers import Workers
     from engrain.memory.memory import Memory
-    from engrain.ports import Embedder, Model, Services
+    from engrain.ports import Model, Services
+    from engrain.ports.search import Embedder
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
     from engrain.transfer.copy import CopyResult

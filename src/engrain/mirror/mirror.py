@@ -18,10 +18,11 @@ from engrain.core.markdown.page import read_page
 from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, IdleState, MirrorStatus, SyncResult
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SourceKind
+from engrain.core.model.queries import ListQuery
 from engrain.core.validation import check_count
 from engrain.mirror.render import MAX_PAGE_BYTES
 from engrain.mirror.sync import SyncOptions, SyncRound, decode_page
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 
 LOCK_TIMEOUT_SECONDS = 30.0  # for another sync of the same folder to end

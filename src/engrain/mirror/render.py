@@ -28,8 +28,9 @@ from engrain.core.markdown.page import Block, Entry, detect_line_end, hash_entry
 from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SOUL_SLOT, SyncedLine, parse_log_day
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SESSION_SLOT_PREFIX, Item
+from engrain.core.model.queries import ListQuery
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE, detect_traits
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 
 MAX_FACTS_PER_QUERY = 5_000  # each for pinned, important and newest ones
 MAX_LOGGED_ITEMS = 2_000  # the newest events

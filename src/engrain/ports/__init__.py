@@ -9,33 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
 from engrain.core.markdown.sync_state import IdleState
-from engrain.core.model.procedures import Tally, Trial
-from engrain.core.model.queries import (
-    Changes,
-    Finding,
-    ItemChange,
-    ItemCitation,
-    ListQuery,
-    Nearest,
-    OutboxEntry,
-    OutdatedSpan,
-    Sketch,
-    SketchQuery,
-    StoreStatus,
-    Summary,
-    UnembeddedItem,
-    UnprocessedSession,
-    VectorQuery,
-    WordHit,
-    WordMatches,
-    WordQuery,
-)
+from engrain.core.model.queries import Finding
 from engrain.core.model.retention import Policies
-from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.tokens import CountTokens
-from engrain.ports.erasure import AuditLog, Erasable, Erasing
+from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.items import ItemStore
-from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
+from engrain.ports.search import Embedder, Feed, VectorIndex, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
 from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
@@ -43,52 +22,6 @@ from engrain.ports.tasks import TaskJournal
 if TYPE_CHECKING:
     from engrain.core.model.messages import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
-    from engrain.ports.search import Matrix as Matrix
-
-__all__ = [
-    "AuditLog",
-    "Background",
-    "Changes",
-    "Embedder",
-    "Episode",
-    "EpisodeDraft",
-    "Episodes",
-    "Erasable",
-    "Erasing",
-    "Feed",
-    "Finding",
-    "ItemChange",
-    "ItemCitation",
-    "ItemStore",
-    "ListQuery",
-    "Model",
-    "Movable",
-    "Nearest",
-    "OutboxEntry",
-    "Outcomes",
-    "OutdatedSpan",
-    "RawOutput",
-    "Server",
-    "Services",
-    "SessionLog",
-    "SessionState",
-    "Sketch",
-    "SketchQuery",
-    "StoreStatus",
-    "Summary",
-    "Tally",
-    "TaskJournal",
-    "Trial",
-    "UnembeddedItem",
-    "UnprocessedSession",
-    "VectorIndex",
-    "VectorQuery",
-    "VectorServer",
-    "WordHit",
-    "WordIndex",
-    "WordMatches",
-    "WordQuery",
-]
 
 
 class Model(Protocol):

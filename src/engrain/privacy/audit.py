@@ -9,7 +9,8 @@ from engrain.core.errors import ConfigError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_kept, parse_kept_head
 from engrain.core.model.erasure import Subject, find_owner
-from engrain.ports import AuditLog, Services
+from engrain.ports import Services
+from engrain.ports.erasure import AuditLog
 
 MAX_ENTRIES = 1_000_000
 _MAX_NUMBER = 1 << 61

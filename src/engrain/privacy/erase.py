@@ -14,7 +14,8 @@ from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
 from engrain.core.model.results import Progress, describe_counts, describe_verification, stage_progress
-from engrain.ports import Erasable, Erasing, Services
+from engrain.ports import Services
+from engrain.ports.erasure import Erasable, Erasing
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import MAX_ENTRIES
 from engrain.privacy.receipts import Receipt, build_receipt

@@ -9,7 +9,8 @@ from dataclasses import replace
 from engrain.core.errors import EngrainError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold, HoldRelease, ReasonChoice, Subject, find_owner
-from engrain.ports import Erasable, Services
+from engrain.ports import Services
+from engrain.ports.erasure import Erasable
 from engrain.privacy.audit import MAX_ENTRIES, list_entries
 from engrain.privacy.erase import require_erasing
 

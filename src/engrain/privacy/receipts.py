@@ -18,7 +18,8 @@ from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
 from engrain.core.validation import count_noun
 from engrain.maintenance.backups import hash_folder
-from engrain.ports import Erasable, Services
+from engrain.ports import Services
+from engrain.ports.erasure import Erasable
 from engrain.privacy.audit import MAX_ENTRIES
 
 FORMAT = 1

@@ -12,7 +12,8 @@ from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
 from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
 from engrain.core.validation import check_key, suggest_name
 from engrain.maintenance.passes import list_scopes
-from engrain.ports import Erasable, Services
+from engrain.ports import Services
+from engrain.ports.erasure import Erasable
 from engrain.ports.storage import Folder
 from engrain.privacy.erase import ErasureRequest, ErasureResult, UndoResult, open_folder, require_erasing
 from engrain.privacy.files import count_files

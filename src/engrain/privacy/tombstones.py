@@ -13,9 +13,9 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import ErasedSubject, Erasure, Hold, Subject, SubjectKind, find_owner, hash_tombstone
 from engrain.core.model.rows import Row, RowKind, hold_to_row, row_to_hold
-from engrain.ports import AuditLog, Movable, Services
-from engrain.ports.erasure import Erasing
-from engrain.ports.storage import PAGE_SIZE, iterate_rows
+from engrain.ports import Services
+from engrain.ports.erasure import AuditLog, Erasing
+from engrain.ports.storage import PAGE_SIZE, Movable, iterate_rows
 from engrain.privacy.receipts import Receipt
 
 

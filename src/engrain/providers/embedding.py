@@ -13,7 +13,7 @@ from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.model.queries import EmbedKind
 
 if TYPE_CHECKING:
-    from engrain.ports import Matrix
+    from engrain.ports.search import Matrix
 
 
 def check_texts(texts: Sequence[str], kind: EmbedKind) -> list[str]:

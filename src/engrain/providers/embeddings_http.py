@@ -14,7 +14,7 @@ from engrain.providers.http import Endpoint, ServiceError, post, read_key
 from engrain.providers.local import QueryCache
 
 if TYPE_CHECKING:
-    from engrain.ports import Matrix
+    from engrain.ports.search import Matrix
 
 
 BATCH_TEXTS = 128

@@ -18,7 +18,7 @@ from engrain.providers.embedding import call_after_fork, check_texts, normalize_
 from engrain.providers.wordpiece import WordPiece
 
 if TYPE_CHECKING:
-    from engrain.ports import Matrix
+    from engrain.ports.search import Matrix
 
 
 MAX_QUERIES = 1_024

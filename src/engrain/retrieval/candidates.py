@@ -14,22 +14,14 @@ from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
+from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.core.model.recall import RecallRequest
 from engrain.core.rules.slots import states_same_name
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
-from engrain.ports import (
-    Embedder,
-    Nearest,
-    OutdatedSpan,
-    Services,
-    Sketch,
-    SketchQuery,
-    VectorQuery,
-    WordHit,
-    WordQuery,
-)
+from engrain.ports import Services
+from engrain.ports.search import Embedder
 from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]

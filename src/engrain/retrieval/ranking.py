@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.model.queries import EmbeddingModel
+from engrain.core.model.queries import EmbeddingModel, Sketch
 from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.tokenizer import hash_term, tokenize
-from engrain.ports import Sketch
 from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
 

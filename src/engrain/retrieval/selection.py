@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engrain.core.model.items import Item
+from engrain.core.model.queries import OutdatedSpan
 from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, Section, choose_heading, render_block
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import CountTokens
-from engrain.ports import OutdatedSpan
 from engrain.retrieval.ranking import Ranking
 
 SESSION_PENALTY = 0.3  # for each further item of a session already picked, when the question wants a list

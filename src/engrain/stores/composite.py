@@ -12,7 +12,8 @@ from engrain.core.errors import BeingErased, EngrainError, OnHold
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import SETTLE_SECONDS, find_owner, make_hold_error
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
-from engrain.ports import AuditLog, Erasing, Movable
+from engrain.ports.erasure import AuditLog, Erasing
+from engrain.ports.storage import Movable
 
 Answer = TypeVar("Answer")
 

@@ -28,7 +28,8 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.core.validation import check_count, check_key, check_name
-from engrain.ports import Services, TaskJournal
+from engrain.ports import Services
+from engrain.ports.tasks import TaskJournal
 from engrain.privacy.audit import record
 from engrain.tasks.driver import Flow, StoreCall, UserCall, run_flow
 from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal

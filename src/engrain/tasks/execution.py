@@ -24,7 +24,8 @@ from engrain.core.model.items import Note, check_note, parse_note
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import redact_json
-from engrain.ports import Services, TaskJournal
+from engrain.ports import Services
+from engrain.ports.tasks import TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Flow, StoreCall
 from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot

@@ -26,7 +26,8 @@ from engrain.core.errors import (
 from engrain.core.model.plans import Applied, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, StepWrite
 from engrain.core.validation import check_key
-from engrain.ports import ItemStore, Services
+from engrain.ports import Services
+from engrain.ports.items import ItemStore
 from engrain.tasks.driver import ENCLOSING_JOURNALS, current_task_or_thread
 from engrain.tasks.lease import LeaseHolder
 from engrain.tasks.outcomes import describe_error, encode_error, failure_number, rebuild_error

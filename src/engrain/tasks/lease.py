@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError, LeaseLost, OutcomeUnknown, StoreClosed, TaskClaimed
 from engrain.core.model.tasks import Claim, Lease, TaskEnd
-from engrain.ports import TaskJournal
+from engrain.ports.tasks import TaskJournal
 
 _PROC = Path("/proc")
 _log = logging.getLogger("engrain")

@@ -17,13 +17,14 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
+from engrain.core.model.queries import Summary, VectorQuery, WordQuery
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_optional_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
-from engrain.ports import Services, Summary, VectorQuery, WordQuery
+from engrain.ports import Services
 from engrain.ports.search import pin_embedder
 
 Form = Literal["anthropic", "openai"]

@@ -25,7 +25,8 @@ from engrain.core.rules.importance import (
 from engrain.core.validation import check_count, check_key, check_optional_key, check_text
 from engrain.ingest import episodes, messages
 from engrain.ingest.tool_output import shorten_output
-from engrain.ports import Episodes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Episodes
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.sessions import CurrentSession
 

@@ -23,7 +23,8 @@ from engrain.core.model.procedures import (
 from engrain.core.model.recall import RecallRequest
 from engrain.core.validation import MAX_QUERY, check_count, check_optional_key, check_text
 from engrain.ingest import write
-from engrain.ports import Outcomes, Services
+from engrain.ports import Services
+from engrain.ports.sessions import Outcomes
 from engrain.retrieval.search import search
 
 MAX_FOUND = 100

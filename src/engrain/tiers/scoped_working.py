@@ -16,7 +16,8 @@ from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.recall import escape_text
 from engrain.core.validation import check_text
 from engrain.ingest.write import redact_json
-from engrain.ports import Model, Services, SessionState
+from engrain.ports import Model, Services
+from engrain.ports.sessions import SessionState
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.semantic import SemanticMemory

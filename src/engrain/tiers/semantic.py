@@ -16,6 +16,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
 from engrain.core.model.retention import remaining_importance
 from engrain.core.validation import (
@@ -29,7 +30,7 @@ from engrain.core.validation import (
 )
 from engrain.ingest import write
 from engrain.maintenance.vector_sync import push_changes
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 
 if TYPE_CHECKING:
     from engrain.maintenance.consolidate import ConsolidationResult

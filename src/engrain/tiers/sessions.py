@@ -13,6 +13,7 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Citation, Item, Note, Source
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Add, Change, Plan, Step
+from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.slots import SPEAKER_KEY
@@ -20,7 +21,7 @@ from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write
 from engrain.ingest.summaries import BY_DIGEST, Recap, build_recap, load_version
-from engrain.ports import ListQuery, Services
+from engrain.ports import Services
 from engrain.retrieval.candidates import load_items
 
 # Instructions and preferences count only from a trusted source: a page that says "always" is nobody's wish.

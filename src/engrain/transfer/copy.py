@@ -14,8 +14,8 @@ from engrain.core.model.audit import AuditEntry
 from engrain.core.model.results import Progress, count_progress, describe_counts, name_rows
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
 from engrain.core.validation import count_noun
-from engrain.ports import Erasing, Movable
-from engrain.ports.storage import PAGE_SIZE, iterate_pages
+from engrain.ports.erasure import Erasing
+from engrain.ports.storage import PAGE_SIZE, Movable, iterate_pages
 
 Done = Callable[[int], None]  # called with the number of rows just read
 

@@ -15,8 +15,8 @@ from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.results import describe_counts
 from engrain.core.model.rows import Row
-from engrain.ports import Movable, Services
-from engrain.ports.storage import iterate_pages, iterate_rows
+from engrain.ports import Services
+from engrain.ports.storage import Movable, iterate_pages, iterate_rows
 
 FOLDER_PROGRESS = "files"  # name of the progress mark that counts the rounds of a synced folder
 USE_FIELDS = ("access_count", "last_accessed")

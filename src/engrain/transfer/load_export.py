@@ -20,8 +20,9 @@ from engrain.core.model.erasure import hash_item
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.statements import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
-from engrain.ports import Embedder, Movable, Services
-from engrain.ports.storage import iterate_rows
+from engrain.ports import Services
+from engrain.ports.search import Embedder
+from engrain.ports.storage import Movable, iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import require_movable
 from engrain.transfer.verify import number_lines

@@ -11,7 +11,8 @@ import pytest
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.model.items import TRUST, Citation, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
-from engrain.ports import Episode, EpisodeDraft, ItemStore
+from engrain.core.model.sessions import Episode, EpisodeDraft
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -13,7 +13,8 @@ from engrain.core.errors import StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Words
 from engrain.core.model.plans import Add, Change, Embed, Plan
-from engrain.ports import ItemStore, ListQuery, SketchQuery
+from engrain.core.model.queries import ListQuery, SketchQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,

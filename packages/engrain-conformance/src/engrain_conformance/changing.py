@@ -9,7 +9,7 @@ import pytest
 from engrain.core.errors import NotFound
 from engrain.core.model.items import Citation, SessionPosition, Source
 from engrain.core.model.plans import Change, Embed, Forget, Plan
-from engrain.ports import ItemStore
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -7,7 +7,7 @@ import pytest
 from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.items import FORGOTTEN, TRUST, Citation, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
-from engrain.ports import ItemStore
+from engrain.ports.items import ItemStore
 from engrain_conformance.drafts import ANA, add, derived, fact, get_item, list_items, message, texts
 from engrain_conformance.suite import Suite
 

@@ -10,10 +10,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Citation, Draft, Item, SessionPosition, Source
 from engrain.core.model.plans import Add, Correct, Forget, Outcome, Plan
+from engrain.core.model.queries import ListQuery, VectorQuery, WordQuery
 from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import extract_terms
-from engrain.ports import ItemStore, ListQuery, VectorQuery, WordQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.embedder import HashEmbedder
 
 EMBEDDER = HashEmbedder()

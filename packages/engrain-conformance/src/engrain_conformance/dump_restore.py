@@ -15,11 +15,10 @@ from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.core.model.procedures import Trial
-from engrain.core.model.queries import ListQuery
+from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.rows import ROW_KINDS, STORE_KINDS, Row
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
-from engrain.ports import Summary
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engrain.ports import Embedder
+from engrain.ports.search import Embedder
 
 TEXTS = (
     "Ana lives in Lima.",

@@ -15,9 +15,12 @@ from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import Message, ToolCall, message_to_note
 from engrain.core.model.plans import Add, Plan
+from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import ListQuery, Summary
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim
-from engrain.ports import AuditLog, Episode, Erasing, ItemStore, RawOutput, Trial
+from engrain.ports.erasure import AuditLog, Erasing
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, append_messages, correct, derived, fact, forget, message
 from engrain_conformance.suite import Suite

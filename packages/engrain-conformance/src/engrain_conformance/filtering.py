@@ -17,7 +17,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches_filter, parse_filter
 from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Plan
-from engrain.ports import ItemStore, ListQuery
+from engrain.core.model.queries import ListQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, HOSTILE, add, correct, fact, list_items
 from engrain_conformance.suite import Suite

@@ -8,7 +8,7 @@ import pytest
 
 from engrain.core.model.items import FORGOTTEN, Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Forget, Plan
-from engrain.ports import ItemStore
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,

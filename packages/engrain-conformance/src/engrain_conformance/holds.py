@@ -11,7 +11,7 @@ from engrain.core.errors import Conflict, InvalidInput, OnHold
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.ports import AuditLog, Erasing
+from engrain.ports.erasure import AuditLog, Erasing
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, fact, forget
 from engrain_conformance.erasure import USER, add_episode, list_texts, run_erasure

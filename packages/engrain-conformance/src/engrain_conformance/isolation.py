@@ -9,7 +9,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Change, Correct, Embed, Forget, Plan, Step
-from engrain.ports import ItemStore, ListQuery, SketchQuery
+from engrain.core.model.queries import ListQuery, SketchQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, hostile_scopes, list_items, message, texts
 from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.suite import Suite

@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.rows import erased_to_row
 from engrain.core.model.sessions import EpisodeDraft
-from engrain.ports import Erasing
+from engrain.ports.erasure import Erasing
 from engrain_conformance.drafts import ANA, BEN, add, append_messages, fact, forget, message
 from engrain_conformance.episodes import episode
 from engrain_conformance.suite import Suite

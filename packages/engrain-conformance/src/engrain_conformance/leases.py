@@ -12,7 +12,7 @@ import pytest
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery, TaskRecord
-from engrain.ports import TaskJournal
+from engrain.ports.tasks import TaskJournal
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN
 from engrain_conformance.suite import Suite

@@ -17,9 +17,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.text.passages import index_words
-from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, append_messages, fact
 from engrain_conformance.dump_restore import check_copy

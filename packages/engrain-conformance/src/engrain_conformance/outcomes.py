@@ -12,7 +12,9 @@ import pytest
 
 from engrain.core.errors import NotFound, StoreClosed
 from engrain.core.model.items import Citation
-from engrain.ports import ItemStore, Outcomes, Tally, Trial
+from engrain.core.model.procedures import Tally, Trial
+from engrain.ports.items import ItemStore
+from engrain.ports.sessions import Outcomes
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, add, correct, derived, fact, forget, hostile_scopes
 from engrain_conformance.suite import Suite

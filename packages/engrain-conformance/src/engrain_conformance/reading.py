@@ -11,7 +11,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Citation, Relation, SessionPosition, Source
 from engrain.core.model.plans import Change, Plan
-from engrain.ports import ItemCitation, ItemStore, ListQuery, OutdatedSpan, Sketch, SketchQuery
+from engrain.core.model.queries import ItemCitation, ListQuery, OutdatedSpan, Sketch, SketchQuery
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engrain.ports import SessionState
+from engrain.ports.sessions import SessionState
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, hostile_scopes
 from engrain_conformance.suite import Suite
 

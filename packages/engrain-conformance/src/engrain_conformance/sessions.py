@@ -10,7 +10,9 @@ import pytest
 from engrain.core.errors import Conflict
 from engrain.core.model.items import Citation, Draft, SessionPosition
 from engrain.core.model.plans import Add, Forget, Plan
-from engrain.ports import ItemStore, SessionLog, Summary, UnprocessedSession
+from engrain.core.model.queries import Summary, UnprocessedSession
+from engrain.ports.items import ItemStore
+from engrain.ports.sessions import SessionLog
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from engrain.core.model.items import Source
-from engrain.ports import ItemStore
+from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, HOSTILE, add, add_one, correct, fact, forget, get_item, list_items, texts
 from engrain_conformance.suite import Suite

@@ -11,7 +11,8 @@ import pytest
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.model.plans import Add, Change, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepStart, StepWrite, TaskQuery
-from engrain.ports import ItemStore, TaskJournal
+from engrain.ports.items import ItemStore
+from engrain.ports.tasks import TaskJournal
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, HOSTILE, add, derived, fact, forget, hostile_scopes, list_items, texts
 from engrain_conformance.leases import LeaseSuite, claim

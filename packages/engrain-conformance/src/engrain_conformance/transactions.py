@@ -13,8 +13,11 @@ from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreClosed
 from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, StepWrite
-from engrain.ports import Episode, EpisodeDraft, Episodes, ItemStore, RawOutput, TaskJournal
+from engrain.ports.items import ItemStore
+from engrain.ports.sessions import Episodes
+from engrain.ports.tasks import TaskJournal
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, list_items, message, texts
 from engrain_conformance.episodes import episode, ids, raw

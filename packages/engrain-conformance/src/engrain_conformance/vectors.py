@@ -13,7 +13,9 @@ import pytest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
-from engrain.ports import ItemStore, Nearest, VectorIndex, VectorQuery
+from engrain.core.model.queries import Nearest, VectorQuery
+from engrain.ports.items import ItemStore
+from engrain.ports.search import VectorIndex
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,

@@ -11,9 +11,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import ListQuery, SketchQuery, VectorQuery, WordMatches, WordQuery
 from engrain.core.model.sessions import Episode
 from engrain.core.text.tokenizer import extract_terms
-from engrain.ports import ListQuery, SketchQuery, VectorQuery, WordMatches, WordQuery
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import EMBEDDER, MODEL
 

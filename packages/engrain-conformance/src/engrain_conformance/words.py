@@ -13,9 +13,11 @@ import pytest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation
 from engrain.core.model.plans import Change, Plan
+from engrain.core.model.queries import ListQuery, WordHit, WordMatches, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.passages import index_words
-from engrain.ports import ItemStore, ListQuery, WordHit, WordIndex, WordMatches, WordQuery
+from engrain.ports.items import ItemStore
+from engrain.ports.search import WordIndex
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,

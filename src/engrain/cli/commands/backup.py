@@ -21,7 +21,7 @@ from engrain.core.validation import count_noun
 if TYPE_CHECKING:
     from engrain.core.formats.manifests import RestoreResult
     from engrain.core.model.audit import AuditEntry
-    from engrain.ports import AuditLog
+    from engrain.ports.erasure import AuditLog
 
 
 KEY_VARIABLE = "ENGRAIN_BACKUP_KEY"

@@ -8,8 +8,8 @@ from psycopg import sql
 
 from engrain.core.errors import ReadOnlyStore, StoreError
 from engrain.core.identity import Scope
+from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners
 from engrain.stores.postgres.connection import TimedConnection
 from engrain.stores.postgres.dialect import PostgresDialect

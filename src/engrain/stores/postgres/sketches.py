@@ -7,7 +7,7 @@ from typing import Any
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.ports import Sketch, SketchQuery
+from engrain.core.model.queries import Sketch, SketchQuery
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where
 from engrain.stores.relational.rows import Row, write_time

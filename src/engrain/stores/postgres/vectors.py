@@ -15,7 +15,7 @@ import numpy.typing as npt
 from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.ports import Nearest, VectorQuery
+from engrain.core.model.queries import Nearest, VectorQuery
 from engrain.stores.postgres.adapters import BigintArray, RealArray, read_vector
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.filters import build_where

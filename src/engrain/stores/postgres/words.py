@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engrain.core.model.queries import WordHit, WordMatches, WordQuery
 from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
-from engrain.ports import WordHit, WordMatches, WordQuery
 from engrain.stores.postgres.adapters import BigintArray, IntegerArray
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.visibility import Ints, Visibility, VisibilityCache, match_filter

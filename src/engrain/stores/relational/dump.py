@@ -13,9 +13,9 @@ from engrain.core.model import rows as transfer
 from engrain.core.model.audit import row_to_entry
 from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import Summary
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
-from engrain.ports import Summary
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import (

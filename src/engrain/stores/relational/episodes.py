@@ -8,7 +8,7 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
-from engrain.ports import Episode, RawOutput
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
 from engrain.stores.relational.holds import check_hold, load_held_scopes
 from engrain.stores.relational.rows import read_episode

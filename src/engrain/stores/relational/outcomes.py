@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
-from engrain.ports import Tally, Trial
+from engrain.core.model.procedures import Tally, Trial
 from engrain.stores.relational.dialect import Dialect, Transaction
 
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Vectors
-from engrain.ports import Changes, ItemChange, ItemCitation, ListQuery, OutboxEntry, OutdatedSpan, UnembeddedItem
+from engrain.core.model.queries import (
+    Changes,
+    ItemChange,
+    ItemCitation,
+    ListQuery,
+    OutboxEntry,
+    OutdatedSpan,
+    UnembeddedItem,
+)
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import Row, read_items, write_time
 from engrain.stores.relational.usage import UsageCounts

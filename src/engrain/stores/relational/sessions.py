@@ -8,7 +8,7 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import first_summary_version, hash_session_subjects
 from engrain.core.model.items import Item
-from engrain.ports import Summary, UnprocessedSession
+from engrain.core.model.queries import Summary, UnprocessedSession
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_items
 from engrain.stores.relational.usage import UsageCounts

@@ -13,8 +13,8 @@ from pathlib import Path
 from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.items import Words
+from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports import Finding, StoreStatus
 from engrain.ports.storage import check_owners, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql

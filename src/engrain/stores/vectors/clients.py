@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engrain.core.errors import StoreBusy, StoreUnavailable
-from engrain.ports import VectorServer
+from engrain.ports.search import VectorServer
 
 _BATCH_SIZE = 500
 T = TypeVar("T")

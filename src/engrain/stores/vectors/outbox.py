@@ -31,18 +31,20 @@ from engrain.core.errors import (
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
-from engrain.core.model.queries import PointQuery, VectorPoint, item_to_points, to_seconds
-from engrain.ports import (
-    Embedder,
+from engrain.core.model.queries import (
     Finding,
-    ItemStore,
     ListQuery,
     Nearest,
     OutboxEntry,
+    PointQuery,
     SketchQuery,
+    VectorPoint,
     VectorQuery,
-    VectorServer,
+    item_to_points,
+    to_seconds,
 )
+from engrain.ports.items import ItemStore
+from engrain.ports.search import Embedder, VectorServer
 
 Row = npt.NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter, matches_filter
 from engrain.core.model.items import Item, Vectors
 from engrain.core.model.plans import Applied, Plan
-from engrain.core.text.passages import index_words
-from engrain.ports import (
+from engrain.core.model.queries import (
     Changes,
     Finding,
     ItemChange,
@@ -30,6 +29,7 @@ from engrain.ports import (
     UnembeddedItem,
     UnprocessedSession,
 )
+from engrain.core.text.passages import index_words
 from engrain_conformance.reference.forget import cited_span
 from engrain_conformance.reference.state import (
     ChangeRow,

@@ -10,8 +10,8 @@ from datetime import datetime
 import numpy as np
 
 from engrain.core.model.filters import matches_filter
+from engrain.core.model.queries import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
-from engrain.ports import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain_conformance.reference.state import State, StateHolder, StoredRow, reads
 
 Passage = dict[int, int]  # term → count

@@ -28,8 +28,10 @@ from engrain.core.model.erasure import (
 )
 from engrain.core.model.items import Draft, Item, Words
 from engrain.core.model.plans import Applied
+from engrain.core.model.procedures import Trial
+from engrain.core.model.queries import Summary
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import StepRecord, TaskRecord
-from engrain.ports import Episode, RawOutput, Summary, Trial
 
 Session = tuple[Scope, str]
 Task = tuple[Scope, str]

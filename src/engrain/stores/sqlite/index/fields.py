@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engrain.ports import Sketch
+from engrain.core.model.queries import Sketch
 from engrain.stores.sqlite.index.items import (
     SQL,
     Column,

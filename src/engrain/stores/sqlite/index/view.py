@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.ports import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
+from engrain.core.model.queries import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.filters import build_where
 
