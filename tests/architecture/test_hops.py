@@ -53,8 +53,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
     "status": lambda memory: memory.store.status(memory.scope),
 }
-ABOVE = 5  # files above the store
-LIMITS = {}
+ABOVE = 3  # files above the store
 
 
 class Hops:
@@ -146,11 +145,7 @@ def test_a_verb_reaches_its_sql_within_seven_files(verb: str, memory: Memory, mo
     assert hops.ways, "the verb ran no statement: nothing was measured"
     way = f"{verb}: {' → '.join(hops.longest)}"
     print(len(hops.longest), way)  # noqa: T201
-    if __import__("os").environ.get("HOPS"):
-        for one in sorted(hops.ways, key=len):
-            if len(one) > MOST:
-                print("    ", len(one), " ".join(one))  # noqa: T201
-    assert len(hops.longest) <= LIMITS.get(verb, MOST), way
+    assert len(hops.longest) <= MOST, way
     above = max(len([file for file in one if not file.startswith("stores/")]) for one in hops.ways)
     assert above <= ABOVE, way
 
