@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from engrain.core.model.audit import AuditEntry, AuditResult
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
-    from engrain.core.model.messages import Message, ToolCall
+    from engrain.core.model.messages import ChatReply, Message, ToolCall
     from engrain.core.model.plans import Outcome
     from engrain.core.model.procedures import Procedure
     from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
@@ -118,7 +118,7 @@ _HOMES = {
     "core.model.audit": "AuditEntry AuditResult",
     "core.model.erasure": "Hold HoldRelease",
     "core.model.items": "Citation Item Note Relation SessionPosition Source",
-    "core.model.messages": "Message ToolCall",
+    "core.model.messages": "ChatReply Message ToolCall",
     "core.model.plans": "Outcome",
     "core.model.procedures": "Procedure",
     "core.model.recall": "Degraded Hit Omitted Recall Section",
@@ -168,6 +168,7 @@ __all__ = [
     "BadFile",
     "BadText",
     "BeingErased",
+    "ChatReply",
     "CheckResult",
     "Citation",
     "Compensate",

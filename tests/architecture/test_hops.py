@@ -34,7 +34,7 @@ def step(memory: Memory) -> None:
 
 VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember": lambda memory: memory.remember("The parcel is in Lisbon.", slot="parcel.place"),
-    "remember a turn": lambda memory: memory.remember("Hello.", place=SessionPosition("monday")),
+    "remember a turn": lambda memory: memory.remember("Hello.", position=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
     "prompt": lambda memory: memory.prompt("Where is the parcel?"),
@@ -49,7 +49,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
     "step": step,
-    "undo": lambda memory: memory.store.undo("page", memory.scope),
+    "undo": lambda memory: memory.store.undo("page", user="ana"),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
     "status": lambda memory: memory.store.status(memory.scope),
 }
