@@ -83,7 +83,9 @@ def members(value: type) -> Iterator[tuple[str, Any]]:
             found.update(vars(base))
     for name, one in found.items():
         plain = one.__func__ if isinstance(one, (staticmethod, classmethod)) else one
-        if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)):
+        if name.startswith("_") or paragraph(plain).startswith("Internal: "):
+            continue
+        if inspect.isfunction(plain) or isinstance(plain, property):
             yield name, plain
 
 

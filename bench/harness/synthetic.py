@@ -128,7 +128,7 @@ class PreparedEmbedder:
 def turns(texts: Sequence[str], first: int = 0) -> list[Note]:
     """As turns of conversations, the dearer kind: neighbours, session and speaker take part in ranking."""
     return [
-        Note(text, place=SessionPosition(f"session-{n // TURNS}", n % TURNS, SPEAKERS[n % 2]))
+        Note(text, position=SessionPosition(f"session-{n // TURNS}", n % TURNS, SPEAKERS[n % 2]))
         for n, text in enumerate(texts, first)
     ]
 

@@ -34,7 +34,7 @@ def step(memory: Memory) -> None:
 
 VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember": lambda memory: memory.remember("The parcel is in Lisbon.", slot="parcel.place"),
-    "remember a turn": lambda memory: memory.remember("Hello.", place=SessionPosition("monday")),
+    "remember a turn": lambda memory: memory.remember("Hello.", position=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
     "add_message": lambda memory: memory.add_message("user", "I moved to Quito."),

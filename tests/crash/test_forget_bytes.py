@@ -65,7 +65,7 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY} Bye."
     said = (
-        append_messages(store, SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
+        append_messages(store, SCOPE, "monday", [draft(text, kind="message", position=SessionPosition("monday"))], None)
         .outcomes[0]
         .id
         or ""

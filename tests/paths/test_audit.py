@@ -301,7 +301,7 @@ def test_no_word_of_any_verb_is_in_the_log(open_memory: Open, tmp_path: Path) ->
     memory.remember(f"A {word}.", source=Source(source, "web"), slot=f"user.{word}", request_id=f"{word}-request")
     memory.episodic.record_tool_call(word, {word: word}, word)
     memory.end_session()
-    memory.store.undo(source, memory.scope, dry_run=False)
+    memory.store.undo(source, user=f"{word}-user")
     memory.export(tmp_path / word / "export.jsonl")
     memory.load(tmp_path / word / "export.jsonl")
     memory.store.backup(tmp_path / word / "backup.db")

@@ -76,7 +76,7 @@ def test_a_file_that_is_not_what_it_should_be_says_so(memory: Memory, whole: byt
 
 
 def test_no_notes_are_no_fault_where_notes_are_meant(memory: Memory) -> None:
-    assert loaded(memory, b"", form="notes").read == 0
+    assert loaded(memory, b"", format="notes").read == 0
 
 
 def test_a_large_export_of_chats_on_one_line_is_known_by_itself(memory: Memory) -> None:
@@ -88,7 +88,7 @@ def test_a_large_export_of_chats_on_one_line_is_known_by_itself(memory: Memory) 
     ]
     raw = json.dumps(chats).encode()
     assert b"\n" not in raw
-    assert loaded(memory, raw, dry_run=True).form == "chatgpt"
+    assert loaded(memory, raw, dry_run=True).format == "chatgpt"
 
 
 def test_whoever_stops_a_load_learns_what_stays(memory: Memory, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "no such source kind": (InvalidInput, lambda m: m.remember("x", source=Source("a", "oracle"))),
     "no time": (InvalidInput, lambda m: m.remember("x", occurred_at="yesterday")),
     "number as time": (InvalidInput, lambda m: m.remember("x", occurred_at=12)),
-    "negative place": (InvalidInput, lambda m: m.remember("x", place=SessionPosition("s", -1))),
+    "negative place": (InvalidInput, lambda m: m.remember("x", position=SessionPosition("s", -1))),
     "cites nothing": (engrain.NotFound, lambda m: m.remember("x", source=cite("0" * 26))),
     "span the wrong way": (InvalidInput, lambda m: m.remember("x", source=cite("0" * 26, 5, 2))),
     "unknown note key": (UnknownKey, lambda m: m.remember_many([{"text": "x", "wieght": 1}])),

@@ -248,7 +248,7 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.MAX_FAILURES + 2
 
 
-def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are_read(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_messages_that_a_model_cannot_read_are_skipped_and_the_next_ones_are_read(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(enrichment_worker, "FIRST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(enrichment_worker, "BATCH_SIZE", 2)
     asked: list[str] = []
@@ -271,7 +271,7 @@ def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are
     assert sum("riddle" in one for one in asked) == 1 + enrichment_worker.MAX_UNUSABLE_ANSWERS
     assert sum("weather" in one for one in asked) == 1
     state = memory.store.status(memory.scope).background["enrichment"]
-    assert (state["passed_over"], state["parked"], state["waiting"]) == (1, [], 0)
+    assert (state["skipped"], state["parked"], state["waiting"]) == (1, [], 0)
 
 
 def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]

@@ -66,8 +66,8 @@ def test_an_event_says_what_is_known_of_it(episodic: EpisodicMemory, clock: SetC
     assert dict(one.why)["failure"] == 0.3
     assert one.importance == one.decayed == pytest.approx(sum(part for _, part in one.why))
     assert str(one) == f'- "exit code 1" ({clock():%Y-%m-%d %H:%M}, tool)'
-    assert episodic.why(id) == one.why
-    assert episodic.why("nothing") == ()
+    assert episodic.explain(id) == one.why
+    assert episodic.explain("nothing") == ()
 
 
 def test_everything_is_a_row_of_the_log(kit: Services, episodic: EpisodicMemory) -> None:
@@ -196,10 +196,10 @@ def test_why_knows_an_error_by_any_of_its_times(episodic: EpisodicMemory, clock:
     other = episodic.record_error("the disk is full", session="a")
     clock.advance(60)
     second = episodic.record_error("lost 10.0.0.9 at 12:00:44", session="a")
-    assert episodic.why(first) == episodic.why(second) != ()
+    assert episodic.explain(first) == episodic.explain(second) != ()
     episodic.record_resolution(first, "Restarted the proxy.")
-    assert ("resolution", 0.6) in episodic.why(first)
-    assert ("resolution", 0.6) not in episodic.why(other)
+    assert ("resolution", 0.6) in episodic.explain(first)
+    assert ("resolution", 0.6) not in episodic.explain(other)
 
 
 def test_an_error_of_last_week_can_still_be_resolved(kit: Services, episodic: EpisodicMemory, clock: SetClock) -> None:

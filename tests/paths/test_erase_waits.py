@@ -153,14 +153,14 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_run_stages", dies)
         with pytest.raises(Killed):
-            memory.store.undo("page", memory.scope, dry_run=False)
+            memory.store.undo("page", user="ana", dry_run=False)
     (begun,) = memory.store.services.erasing.running()  # type: ignore[union-attr]
     with held_read(store):
-        first = memory.store.undo("page", memory.scope, dry_run=False).done
+        first = memory.store.undo("page", user="ana", dry_run=False).done
         assert first
         assert (first.pending, first.id) == (True, begun.id)
         assert memory.store.audit() == []
-    undone = memory.store.undo("page", memory.scope, dry_run=False)
+    undone = memory.store.undo("page", user="ana", dry_run=False)
     again = undone.done
     assert undone, "although its rows are gone already"
     assert again
@@ -168,4 +168,4 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
     assert again.id == begun.id
     assert [(one.what, one.details.get("items")) for one in memory.store.audit()] == [("erase", None), ("undo", 1)]
     assert memory.store.services.erasing.running() == []  # type: ignore[union-attr]
-    assert memory.store.undo("page", memory.scope, dry_run=False).done is None
+    assert memory.store.undo("page", user="ana", dry_run=False).done is None

@@ -174,7 +174,7 @@ def test_a_dry_run_of_notes_says_what_a_run_then_does(fresh: Callable[..., Memor
         {"text": "Ana likes tea."}, {"text": "Ana likes tea."}, {"text": "Lima", "slot": "c"},
         {"text": "Quito", "slot": "c"}, {"text": "Quito", "slot": "c"},
         {"text": "Ica", "slot": "c", "occurred_at": "2020-01-01"},
-        {"text": "Gone."}, {"text": "Known."}, {"text": "Hi.", "place": {"session": "s"}},
+        {"text": "Gone."}, {"text": "Known."}, {"text": "Hi.", "position": {"session": "s"}},
         {"text": "a b c", "relation": {"subject": "a", "relation": "b", "object": "c"}},
     ]  # fmt: skip
     raw = b"".join(json.dumps(one).encode() + b"\n" for one in notes)
@@ -204,11 +204,11 @@ def test_a_dry_run_knows_what_was_loaded_and_forgotten_since(
 
 
 CLASHING: dict[str, list[dict[str, Any]]] = {
-    "a place that is taken": [{"text": "x", "place": {"session": "s", "number": 0}}],
-    "a place twice": [{"text": text, "place": {"session": "q", "number": 3}} for text in "xy"],
+    "a place that is taken": [{"text": "x", "position": {"session": "s", "number": 0}}],
+    "a place twice": [{"text": text, "position": {"session": "q", "number": 3}} for text in "xy"],
     "a place after one without a number": [
-        {"text": "x", "place": {"session": "q"}},
-        {"text": "y", "place": {"session": "q", "number": 0}},
+        {"text": "x", "position": {"session": "q"}},
+        {"text": "y", "position": {"session": "q", "number": 0}},
     ],
     "a cite of nobody": [{"text": "x", "source": {"name": "d", "cites": [{"item": "nobody"}]}}],
 }

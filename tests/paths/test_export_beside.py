@@ -107,6 +107,6 @@ def test_a_page_for_people_ends_though_its_progress_writes_without_end(open_memo
         assert len(told) < 99
         memory.remember(f"Ana likes number {len(told)}.")
 
-    memory.export(tmp_path / "ana.md", form="markdown", progress=remember)
+    memory.export(tmp_path / "ana.md", format="markdown", progress=remember)
     assert "Ana likes tea." in (tmp_path / "ana.md").read_text()
     assert sum(told)

@@ -28,7 +28,7 @@ def test_people_can_read_all_of_it(memory: Memory, clock: SetClock, tmp_path: Pa
     full = filled(memory, clock)
     full.remember("# Not a heading\n<script>x</script> ![p](http://t.example/x)", metadata={"of": {"a": 1}})
     path = tmp_path / "out.md"
-    full.export(path, form="markdown")
+    full.export(path, format="markdown")
     page = path.read_text()
     for text in ("Ana likes tea.", "Lima", "Ana is tall.", "Ana is small.", "My city is Cusco.", "It broke.", "1. test",
                  "deploy", "order", "shipped", "half", "Parked", "the document diary", "2020-02-02", '- k: ', "paid",
@@ -47,7 +47,7 @@ def test_no_stored_text_is_live_on_the_page(memory: Memory, tmp_path: Path, back
     path = tmp_path / "out.md"
     for mark in ("<img src=http://t.example/x>", "![p](http://t.example/x)", "[p](http://t.example/x)"):
         memory.remember("\\" * backslashes + mark)
-    memory.export(path, form="markdown")
+    memory.export(path, format="markdown")
     for mark in re.finditer(r"(\\*)[<\[]", path.read_text()):
         # An odd number of backslashes takes the meaning from what follows.
         assert len(mark[1]) % 2 == 1
@@ -58,7 +58,7 @@ def test_the_page_keeps_what_scripts_and_pictures_are_written_with(memory: Memor
     texts = ("東京\u3000大阪", "می\u200cخواهم", "👩\u200d👩\u200d👧", "10\u202f000\u00a0€")
     memory.remember_many(list(texts))
     memory.remember("left \u202e right")
-    memory.export(path, form="markdown")
+    memory.export(path, format="markdown")
     page = path.read_text()
     assert all(text in page for text in texts)
     assert "\u202e" not in page
@@ -82,7 +82,7 @@ def test_names_that_programs_use_are_told_in_words(memory: Memory, tmp_path: Pat
     memory.start_session("monday")
     memory.add_message("user", "My city is Lima. I am a baker and I like tea.")
     memory.end_session()
-    memory.export(tmp_path / "out.md", form="markdown")
+    memory.export(tmp_path / "out.md", format="markdown")
     page = (tmp_path / "out.md").read_text()
     for text in ("about: prefers drink; since", "about: favourite colour; since", "> Ana works at Acme\n",
                  "> She said works_at.\n", "summary of the session monday; since"):  # fmt: skip

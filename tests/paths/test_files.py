@@ -91,7 +91,7 @@ def test_facts_preferences_and_knowledge_stand_under_their_headings(
     memory.remember("I prefer short answers.")
     memory.remember("The backup runs at 3 am.\nIt takes an hour.")
     memory.relations.add("Ana", "works at", "Acme")
-    memory.remember("Hello.", place=None, source=Source("page", "web"))
+    memory.remember("Hello.", position=None, source=Source("page", "web"))
     assert mirror.sync().written == ("MEMORY.md",)
     told = page().split("-->\n")[1]
     assert told == (

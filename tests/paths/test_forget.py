@@ -10,7 +10,7 @@ from engrain.core.model.items import FORGOTTEN
 
 def extracted(memory: Memory) -> tuple[str, str, str]:
     turn = memory.remember(
-        "By the way, my badge number is 4711, and I like tea.", place=SessionPosition("monday", role="user")
+        "By the way, my badge number is 4711, and I like tea.", position=SessionPosition("monday", role="user")
     )
     start = "By the way, my badge number is 4711, and I like tea.".index("my badge")
     span = Citation(turn, start, start + len("my badge number is 4711"))
@@ -31,7 +31,7 @@ def test_forget_takes_what_was_derived_and_the_cited_span(memory: Memory) -> Non
 
 def test_forget_by_source_takes_what_else_rests_on_its_words(memory: Memory) -> None:
     text = "By the way, my badge number is 4711, and I like tea."
-    turn = memory.remember(text, place=SessionPosition("monday", role="user"))
+    turn = memory.remember(text, position=SessionPosition("monday", role="user"))
     badge, tea = (
         Citation(turn, text.index(part), text.index(part) + len(part)) for part in ("my badge number", "I like")
     )

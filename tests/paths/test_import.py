@@ -83,7 +83,7 @@ def loaded(memory: Memory, value: object, **terms: Any) -> Any:
 
 
 def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
-    assert loaded(memory, MEM0).form == "mem0"
+    assert loaded(memory, MEM0).format == "mem0"
     tea = memory.list({"text": "Ana likes tea."})[0]
     assert (tea.kind, str(tea.occurred_at), tea.trust) == ("fact", "2024-07-01 17:00:00+00:00", 0.6)
     assert tea.metadata == {"k": 1, "categories": ["food"], "user_id": "ana"}
@@ -91,7 +91,7 @@ def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
 
 
 def test_chatgpt_becomes_sessions_of_the_branch_that_is_shown(memory: Memory) -> None:
-    assert loaded(memory, CHATGPT).form == "chatgpt"
+    assert loaded(memory, CHATGPT).format == "chatgpt"
     said = memory.sessions.messages("chatgpt-c1", 9)
     assert [(one.role, one.text) for one in said] == [
         ("user", "What is tea?"), ("assistant", "A drink."), ("user", "Thanks."),
@@ -103,7 +103,7 @@ def test_chatgpt_becomes_sessions_of_the_branch_that_is_shown(memory: Memory) ->
 
 
 def test_claude_becomes_sessions(memory: Memory) -> None:
-    assert loaded(memory, CLAUDE).form == "claude"
+    assert loaded(memory, CLAUDE).format == "claude"
     said = memory.sessions.messages("claude-u1", 9)
     assert [(one.role, one.text) for one in said] == [("user", "Hello."), ("assistant", "Hi.")]
     assert str(said[0].occurred_at) == "2025-01-01 00:00:00.500000+00:00"
@@ -211,7 +211,7 @@ def test_claude_memories_of_a_file_for_each_account_come_in(memory: Memory, tmp_
         archive.writestr("memories/acct.json", json.dumps(told))
         archive.writestr("conversations.json", json.dumps(CLAUDE))
     done = memory.load(tmp_path / "claude.zip")
-    assert (done.form, done.added, done.repeated) == ("claude", 2, 1)
+    assert (done.format, done.added, done.repeated) == ("claude", 2, 1)
 
 
 def test_an_archive_that_begins_with_an_empty_list_is_read_to_its_end(memory: Memory, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_an_archive_comes_in_as_it_was_downloaded(memory: Memory) -> None:
     told = [{"conversations_memory": "Ana builds boats.", "project_memories": {}}]
     claude = archive(**{"conversations.json": CLAUDE, "memories.json": told, "users.json": [], "projects.json": []})
     found = memory.load(io.BytesIO(claude))
-    assert (found.form, found.added) == ("claude", 3)
+    assert (found.format, found.added) == ("claude", 3)
     assert memory.load(io.BytesIO(claude)).repeated == 3
 
 
@@ -407,7 +407,7 @@ def test_what_was_changed_to_something_private_that_was_forgotten_stays_out(open
     memory.forget(memory.remember(told))
     memory.load(io.BytesIO(json.dumps([{"id": "m1", "memory": "Ana has a flat."}]).encode()))
     found = memory.load(io.BytesIO(json.dumps([{"id": "m1", "memory": told}]).encode()), dry_run=dry_run)
-    assert (found.form, found.replaced, found.kept_out) == ("mem0", 0, 1)
+    assert (found.format, found.replaced, found.kept_out) == ("mem0", 0, 1)
     assert [one.text for one in memory.list()] == ["Ana has a flat."]
 
 
@@ -441,7 +441,7 @@ def test_a_second_import_adds_nothing(memory: Memory, form: str, tmp_path: Path)
     path.write_text(json.dumps(ALL[form], indent=1))
     first = memory.load(path)
     before = [one.id for one in memory.list(limit=99)]
-    again = memory.load(path, form=form)  # type: ignore[arg-type]
+    again = memory.load(path, format=form)  # type: ignore[arg-type]
     assert (first.added, again.added, again.repeated) == (3 if form != "claude" else 2, 0, first.added)
     assert [one.id for one in memory.list(limit=99)] == before
 
@@ -450,7 +450,7 @@ def test_a_second_import_adds_nothing(memory: Memory, form: str, tmp_path: Path)
 def test_a_document_is_known_wherever_its_first_line_ends(memory: Memory, tmp_path: Path, begun: str) -> None:
     path = tmp_path / "mem0.json"
     path.write_text(begun + ",\n".join(json.dumps(one) for one in MEM0["results"]) + "\n]}\n")
-    assert (memory.load(path).form, len(memory.list())) == ("mem0", 2)
+    assert (memory.load(path).format, len(memory.list())) == ("mem0", 2)
 
 
 def test_notes_whose_first_line_has_a_comma_too_many_stay_notes(memory: Memory, tmp_path: Path) -> None:
@@ -507,7 +507,7 @@ def test_changed_files_never_crash_and_never_half_load(memory: Memory, form: Any
     for _ in range(150):
         before = len(memory.list(limit=9_999))
         try:
-            taken += loaded(memory, _fuzzed(ALL[form], rng), form=form).written
+            taken += loaded(memory, _fuzzed(ALL[form], rng), format=form).written
         except EngrainError:
             assert len(memory.list(limit=9_999)) == before
     assert 0 < taken < 150

@@ -40,7 +40,7 @@ def fill(memory: Memory) -> dict[str, str]:
     ids = {
         "fact": memory.remember(f"The vault code is {CANARY}.", metadata={"code": CANARY}, source=CANARY),
         "slot": memory.remember(f"{CANARY} Street", slot="user.street"),
-        "turn": memory.remember(f"I said {CANARY}.", place=SessionPosition("monday", speaker=CANARY, role="user")),
+        "turn": memory.remember(f"I said {CANARY}.", position=SessionPosition("monday", speaker=CANARY, role="user")),
         "relation": memory.relations.add("Ana", "owns", CANARY),
     }
     memory.remember(f"{CANARY} Avenue", slot="user.street")
@@ -51,7 +51,7 @@ def test_no_verb_shows_another_scopes_text(pair: tuple[Memory, Memory]) -> None:
     ana, eve = pair
     ids = fill(ana)
     eve.remember("The vault is in the cellar.", slot="user.street")
-    eve.remember("I said nothing.", place=SessionPosition("monday"))
+    eve.remember("I said nothing.", position=SessionPosition("monday"))
     seen: list[Any] = [
         str(eve.recall(question, n=50, min_relevance=0))
         for question in (f"What is the vault code {CANARY}?", "Where is the vault?", "What did I say?", "who owns what")

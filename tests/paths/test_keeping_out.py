@@ -336,11 +336,11 @@ def test_what_a_hold_hides_is_not_exported_as_an_empty_memory(store: Path, tmp_p
         with pytest.raises(OnHold):
             memory.store.erase(user="ana")
         with pytest.raises(OnHold, match="exported"):
-            memory.export(file, form=form)
+            memory.export(file, format=form)
         assert not file.exists()
         assert "export" not in [entry.what for entry in memory.store.audit()]
         memory.store.release("ana")
-        assert memory.export(file, form=form).rows["item"] == 1
+        assert memory.export(file, format=form).rows["item"] == 1
 
 
 def test_what_a_hold_hides_is_not_copied_but_backed_up(store: Path, tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_care_removes_nothing_of_a_held_user(store: Path) -> None:
         (item,) = [one for one in memory.list() if one.kind == "fact"]
         for refused in (
             lambda: memory.tasks.remove("order"),
-            lambda: memory.store.undo("page", memory.scope, dry_run=False),
+            lambda: memory.store.undo("page", user="ana", dry_run=False),
             lambda: memory.forget(item.id),
         ):
             with pytest.raises(OnHold):

@@ -94,7 +94,7 @@ def tried(raw: bytes, number: int, tmp_path: Any) -> bool:
     store = f"{tmp_path}/{number}.db" if number % 10 == 0 else "reference://"
     with Memory(store, user="ana", clock=SetClock(), background=False, embedder=HashEmbedder()) as memory:
         try:
-            memory.load(io.BytesIO(given), form="engrain")
+            memory.load(io.BytesIO(given), format="engrain")
         except EngrainError:
             assert body(exported(memory)) == b"", number
             return False

@@ -332,7 +332,9 @@ def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -
         ("Greta", "Yes."), ("Tom", "Did you sleep well?"), ("Greta", "Oh no."), ("Lena", "My cat is ill again."),
         ("Greta", "I was promoted to lead architect at the firm last month."), ("Jonas", "Anyone up for a hike?"),
     ]  # fmt: skip
-    memory.remember_many([Note(text, place=SessionPosition("s", n, who, "user")) for n, (who, text) in enumerate(said)])
+    memory.remember_many(
+        [Note(text, position=SessionPosition("s", n, who, "user")) for n, (who, text) in enumerate(said)]
+    )
     hits = memory.recall("What is Greta's job?").hits
     assert hits[0].text.startswith("I was promoted")
     assert all("words" not in hit.arms for hit in hits)

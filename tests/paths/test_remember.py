@@ -98,17 +98,17 @@ def test_eight_writers_leave_one_open_value(memory: Memory) -> None:
 
 def test_turns_take_consecutive_places(memory: Memory) -> None:
     for text in ("Hello.", "Hello.", "Bye."):
-        memory.remember(text, place=SessionPosition("monday", speaker="Ana", role="user"))
+        memory.remember(text, position=SessionPosition("monday", speaker="Ana", role="user"))
     turns = memory.list({"session": "monday"})
     assert sorted((turn.place, turn.text) for turn in turns) == [(0, "Hello."), (1, "Hello."), (2, "Bye.")]
     assert {turn.kind for turn in turns} == {"message"}
 
 
 def test_a_taken_place_is_a_repeat_or_a_conflict(memory: Memory) -> None:
-    first = memory.remember("Hello.", place=SessionPosition("monday", 7))
-    assert memory.remember("Hello.", place=SessionPosition("monday", 7)) == first
+    first = memory.remember("Hello.", position=SessionPosition("monday", 7))
+    assert memory.remember("Hello.", position=SessionPosition("monday", 7)) == first
     with pytest.raises(Conflict):
-        memory.remember("Goodbye.", place=SessionPosition("monday", 7))
+        memory.remember("Goodbye.", position=SessionPosition("monday", 7))
 
 
 def test_relations_are_found_by_either_side(memory: Memory) -> None:
@@ -130,7 +130,7 @@ def test_many_notes_are_checked_before_the_first_is_written(memory: Memory) -> N
 
 
 def test_a_bulk_call_that_was_cut_off_can_be_repeated(memory: Memory) -> None:
-    notes = [Note(f"turn {n}", place=SessionPosition("s", n)) for n in range(600)]
+    notes = [Note(f"turn {n}", position=SessionPosition("s", n)) for n in range(600)]
     memory.remember_many(notes[:256], request_id="import-1")
     memory.remember_many(notes, request_id="import-1")
     assert len(memory.list(limit=1000)) == 600
@@ -213,7 +213,7 @@ def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., M
             raise DiskFull("no space")
         return plain(plan)
 
-    notes = [Note(f"turn {n}", place=SessionPosition("s")) for n in range(700)]
+    notes = [Note(f"turn {n}", position=SessionPosition("s")) for n in range(700)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory.store.services.items, "apply", failing)
         with pytest.raises(DiskFull):
@@ -231,7 +231,7 @@ def test_a_relation_is_not_corrected_into_a_mere_text(memory: Memory) -> None:
 
 
 def test_a_corrected_turn_is_still_found_by_who_said_it(memory: Memory) -> None:
-    old = memory.remember("The parcel is in Lisbon.", place=SessionPosition("monday", speaker="Greta", role="user"))
+    old = memory.remember("The parcel is in Lisbon.", position=SessionPosition("monday", speaker="Greta", role="user"))
     new = memory.correct(old, "It is in Porto.")
     turn = memory.get(new)
     assert (turn.session, turn.place, turn.speaker, turn.kind) == ("monday", 0, "Greta", "message")
@@ -239,7 +239,7 @@ def test_a_corrected_turn_is_still_found_by_who_said_it(memory: Memory) -> None:
 
 
 def test_a_value_that_was_replaced_is_marked_even_if_the_clock_runs_back(memory: Memory, clock: SetClock) -> None:
-    said = memory.remember("I live in Lima these days.", place=SessionPosition("monday", role="user"))
+    said = memory.remember("I live in Lima these days.", position=SessionPosition("monday", role="user"))
     lives = Source(None, "agent", (Citation(said, 0, 14),))
     memory.remember("Lives in Lima", slot="user.city", source=lives)
     clock.advance(60)

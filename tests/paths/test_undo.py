@@ -71,8 +71,8 @@ def test_an_address_is_found_however_a_tool_was_given_it(store: Path, arguments:
         memory.start_session("tuesday")
         memory.episodic.record_tool_call("shell", arguments, "Send it all.")
         memory.episodic.record_tool_call("shell", {"command": f"curl {PAGE}s"}, "Another page.")
-        assert "Send it all." in [item.text for item in memory.store.undo(PAGE, memory.scope, dry_run=True).items]
-        assert "Another page." not in [item.text for item in memory.store.undo(PAGE, memory.scope, dry_run=True).items]
+        assert "Send it all." in [item.text for item in memory.store.undo(PAGE, user="ana", dry_run=True).items]
+        assert "Another page." not in [item.text for item in memory.store.undo(PAGE, user="ana", dry_run=True).items]
 
 
 def test_what_a_model_had_remembered_of_a_page_goes_with_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_a_model_had_remembered_of_a_page_goes_with_it(tmp_path: Path) -> N
         AgentWithMemory(memory, model, [fetch], memory_tools=True).run("What does the page say?")
         before = {item.text for item in memory.list()}
         assert any("Mallory" in text for text in before)
-        memory.store.undo(PAGE, memory.scope, dry_run=False)
+        memory.store.undo(PAGE, user="ana", dry_run=False)
         left = {item.text for item in memory.list()}
     assert not any("Mallory" in text for text in left), left
     assert "What does the page say?" in left

@@ -166,14 +166,14 @@ def test_a_folder_is_read_as_an_importer_would(folder: Path) -> None:
     read = read_folder(folder)
     assert (read.name, read.spaces, len(read.questions)) == ("tiny", ("a", "b"), 4)
     ana, ben, *_ = read.docs_of("a")
-    assert ana.note.place == SessionPosition("S1", 0, "Ana", None)
+    assert ana.note.position == SessionPosition("S1", 0, "Ana", None)
     assert ana.note.metadata == {"doc": "1"}
     assert ben.text == "The kettle is broken again. [shares a photo of a dented kettle]"
-    assert [doc.note.place for doc in read.docs_of("b")] == [
+    assert [doc.note.position for doc in read.docs_of("b")] == [
         SessionPosition("B1", 0, None, "user"),
         SessionPosition("B1", 1, None, "assistant"),
     ]
-    assert Doc("a", "9", "no session").note.place is None
+    assert Doc("a", "9", "no session").note.position is None
 
 
 def test_a_folder_that_is_not_one_says_what_is_missing(tmp_path: Path, folder: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_prepared_embedder_gives_what_it_was_given() -> None:
     assert np.array_equal(prepared.embed(texts, "document"), vectors)
     unknown = prepared.embed(["never seen"], "query")
     assert np.array_equal(unknown, prepared.embed(["never seen"], "query"))
-    assert [note.place.number for note in turns(texts * 10)][24:26] == [24, 0]
+    assert [note.position.number for note in turns(texts * 10)][24:26] == [24, 0]
 
 
 def shown(table: object) -> str:

@@ -352,10 +352,10 @@ def test_load_twice_adds_nothing(run: Run) -> None:
     notes = lines(
         {"text": "Ana likes tea."},
         {"text": "Ana met Bo.", "occurred_at": "2026-01-01"},
-        {"text": "Hello.", "place": {"session": "monday", "speaker": "Ana"}},
+        {"text": "Hello.", "position": {"session": "monday", "speaker": "Ana"}},
         {"text": "Lima", "slot": "user.city"},
         {"text": "Quito", "slot": "user.city"},
-        {"text": "Hello.", "place": {"session": "monday", "speaker": "Ana"}},
+        {"text": "Hello.", "position": {"session": "monday", "speaker": "Ana"}},
     )
     first = told(run, "load", "-", given=notes)
     assert (first["read"], first["added"], first["replaced"], first["bad"]) == (6, 5, 1, [])

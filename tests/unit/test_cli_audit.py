@@ -39,8 +39,8 @@ def test_what_was_counted_stands_in_one_column_and_once(store: Path, tmp_path: P
     run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana")
     run(store, "hold", "--user", "ana", "--reason", "case-7")
     lines = run(store, "audit").output.splitlines()
-    assert len({line.index(told) for line, told in zip(lines, ("form", "form", "reason"), strict=True)}) == 1
-    assert all(line.count("form") <= 1 for line in lines)
+    assert len({line.index(told) for line, told in zip(lines, ("format", "format", "reason"), strict=True)}) == 1
+    assert all(line.count("format") <= 1 for line in lines)
 
 
 def test_an_empty_audit_log_is_no_error(store: Path) -> None:

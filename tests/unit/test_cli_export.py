@@ -106,7 +106,7 @@ def test_chats_come_in_by_their_form(store: str, tmp_path: Path) -> None:
     said = [{"uuid": "m", "sender": "human", "text": "Hello there.", "created_at": "2025-01-01T00:00:00Z"}]
     file.write_text(json.dumps([{"uuid": "c", "name": "x", "chat_messages": said}]))
     assert "from claude" in run(store, "load", str(file), "--user", "ana")
-    assert told(store, "load", str(file), "--from", "claude", "--user", "ana")["repeated"] == 1
+    assert told(store, "load", str(file), "--format", "claude", "--user", "ana")["repeated"] == 1
 
 
 def test_an_export_to_a_pipe_is_refused_before_anything_is_written(store: str, tmp_path: Path) -> None:

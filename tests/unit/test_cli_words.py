@@ -111,5 +111,5 @@ def test_a_page_for_a_person_names_each_source_once(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         memory.add_message("user", "I prefer Spanish.")
         memory.add_message("user", "I prefer Spanish.")
-        memory.export(tmp_path / "page.md", form="markdown")
+        memory.export(tmp_path / "page.md", format="markdown")
     assert "told by the user; " in (tmp_path / "page.md").read_text()

@@ -25,12 +25,12 @@ FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", Non
 def kept(message: Message) -> Item:
     """The log row that a store makes of a message."""
     note = message_to_note(check_message(message), "monday")
-    assert note.place is not None
+    assert note.position is not None
     assert isinstance(note.source, Source)
     return Item(
         "id", "message", note.text, 0.5, NOW, NOW,
         occurred_at=note.occurred_at, metadata=note.metadata or {}, sources=(note.source,),  # type: ignore[arg-type]
-        session="monday", place=7, speaker=note.place.speaker, role=note.place.role,
+        session="monday", place=7, speaker=note.position.speaker, role=note.position.role,
     )  # fmt: skip
 
 

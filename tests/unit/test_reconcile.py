@@ -29,7 +29,7 @@ def in_slot(hash: str, stored: list[StoredVersion], at: float | None = None) -> 
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"place": SessionPosition("s")}, False)],
+    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"position": SessionPosition("s")}, False)],
 )
 def test_only_bare_texts_are_merged(values: dict[str, Any], expected: bool) -> None:
     draft = Draft("x", **values)

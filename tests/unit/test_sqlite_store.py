@@ -104,7 +104,7 @@ def test_eight_writers_leave_one_open_value(path: Path) -> None:
 
 
 def test_places_are_given_once(store: SqliteStore) -> None:
-    in_threads(8, lambda number: [add(store, "same", kind="message", place=SessionPosition("s")) for _ in range(5)])
+    in_threads(8, lambda number: [add(store, "same", kind="message", position=SessionPosition("s")) for _ in range(5)])
     assert [item.place for item in store.read(SCOPE, "s", 0, 100)] == list(range(40))
 
 
@@ -471,7 +471,7 @@ def test_an_answer_to_a_request_holds_nothing_of_the_text(store: SqliteStore) ->
 
 
 def test_what_is_expected_of_a_session_is_checked(store: SqliteStore) -> None:
-    add(store, "hi", kind="message", place=SessionPosition("s"))
+    add(store, "hi", kind="message", position=SessionPosition("s"))
     with pytest.raises(Conflict, match="1 messages, not 0"):
         append_messages(store, SCOPE, "s", [Draft("x", kind="message")], expect=0)
 

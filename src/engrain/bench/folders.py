@@ -38,7 +38,7 @@ class Doc:
     @property
     def note(self) -> Note:
         """The note that an importer of chats would make."""
-        return Note(self.text, occurred_at=self.ts, place=self._place, metadata={"doc": self.id})
+        return Note(self.text, occurred_at=self.ts, position=self._place, metadata={"doc": self.id})
 
     @property
     def _place(self) -> SessionPosition | None:

@@ -127,15 +127,15 @@ def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: in
 def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     """Build a draft from a checked note, redacted and indexed by words, but without vectors."""
     note = redact_note(note, redact)
-    speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
+    speaker, role = (note.position.speaker, note.position.role) if note.position else (None, None)
     return Draft(
         text=note.text,
-        kind="message" if note.place else "relation" if note.relation else "fact",
+        kind="message" if note.position else "relation" if note.relation else "fact",
         importance=note.importance,
         slot=note.slot,
         metadata=note.metadata or {},
         source=note.source if isinstance(note.source, Source) else Source(),
-        place=note.place,
+        position=note.position,
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         expires_at=note.expires_at,  # type: ignore[arg-type]
         relation=note.relation,

@@ -197,7 +197,7 @@ class EnrichmentWorker:
             self._unusable[batch] += 1
             if self._unusable[batch] < MAX_UNUSABLE_ANSWERS:
                 raise
-            self._done["passed_over"] += 1
+            self._done["skipped"] += 1
             _log.warning("%d messages of session %r are skipped: %s", len(messages), session_key[1], exc)
         self._unusable.pop(batch, None)
 

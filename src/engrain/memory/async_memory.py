@@ -119,13 +119,13 @@ class AsyncStore:
     verify_audit = _make_async(Store.verify_audit)
 
     async def hop(self, call: Callable[[Store], R]) -> R:
-        """Call a function with the opened store on a thread of the pool."""
+        """Internal: call a function with the opened store on a thread of the pool."""
         if self._closed:
             raise StoreClosed("this store was closed. Open it again: AsyncStore(…), or AsyncMemory(…).")
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: call(self.opened()))
 
     def opened(self) -> Store:
-        """Return the store, and open it if needed. Call it on a thread of the pool."""
+        """Internal: return the store, and open it if needed. Call it on a thread of the pool."""
         with self._opening:
             if self._store is None:
                 self._store = self._make()
@@ -366,15 +366,15 @@ class AsyncMemory:
         return self._store
 
     async def hop(self, call: Callable[[Memory], R]) -> R:
-        """Call a function with the opened memory on a thread of the store's pool."""
+        """Internal: call a function with the opened memory on a thread of the store's pool."""
         return await self._store.hop(lambda _: call(self.opened()))
 
     async def run_in_thread(self, call: Callable[[], R]) -> R:
-        """Call a function on a thread of the store's pool."""
+        """Internal: call a function on a thread of the store's pool."""
         return await self._store.hop(lambda _: call())
 
     def opened(self) -> Memory:
-        """Return the view, and open the store if needed. Call it on a thread of the pool."""
+        """Internal: return the view, and open the store if needed. Call it on a thread of the pool."""
         store = self._store.opened()
         with self._lock:
             if self._view is None:

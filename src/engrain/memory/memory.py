@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from engrain.tiers.sessions import CurrentSession, Sessions
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
-    from engrain.transfer.readers import Form
+    from engrain.transfer.readers import LoadFormat
 
 Filter = Mapping[str, Any]
 Part = TypeVar("Part")
@@ -99,17 +99,17 @@ class Memory:
         occurred_at: Time | None = None,
         expires_at: Time | None = None,
         ttl: timedelta | float | None = None,
-        place: SessionPosition | None = None,
+        position: SessionPosition | None = None,
         request_id: str | None = None,
     ) -> str:
         """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
 
         A `slot` ("user.city") holds one value: a newer value closes the older one. After `expires_at`, or `ttl` seconds
-        from now, nobody finds the text any more. `place` puts it into a session as a turn. Repeating a text returns
+        from now, nobody finds the text any more. `position` puts it into a session as a turn. Repeating a text returns
         its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
         expires = self._compute_expiry(expires_at, ttl)
-        note = Note(text, importance, slot, metadata, source, occurred_at, place, expires_at=expires)
+        note = Note(text, importance, slot, metadata, source, occurred_at, position, expires_at=expires)
         return self.semantic.remember(note, request_id)
 
     @traced
@@ -318,7 +318,7 @@ class Memory:
         self,
         path: str | os.PathLike[str],
         *,
-        form: Literal["jsonl", "markdown"] = "jsonl",
+        format: Literal["jsonl", "markdown"] = "jsonl",
         vectors: bool = False,
         overwrite: bool = False,
         progress: Progress | None = None,
@@ -330,14 +330,14 @@ class Memory:
         """
         from engrain.memory.transfer import export_scope, open_output
 
-        return export_scope(self._services, self._scope, open_output(path, overwrite), form, vectors, progress)
+        return export_scope(self._services, self._scope, open_output(path, overwrite), format, vectors, progress)
 
     @traced
     def load(
         self,
         path: str | os.PathLike[str] | BinaryIO,
         *,
-        form: Form | None = None,
+        format: LoadFormat | None = None,
         source: str | None = None,
         skip_bad: bool = False,
         other_scope: bool = False,
@@ -354,7 +354,7 @@ class Memory:
         from engrain.memory.transfer import finish_load, open_input
         from engrain.transfer.load import LoadOptions, load
 
-        options = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
+        options = LoadOptions(format, source, skip_bad, other_scope, dry_run, facts)
         with open_input(path) as file:
             loaded = load(file, self._scope, self._services, options, count_progress(progress, "rows"))
         finish_load(self._services, self._scope, loaded, progress)

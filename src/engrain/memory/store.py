@@ -194,13 +194,23 @@ class Store:
         return erase_subject(self.services, make_user_subject(tenant, user), folders, dry_run, progress)
 
     @traced
-    def undo(self, source: str, scope: Scope, *, dry_run: bool = False, progress: Progress | None = None) -> UndoResult:
-        """Remove the items of one source, such as a poisoned page, and everything derived from them.
+    def undo(
+        self,
+        source: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> UndoResult:
+        """Remove the items of one source, such as a poisoned page, and everything derived from them, from one memory.
 
         Items that they had replaced or corrected are valid again. A dry run only lists them.
         """
         from engrain.privacy.requests import undo_source
 
+        scope = self.memory(user=user, agent=agent, tenant=tenant).scope
         return undo_source(self.services, scope, check_key(source, "source"), dry_run, progress)
 
     @traced
@@ -287,12 +297,12 @@ class Store:
 
     @property
     def services(self) -> Services:
-        """The ports behind this store."""
+        """Internal: the ports behind this store, for the packages of engrain."""
         return self._open.services
 
     @property
     def workers(self) -> Workers:
-        """The background workers of this store."""
+        """Internal: the background workers of this store, for the packages of engrain and tests."""
         return self._open
 
     def close(self) -> None:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from engrain.transfer.load import LoadResult
 
 MAX_PIPED_BYTES = 1 << 30
-FORMS = ("jsonl", "markdown")
-OWN_FORMS = ("engrain", "notes")
+FORMATS = ("jsonl", "markdown")
+OWN_FORMATS = ("engrain", "notes")
 COUNTED_OUTCOMES = ("added", "repeated", "replaced", "behind", "kept_out")
 
 _log = logging.getLogger("engrain")
@@ -51,23 +51,23 @@ def export_scope(
     services: Services,
     scope: Scope,
     file: AbstractContextManager[BinaryIO],
-    form: str,
+    format: str,
     vectors: bool,
     progress: Progress | None,
 ) -> ExportResult:
     """Export a scope. `file` makes the file when entered, and removes it after an error."""
-    if form not in FORMS:
-        raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
+    if format not in FORMATS:
+        raise InvalidInput(f"unknown format {format!r}. Known: {', '.join(FORMATS)}.")
     _refuse_hidden(services, scope)
     begun: dict[str, int] = {}
     try:
         with file as out:
             # Recorded first: a killed export leaves a part of it, and a receipt must know.
-            entry = record(services, "export_begun", {"form": form}, scope)
+            entry = record(services, "export_begun", {"format": format}, scope)
             begun = {"begun": entry.n} if entry else {}
             done = count_progress(progress, "rows")
-            exported = _write_export(services, scope, out, form, vectors, done)
-            record(services, "export", {"form": form, "counts": dict(exported.rows), **begun}, scope)
+            exported = _write_export(services, scope, out, format, vectors, done)
+            record(services, "export", {"format": format, "counts": dict(exported.rows), **begun}, scope)
     except BaseException:
         if begun:
             try:
@@ -79,11 +79,11 @@ def export_scope(
 
 
 def _write_export(
-    services: Services, scope: Scope, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]
+    services: Services, scope: Scope, out: BinaryIO, format: str, vectors: bool, done: Callable[[int], None]
 ) -> ExportResult:
     from engrain.transfer import export, markdown
 
-    if form == "markdown":
+    if format == "markdown":
         return markdown.export_markdown(services, scope, out, done)
     return export.export(services, scope, out, vectors=vectors, done=done)
 
@@ -105,8 +105,8 @@ def finish_load(services: Services, scope: Scope, loaded: LoadResult, progress: 
     if not loaded.written:
         return
     counts = {name: getattr(loaded, name) for name in COUNTED_OUTCOMES}
-    what = "load" if loaded.form in OWN_FORMS else "import"
-    record(services, what, {"form": loaded.form, "counts": counts}, scope)
+    what = "load" if loaded.format in OWN_FORMATS else "import"
+    record(services, what, {"format": loaded.format, "counts": counts}, scope)
     if loaded.rows.get("item"):
         _embed_loaded(services, count_progress(progress, "vectors"))
 

@@ -74,7 +74,7 @@ class Tasks:
         self._lock = threading.Lock()
 
     def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
-        """Prepare one run of a task, with working memory unless working=False."""
+        """Internal: prepare one run for `memory.task`, with working memory unless working=False."""
         if options.version == CHECKPOINT_VERSION:
             raise InvalidInput(f"the version {CHECKPOINT_VERSION!r} is that of checkpoints: give the task another.")
         if procedure is not None and not working:

@@ -310,7 +310,7 @@ def _build_note(what: object, fields: Mapping[str, Any]) -> Note:
 
 def _describe_note(note: Note) -> dict[str, Any]:
     """Return the fields that the fingerprint of a memory step covers."""
-    as_text = ("source", "occurred_at", "place", "relation", "expires_at")
+    as_text = ("source", "occurred_at", "position", "relation", "expires_at")
     return {
         "text": note.text,
         "importance": note.importance,

@@ -36,6 +36,7 @@ class _RunBase:
 
     @property
     def execution(self) -> TaskExecution:
+        """Internal: the state of this run, for workflows and agents."""
         if self._execution is None:
             raise TaskError("enter the run first: async with memory.task(…) as run: …")
         return self._execution
@@ -93,9 +94,11 @@ class _RunBase:
         self.execution.outcome = self.execution.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
 
     def step_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        """Internal: run a step of a workflow or an agent, in either colour."""
         return self.execution.step(StepRequest("step", name, key, work.args), work)
 
     def effect_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
+        """Internal: run an effect of a workflow or an agent, in either colour."""
         check_policy(work.on_ambiguous)
         check_key_parameter(work.key_as)
         return self.execution.step(StepRequest("effect", name, key, work.args), work)

@@ -26,7 +26,7 @@ from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Services
 from engrain.ports.search import pin_embedder
 
-Form = Literal["anthropic", "openai"]
+MessageFormat = Literal["anthropic", "openai"]
 
 LIMITS = TIERS["conversation"].window
 MIN_WINDOW_TOKENS = 256
@@ -95,7 +95,7 @@ class ConversationMemory:
         request_id: str | None = None,
         began: int | None = None,
     ) -> RecordResult:
-        """Do the same as `add_many`, and return everything that was recorded.
+        """Internal: do the same as `add_many` for an agent, and return everything that was recorded.
 
         BeingErased if the user was erased after the change number `began`.
         """
@@ -124,12 +124,12 @@ class ConversationMemory:
         before = WindowPrefix(summary.text, summary.start, self._find_system_message(messages))
         return fit_window(messages, before, self.limits, self._services.count_tokens)
 
-    def messages_for_llm(self, form: Form = "anthropic") -> list[dict[str, Any]]:
+    def messages_for_llm(self, format: MessageFormat = "anthropic") -> list[dict[str, Any]]:
         """Return the window in the form of an API. For Anthropic, `system_for_llm` has the system messages."""
-        if form not in ("anthropic", "openai"):
-            raise InvalidInput(f'unknown form {form!r}. Known: "anthropic", "openai".')
+        if format not in ("anthropic", "openai"):
+            raise InvalidInput(f'unknown format {format!r}. Known: "anthropic", "openai".')
         said = self.window().said
-        return to_anthropic(said) if form == "anthropic" else to_openai(said)
+        return to_anthropic(said) if format == "anthropic" else to_openai(said)
 
     def system_for_llm(self) -> str:
         """Return the system messages of the window as one text; "" if there are none."""

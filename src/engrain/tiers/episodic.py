@@ -169,7 +169,7 @@ class EpisodicMemory:
         """Return the whole of a long output; None if the entry shows all, or its day is over."""
         return self._episodes.raw(self._scope, check_key(id, "id"), self._services.clock())
 
-    def why(self, id: str) -> tuple[tuple[str, float], ...]:
+    def explain(self, id: str) -> tuple[tuple[str, float], ...]:
         """Return the parts of an entry's importance, also of a repeated one; empty if there is no entry."""
         rows = self._services.items.get_many(self._scope, [check_key(id, "id")])
         now = self._services.clock()

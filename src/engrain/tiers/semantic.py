@@ -113,7 +113,9 @@ class SemanticMemory:
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
-        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        note = check_note(
+            replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, position=place)
+        )
         (draft,) = write.build_drafts([note], self._services)
         plan = Plan(self._scope, (Correct(old.id, draft),), check_optional_key(request_id, "request_id"))
         return _require_id(self._services.items.apply(plan).outcomes[0])

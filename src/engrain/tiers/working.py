@@ -118,7 +118,7 @@ class WorkingMemory:
         return id
 
     def take(self, task: str, task_id: str, stored: Mapping[str, Any] | None = None) -> bool:
-        """Begin a task as `set_task` does, or continue it from a snapshot. False if another task is current."""
+        """Internal: begin a durable task, or continue it from a snapshot. False if another task is current."""
         text, id = check_text(task, "task", MAX_GOAL), check_key(task_id, "task_id")
         found = None if stored is None else self._read_snapshot(stored)
         if found is None:
@@ -136,7 +136,7 @@ class WorkingMemory:
         return True
 
     def release(self, task_id: str) -> bool:
-        """Clear everything if this task is current. False if it is not."""
+        """Internal: clear everything if this durable task is current. False if it is not."""
         self.before_change()
         with self._lock:
             if not task_id or self._frame.task_id != task_id:
@@ -146,7 +146,7 @@ class WorkingMemory:
         return True
 
     def revision(self) -> object:
-        """Return a value that equals an earlier one if nothing has changed since."""
+        """Internal: return a value that equals an earlier one if nothing has changed since."""
         with self._lock:
             return (self._frame, self._buffer)
 

@@ -71,8 +71,8 @@ def plan_corrections(
 
 
 def _keep_place(item: Item, note: Note) -> Note:
-    number = None if note.place is None else replace(note.place, number=None)
-    return replace(note, importance=item.importance, slot=item.slot, place=number)
+    number = None if note.position is None else replace(note.position, number=None)
+    return replace(note, importance=item.importance, slot=item.slot, position=number)
 
 
 def _extend_request_id(note: Note) -> Note:

@@ -22,7 +22,7 @@ from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
 from engrain.transfer.dedupe import Deduplicated, deduplicate, load_answered_requests, plan_corrections
 from engrain.transfer.load_export import load_rows, preview
-from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_note_lines
+from engrain.transfer.readers import LoadFormat, ReadResult, detect_format, read_entries, read_note_lines
 from engrain.transfer.verify import verify_export
 
 NOTES_PER_PROGRESS = 2_048
@@ -34,7 +34,7 @@ Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts extract
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    form: Form | None = None
+    format: LoadFormat | None = None
     source: str | None = None  # for notes without one
     skip_bad: bool = False  # write the good notes; no effect on an export, which is loaded whole or not at all
     other_scope: bool = False  # accept another memory's data
@@ -44,7 +44,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    form: Form
+    format: LoadFormat
     read: int
     added: int = 0
     repeated: int = 0  # stored already
@@ -63,7 +63,7 @@ def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions,
 
     A KeyboardInterrupt carries a note about what stays.
     """
-    form, documents = detect_format(file, options.form)
+    form, documents = detect_format(file, options.format)
     if form == "engrain":
         return _load_export(file, scope, services, options, done)
     read = (
@@ -123,22 +123,22 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
 
 
 def _load_notes(
-    read: ReadResult, form: Form, scope: Scope, services: Services, options: LoadOptions, done: Done
+    read: ReadResult, format: LoadFormat, scope: Scope, services: Services, options: LoadOptions, done: Done
 ) -> LoadResult:
     load = _NoteLoad(scope, services, services.items.moment())
-    if form == "notes" and any(map(_may_conflict, read.notes)):
+    if format == "notes" and any(map(_may_conflict, read.notes)):
         read = load.find_clashes(read)
     if read.bad and not options.skip_bad:
         raise BadFile(read.bad)
     # A note's request id contains its words: a changed note is another note.
-    given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, services)
+    given = Deduplicated(read.notes) if format == "notes" else deduplicate(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     conversations = read.notes if options.facts else ()
     statuses, facts = load.preview(given, conversations) if options.dry_run else load.write(given, conversations, done)
     found.update(statuses)
     extracted = Counter(facts)
     return LoadResult(
-        form,
+        format,
         len(read.notes) + len(read.bad),
         found["added"],
         found["repeated"],
@@ -233,7 +233,7 @@ class _NoteLoad:
 def _may_conflict(note: Note) -> bool:
     """Check whether the store may refuse the note because of what it holds."""
     cites = isinstance(note.source, Source) and note.source.cites
-    return bool(cites) or (note.place is not None and note.place.number is not None)
+    return bool(cites) or (note.position is not None and note.position.number is not None)
 
 
 def _bad_line(line: int, error: EngrainError) -> BadLine:
@@ -269,7 +269,7 @@ def extract_facts(
 
 def is_users_message(note: Note) -> bool:
     """Tell if the user wrote the text, in contrast to an attachment."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
+    return note.position is not None and note.position.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
 
 
 def _build_facts(

@@ -175,19 +175,19 @@ def _hash_value(value: object) -> str:
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
-Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
-FORMS: tuple[Form, ...] = get_args(Form)
+LoadFormat = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
+FORMATS: tuple[LoadFormat, ...] = get_args(LoadFormat)
 HEAD_BYTES = 4_096
 
 
-def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
+def detect_format(file: BinaryIO, given: LoadFormat | None) -> tuple[LoadFormat, Iterable[Document]]:
     """Return the format and its JSON documents. A format of lines has none: the file is at its start then."""
-    if given is not None and given not in FORMS:
-        raise InvalidInput(f"unknown form {given!r}. Use one of: {', '.join(FORMS)}.")
+    if given is not None and given not in FORMATS:
+        raise InvalidInput(f"unknown format {given!r}. Use one of: {', '.join(FORMATS)}.")
     head = file.read(HEAD_BYTES)
     file.seek(0)
     packed = head.startswith(ZIP_MAGIC)
-    form: Form | None = given if given or packed else _detect_by_head(file, head)
+    form: LoadFormat | None = given if given or packed else _detect_by_head(file, head)
     if form in ("engrain", "notes"):
         return form, ()
     read = read_archive(file) if packed else iter([Document("", read_document(file))])
@@ -198,12 +198,12 @@ def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Do
     origin: ExportOrigin | None = form or detect_origin(first.value)  # type: ignore[assignment]
     if origin is None:
         raise InvalidInput(
-            f"the file has none of the known forms: {', '.join(FORMS)}. docs/how-to/import-and-export.md shows them."
+            f"the file has none of the known forms: {', '.join(FORMATS)}. docs/how-to/import-and-export.md shows them."
         )
     return origin, chain([first], found)
 
 
-def _detect_by_head(file: BinaryIO, head: bytes) -> Form | None:
+def _detect_by_head(file: BinaryIO, head: bytes) -> LoadFormat | None:
     """Return None for a JSON document, which must be read whole."""
     _check_text(head)
     start = head.removeprefix(BOM).lstrip()[:1]
@@ -216,7 +216,7 @@ def _detect_by_head(file: BinaryIO, head: bytes) -> Form | None:
     return form
 
 
-def _detect_by_first_line(raw: bytes | None) -> Form | None:
+def _detect_by_first_line(raw: bytes | None) -> LoadFormat | None:
     try:
         value = parse_line(raw, MAX_LINE_BYTES)
     except InvalidInput:

@@ -74,14 +74,14 @@ class AddingSuite(Suite):
         )
 
     def test_a_place_comes_back_with_its_speaker_and_role(self, store: ItemStore) -> None:
-        outcome = add_one(store, fact("Hi.", kind="message", place=SessionPosition("s", 4, "Ana", "user")))
+        outcome = add_one(store, fact("Hi.", kind="message", position=SessionPosition("s", 4, "Ana", "user")))
         item = get_item(store, outcome.id)
         assert (item.session, item.place, item.speaker, item.role, outcome.place) == ("s", 4, "Ana", "user", 4)
 
     @pytest.mark.parametrize("text", LETTERS.values(), ids=LETTERS.keys())
     def test_text_is_kept_letter_by_letter(self, store: ItemStore, text: str) -> None:
         place = SessionPosition(text, 0, text, text)
-        draft = fact(text, slot=text, metadata={text: text}, source=Source(text), place=place)
+        draft = fact(text, slot=text, metadata={text: text}, source=Source(text), position=place)
         item = get_item(store, add_one(store, draft).id)
         assert item.text == item.slot == item.session == item.speaker == item.role == item.source == text
         assert item.metadata == {text: text}

@@ -36,7 +36,7 @@ class ChangingSuite(Suite):
     def test_a_correction_takes_the_place_of_the_old_version(self, store: ItemStore, clock: SetClock) -> None:
         place = SessionPosition("s", 2, "Ana", "user")
         day = clock() - timedelta(days=1)
-        (id,) = add(store, fact("Lima", kind="message", slot="city", place=place, occurred_at=day))
+        (id,) = add(store, fact("Lima", kind="message", slot="city", position=place, occurred_at=day))
         store.apply(Plan(ANA, (Change(id, pinned=True),)))
         later = clock.advance(10)
         outcome = correct(store, id, fact("Quito", importance=0.9, source=Source("b"), metadata={"k": 1}))

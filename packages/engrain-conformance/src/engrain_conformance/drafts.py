@@ -49,7 +49,7 @@ def fact(text: str, **values: Any) -> Draft:
 
 def message(text: str, session: str = "monday", number: int | None = None, **values: Any) -> Draft:
     place = SessionPosition(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
-    return fact(text, kind="message", place=place, **values)
+    return fact(text, kind="message", position=place, **values)
 
 
 def derived(text: str, *cites: Citation, **values: Any) -> Draft:
@@ -74,7 +74,7 @@ def add_one(store: ItemStore, draft: Draft, scope: Scope = ANA) -> Outcome:
 
 def append_messages(store: Any, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None = None) -> Any:
     """Append messages to a session of the store of the items. Conflict if it has not the expected length."""
-    steps = tuple(Add(replace(draft, place=draft.place or SessionPosition(session))) for draft in drafts)
+    steps = tuple(Add(replace(draft, position=draft.position or SessionPosition(session))) for draft in drafts)
     return store.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
 
 

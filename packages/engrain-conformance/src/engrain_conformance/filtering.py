@@ -56,7 +56,7 @@ def _drafts() -> Iterator[Draft]:
     for n, source in enumerate([Source(), Source("a"), Source("a%c"), Source("äbc", "web"), Source("", "tool")]):
         yield fact(f"source {n}", source=source, importance=n / 4)
     for n, text in enumerate(["abc", "ABC", "äbc", "a%c", "a_c", "日本語", "x' or 1=1 --", "line\nbreak"]):
-        yield fact(text, slot=text, place=SessionPosition(text, n, text, text))
+        yield fact(text, slot=text, position=SessionPosition(text, n, text, text))
     yield fact("a is b", kind="relation", relation=Relation("a", "is", "b"))
     yield fact("dated", occurred_at=START - timedelta(seconds=1))
     yield fact("dated finely", occurred_at=START - timedelta(microseconds=1))

@@ -98,7 +98,7 @@ CHANGES = st.tuples(
 )
 REQUESTS = st.sampled_from([None, "r", "s"])
 SEED = (
-    Draft("Ana lives in Lima.", kind="message", place=SessionPosition("monday", None, "Ana", "user")),
+    Draft("Ana lives in Lima.", kind="message", position=SessionPosition("monday", None, "Ana", "user")),
     Draft("Lima", slot="city"),
     Draft("Ana likes tea", kind="relation", relation=Relation(ENTITIES[0], "likes", ENTITIES[1])),
 )
@@ -186,7 +186,7 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def append(self, scope: Scope, session: str, count: int, expect: int | None) -> None:
         drafts = [
-            fact(TEXTS[n], kind="message", place=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
+            fact(TEXTS[n], kind="message", position=SessionPosition(session, None, "Zoe", "user")) for n in range(count)
         ]
         self._both(scope, lambda store, _: append_messages(store, scope, session, drafts, expect))
 
@@ -390,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
         draft = fact(
             spec["text"],
             **values,
-            place=place,
+            position=place,
             source=replace(spec["source"], cites=tuple(pair[side] for pair in cites)),
             occurred_at=_moment(spec["occurred"]),
             expires_at=_moment(spec["expires"]),

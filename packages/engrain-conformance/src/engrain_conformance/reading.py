@@ -171,7 +171,7 @@ class ReadingSuite(Suite):
         day = START - DAY
         place = SessionPosition("s", 3, "Ana", "user")
         draft = fact(
-            long, kind="message", importance=0.7, place=place, occurred_at=day, traits=5, source=Source("p", "web")
+            long, kind="message", importance=0.7, position=place, occurred_at=day, traits=5, source=Source("p", "web")
         )
         (id, bare) = add(store, draft, fact("Short."))
         store.apply(Plan(ANA, (Change(id, pinned=True),)))

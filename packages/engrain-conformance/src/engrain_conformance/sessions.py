@@ -57,7 +57,7 @@ class SessionLogSuite(Suite):
 
     def test_speaker_and_role_are_kept(self, store: ItemStore, log: SessionLog) -> None:
         (outcome,) = append_messages(
-            log, ANA, "s", [message_draft("Hi.", place=SessionPosition("s", None, "Zoe", "user"))], None
+            log, ANA, "s", [message_draft("Hi.", position=SessionPosition("s", None, "Zoe", "user"))], None
         ).outcomes
         (item,) = log.read(ANA, "s", 0, 10)
         assert (item.id, item.kind, item.session, item.place) == (outcome.id, "message", "s", 0)
@@ -112,7 +112,7 @@ class SessionLogSuite(Suite):
         add(
             store,
             message("first", "s"),
-            fact("A fact said here.", place=SessionPosition("s")),
+            fact("A fact said here.", position=SessionPosition("s")),
             message("tenth", "s", 10),
         )
         assert log.length(ANA, "s") == 11

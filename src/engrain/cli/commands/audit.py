@@ -75,7 +75,7 @@ def _format_action(entry: AuditEntry) -> str:
 
 
 def _format_entry(entry: AuditEntry, width: int) -> str:
-    first = {name: entry.details[name] for name in ("receipt", "form") if name in entry.details}
+    first = {name: entry.details[name] for name in ("receipt", "format") if name in entry.details}
     rest = {name: value for name, value in entry.details.items() if name != "by" and name not in first}
     details = ", ".join([*_format_details(first), *_format_details(entry.details.get("counts", rest))])
     action = _format_action(entry)

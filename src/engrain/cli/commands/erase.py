@@ -196,7 +196,8 @@ def undo(cli: CommandContext, source: str, yes: bool) -> None:
     source stays, without this one.
     """
     with cli.read_memory() as memory:
-        found = memory.store.undo(source, memory.scope, dry_run=not yes, progress=_show_stage(cli))
+        who = {"user": cli.user, "agent": cli.agent, "tenant": cli.tenant}
+        found = memory.store.undo(source, **who, dry_run=not yes, progress=_show_stage(cli))
         notes = [] if found else _describe_missing_source(memory, source)
         revived = [] if yes or cli.json else _find_revived(memory, found)
     cli.print_result(found, lambda: _format_undo(found, revived, cli))

@@ -56,10 +56,10 @@ def remember(cli: CommandContext, text: str | None, metadata: tuple[str, ...], *
     Without TEXT, or with "-", the text is read from stdin without its last line break. Saving the same text again
     returns the same id.
     """
-    place = _parse_place(options.pop("session"), options.pop("speaker"), options.pop("role"))
+    position = _parse_position(options.pop("session"), options.pop("speaker"), options.pop("role"))
     content, own_data = read_text(text, "text"), parse_metadata(metadata)
     with cli.open_memory(create=True, embed_first=content[:20]) as memory:
-        id = memory.remember(content, metadata=own_data, place=place, **options)
+        id = memory.remember(content, metadata=own_data, position=position, **options)
     cli.print_result({"id": id}, lambda: _format_id(id, "Remembered."))
 
 
@@ -126,7 +126,7 @@ def pin(cli: CommandContext, id: str, off: bool) -> None:
     cli.print_result({"id": whole, "pinned": not off}, lambda: [f"{whole} is {'no longer ' if off else ''}pinned."])
 
 
-def _parse_place(session: str | None, speaker: str | None, role: str | None) -> Any:
+def _parse_position(session: str | None, speaker: str | None, role: str | None) -> Any:
     from engrain.core.model.items import SessionPosition
 
     if session is None and (speaker or role):

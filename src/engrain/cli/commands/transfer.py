@@ -49,7 +49,6 @@ OUTCOMES = {
 @click.argument("path", metavar="FILE")
 @click.option(
     "--format",
-    "form",
     type=click.Choice(["jsonl", "markdown"]),
     default="jsonl",
     show_default=True,
@@ -180,13 +179,13 @@ def _format_export(exported: ExportResult, path: str) -> str:
         "engrain load ana.jsonl --dry-run",
         "engrain load notes.jsonl --skip-bad --source support-chat",
         "engrain load chatgpt-export.zip --facts",
-        "engrain load conversations.json --from claude --skip-bad",
+        "engrain load conversations.json --format claude --skip-bad",
         """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
     prints="How many were new, already known or rejected; each bad line with its number and what is wrong with it.",
 )
 @click.argument("file", type=click.File("rb"), metavar="FILE|-")
-@click.option("--from", "form", type=click.Choice(FORMATS), help="The format, if it is not recognized.")
+@click.option("--format", type=click.Choice(FORMATS), help="The format, if it is not recognized.")
 @click.option("--dry-run", is_flag=True, help="Check the file and say what would be loaded; write nothing.")
 @click.option("--skip-bad", is_flag=True, help="Notes and chats: load the good lines even if others are bad.")
 @click.option("--facts", is_flag=True, help="Chats: also extract facts that users state about themselves.")
@@ -196,7 +195,7 @@ def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) 
     """Import an export, notes, or a file of mem0, ChatGPT or Claude.
 
     An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
-    importance, slot, metadata, source, occurred_at, place {session, number, speaker, role} and relation {subject,
+    importance, slot, metadata, source, occurred_at, position {session, number, speaker, role} and relation {subject,
     relation, object}. All lines are checked first: one bad line, and nothing is written. Loading a file again adds
     only what is new. Forgotten items stay forgotten.
     """
@@ -233,15 +232,15 @@ def _format_load(loaded: LoadResult) -> Iterator[str]:
         more = f" and {count_noun(hidden, 'other')}; --json lists all" if hidden > 0 else ""
         yield dim(f"rejected: line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:MAX_LINES_SHOWN]))}{more}")
     counts = [(count, OUTCOMES[name]) for name in OUTCOMES if (count := getattr(loaded, name))]
-    unit = UNITS.get(loaded.form, ("message",))
+    unit = UNITS.get(loaded.format, ("message",))
     skipped = f"; {count_noun(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
-    form = "" if loaded.form in ("engrain", "notes") else f" from {loaded.form}"
+    origin = "" if loaded.format in ("engrain", "notes") else f" from {loaded.format}"
     if counts and not (loaded.added or loaded.replaced or loaded.behind):
-        opening = f"Nothing {'was' if loaded.written else 'would be'} loaded{form}"
+        opening = f"Nothing {'was' if loaded.written else 'would be'} loaded{origin}"
         (first, meaning), *counts = counts
         parts = [f"{count_noun(first, *unit)} {meaning}"]
     else:
-        opening = f"{'Loaded' if loaded.written else 'Would load'} {count_noun(loaded.read, *unit)}{form}"
+        opening = f"{'Loaded' if loaded.written else 'Would load'} {count_noun(loaded.read, *unit)}{origin}"
         parts = []
     parts += [f"{count:,} {meaning}" for count, meaning in counts]
     parts += [f"{count_noun(loaded.facts, 'fact')} extracted from them"] if loaded.facts else []

@@ -103,7 +103,7 @@ def _read_chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
             "chatgpt",
             text,
             f"{session}\x1f{_check_text(message.get('id') or name, 'id')}",
-            place=SessionPosition(session, role=role),
+            position=SessionPosition(session, role=role),
             metadata=title,
             occurred_at=_read_time(message.get("create_time")),
         )
@@ -182,12 +182,12 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
             continue
         named = f"{session}\x1f{_check_text(message.get('uuid'), 'uuid')}"
         at = _check_iso_time(message.get("created_at"))
-        place = SessionPosition(session, role=role)
+        position = SessionPosition(session, role=role)
         given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_read_attachments(message), 1)]
         for name, text, beside in [*given, (named, _join_blocks(message), {})]:
             if text.strip():
                 yield from _split_message(
-                    "claude", text, name, place=place, metadata={**title, **beside}, occurred_at=at
+                    "claude", text, name, position=position, metadata={**title, **beside}, occurred_at=at
                 )
                 title = {}
 

@@ -51,7 +51,7 @@ def find_subjects(plan: Plan) -> set[Subject]:
     found = {user} if user else set()
     for step in plan.steps:
         if isinstance(step, (Add, Correct)):
-            place, source = step.draft.place, step.draft.source
+            place, source = step.draft.position, step.draft.source
             found |= {Subject(plan.scope, "session", place.session)} if place else set()
             found |= {Subject(plan.scope, "source", source.name)} if source.name else set()
     return found | {Subject(plan.scope, "session", one.episode.session) for one in plan.episodes}

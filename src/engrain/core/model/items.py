@@ -164,7 +164,7 @@ class Draft:
     slot: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
-    place: SessionPosition | None = None
+    position: SessionPosition | None = None
     occurred_at: datetime | None = None
     expires_at: datetime | None = None
     relation: Relation | None = None
@@ -183,7 +183,7 @@ RESERVED_SLOT_PREFIXES = (PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One text to remember. `place` makes it a message of a session.
+    """One text to remember. `position` makes it a message of a session.
 
     `derived` marks a text that is extracted, imported or replayed: it cannot bring back what was forgotten.
     With a `request_id` the note is applied once.
@@ -195,7 +195,7 @@ class Note:
     metadata: Mapping[str, Any] | None = None
     source: str | Source | None = None
     occurred_at: Time | None = None
-    place: SessionPosition | None = None
+    position: SessionPosition | None = None
     relation: Relation | None = None
     derived: bool = False
     request_id: str | None = None
@@ -203,7 +203,7 @@ class Note:
 
 
 def parse_note(value: object) -> Note:
-    """Return a Note from a Note, a text or a dict with a Note's keys. `place`, `source`, `relation` may be dicts."""
+    """Return a Note from a Note, a text or a dict with a Note's keys. `position`, `source`, `relation` may be dicts."""
     if isinstance(value, Note):
         return value
     if isinstance(value, str):
@@ -211,7 +211,7 @@ def parse_note(value: object) -> Note:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
     given = dict(value)
-    for name, kind in (("place", SessionPosition), ("source", Source), ("relation", Relation)):
+    for name, kind in (("position", SessionPosition), ("source", Source), ("relation", Relation)):
         if isinstance(given.get(name), Mapping):
             part = dict(given[name])
             if name == "source":
@@ -229,7 +229,7 @@ def check_note(note: Note) -> Note:
         metadata=check_metadata(note.metadata),
         source=_check_source(note.source),
         occurred_at=None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at"),
-        place=_check_place(note.place),
+        position=_check_position(note.position),
         relation=_check_relation(note.relation),
         derived=bool(note.derived),
         request_id=check_optional_key(note.request_id, "request_id"),
@@ -276,21 +276,21 @@ def _check_cite(cite: object) -> None:
         raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")
 
 
-def _check_place(place: SessionPosition | None) -> SessionPosition | None:
-    if place is None:
+def _check_position(position: SessionPosition | None) -> SessionPosition | None:
+    if position is None:
         return None
-    if not isinstance(place, SessionPosition):
+    if not isinstance(position, SessionPosition):
         raise InvalidInput(
-            f'place must be a SessionPosition, such as SessionPosition("monday", speaker="Ana"), '
-            f"not {type(place).__name__}."
+            f'position must be a SessionPosition, such as SessionPosition("monday", speaker="Ana"), '
+            f"not {type(position).__name__}."
         )
-    check_key(place.session, "session")
-    if place.number is not None:
-        check_count(place.number, "place number", 0, MAX_PLACE)
+    check_key(position.session, "session")
+    if position.number is not None:
+        check_count(position.number, "position number", 0, MAX_PLACE)
     for name in ("speaker", "role"):
-        if getattr(place, name) is not None:
-            check_key(getattr(place, name), name)
-    return place
+        if getattr(position, name) is not None:
+            check_key(getattr(position, name), name)
+    return position
 
 
 def _check_relation(relation: Relation | None) -> Relation | None:

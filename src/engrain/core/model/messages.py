@@ -225,7 +225,7 @@ def message_to_note(message: Message, session: str, *, placed: bool = False, der
         metadata={**message.metadata, RESERVED_KEY: kept} if kept else message.metadata,
         source=Source(message.tool, _SOURCES[message.role]),
         occurred_at=message.occurred_at,
-        place=SessionPosition(session, message.number if placed else None, message.speaker, message.role),
+        position=SessionPosition(session, message.number if placed else None, message.speaker, message.role),
         derived=derived,
     )
 

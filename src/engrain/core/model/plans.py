@@ -136,7 +136,7 @@ def _describe_step(step: Step) -> str:
         return repr((type(step).__name__, step.id))
     draft = step.draft
     of = step.id if isinstance(step, Correct) else ""
-    return repr((of, draft.kind, draft.slot, draft.place, draft.occurred_at, draft.relation, draft.text))
+    return repr((of, draft.kind, draft.slot, draft.position, draft.occurred_at, draft.relation, draft.text))
 
 
 def repeat_outcome(first: Outcome) -> Outcome:

@@ -34,7 +34,7 @@ class Decision:
 
 def is_mergeable(draft: Draft) -> bool:
     """Tell if equal words are the same item: there is no slot, no date and no place."""
-    return draft.slot is None and draft.occurred_at is None and draft.place is None
+    return draft.slot is None and draft.occurred_at is None and draft.position is None
 
 
 def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[StoredVersion]) -> Decision:

@@ -184,16 +184,17 @@ class _StepWriter:
         if self._is_kept_out(draft):
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
-        if draft.place and (taken := self._find_at_place(draft.place)):
+        position = draft.position
+        if position and (taken := self._find_at_place(position)):
             id_, text = taken
             if text != draft.text:
-                raise Conflict(f"place {draft.place.number} of session {draft.place.session!r} holds another text.")
+                raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
             return self._repeat(id_, draft, trust)
         hash_ = self._hash(draft)
         decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
         if decision.repeats:
             return self._repeat(decision.repeats, draft, trust)
-        place = self._take_place(draft.place)
+        place = self._take_place(position)
         new, begins = self.ids(self.now), to_micros(decision.valid_from)
         if decision.closes:
             self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
@@ -208,7 +209,7 @@ class _StepWriter:
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
         times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
-        draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
+        draft = replace(draft, kind=old.kind, slot=old.slot, position=None, **times)
         hash_ = self._hash(draft)
         self.tx.run("retract_item", id=old.id, at=self.at)
         self.tx.retract_index(old.id)

@@ -153,7 +153,7 @@ class Transaction(WriteContext):
         taken = self._find_at_place(draft)
         if taken:
             if taken.item.text != draft.text:
-                raise Conflict(f"place {taken.item.place} of session {taken.item.session!r} holds another text.")
+                raise Conflict(f"position {taken.item.place} of session {taken.item.session!r} holds another text.")
             return self._merge_repeated(taken.item.id, draft, trust)
         decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
         if decision.repeats:
@@ -189,9 +189,9 @@ class Transaction(WriteContext):
         return stored
 
     def _find_at_place(self, draft: Draft) -> StoredRow | None:
-        if not draft.place or draft.place.number is None:
+        if not draft.position or draft.position.number is None:
             return None
-        wanted = (draft.place.session, draft.place.number)
+        wanted = (draft.position.session, draft.position.number)
         here = (one for one in self.state.list_items(self.scope) if (one.item.session, one.item.place) == wanted)
         return next((one for one in here if one.item.retracted_at is None), None)
 
@@ -217,18 +217,18 @@ class Transaction(WriteContext):
         return Outcome(id, "repeated", place=old.place)
 
     def _take_place(self, draft: Draft) -> dict[str, Any]:
-        if not draft.place:
+        if not draft.position:
             return {}
-        session = (self.scope, draft.place.session)
+        session = (self.scope, draft.position.session)
         following = self.state.lengths.get(session, 0)
-        number = following if draft.place.number is None else draft.place.number
+        number = following if draft.position.number is None else draft.position.number
         self.state.lengths[session] = max(following, number + 1)
         self.state.last_writes[session] = self.state.seq + 1
         return {
-            "session": draft.place.session,
+            "session": draft.position.session,
             "place": number,
-            "speaker": draft.place.speaker,
-            "role": draft.place.role,
+            "speaker": draft.position.speaker,
+            "role": draft.position.role,
         }
 
     def _make_item(self, draft: Draft, trust: float) -> Item:
@@ -263,7 +263,7 @@ class Transaction(WriteContext):
         trust = self._measure_trust(draft.source)
         occurred = draft.occurred_at or old.occurred_at
         expires = draft.expires_at or old.expires_at
-        draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, place=None, expires_at=expires)
+        draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, position=None, expires_at=expires)
         self.update(old.id, retracted_at=self.now)
         if _is_mergeable(replace(old, occurred_at=occurred)) and old.open:
             decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
