@@ -37,6 +37,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember a turn": lambda memory: memory.remember("Hello.", position=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
+    "prompt": lambda memory: memory.prompt("Where is the parcel?"),
     "add_message": lambda memory: memory.add_message("user", "I moved to Quito."),
     "slot": lambda memory: memory.slots.get("parcel.place"),
     "relation": lambda memory: memory.relations.add("Ana", "works at", "Acme"),
@@ -48,11 +49,11 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
     "step": step,
+    "undo": lambda memory: memory.store.undo("page", user="ana"),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
     "status": lambda memory: memory.store.status(memory.scope),
 }
-ABOVE = 5  # files above the store
-LIMITS = {"erase": 9}
+ABOVE = 3  # files above the store
 
 
 class Hops:
@@ -133,6 +134,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
     with Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder()) as opened:
         opened.remember("Ana prefers Python.")
         opened.recall("What does Ana prefer?")
+        opened.remember("Ana lives in Lima.", source="page")  # the index of the search has a change to read
         yield opened
 
 
@@ -143,11 +145,7 @@ def test_a_verb_reaches_its_sql_within_seven_files(verb: str, memory: Memory, mo
     assert hops.ways, "the verb ran no statement: nothing was measured"
     way = f"{verb}: {' → '.join(hops.longest)}"
     print(len(hops.longest), way)  # noqa: T201
-    if __import__("os").environ.get("HOPS"):
-        for one in sorted(hops.ways, key=len):
-            if len(one) > MOST:
-                print("    ", len(one), " ".join(one))  # noqa: T201
-    assert len(hops.longest) <= LIMITS.get(verb, MOST), way
+    assert len(hops.longest) <= MOST, way
     above = max(len([file for file in one if not file.startswith("stores/")]) for one in hops.ways)
     assert above <= ABOVE, way
 

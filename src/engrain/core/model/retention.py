@@ -110,7 +110,7 @@ def _describe_wanted(name: str, kind: type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowLimits:
     """The limits of a conversation window, beyond which its older part is summarized.
 
     It is summarized beyond `max_items`, from `summarize_from` on, or at the share `summarize_at` of `max_tokens`.
@@ -142,11 +142,11 @@ class Tier:
     keep_recent: int | None = None
 
     @property
-    def window(self) -> Window:
+    def window(self) -> WindowLimits:
         """The limits of a tier that summarizes."""
         if self.max_items is None or self.max_tokens is None or self.keep_recent is None:
             raise InvalidInput(f"{self.name} memory has no window: it does not summarise.")
-        return Window(
+        return WindowLimits(
             max_items=self.max_items,
             max_tokens=self.max_tokens,
             summarize_at=1.0 if self.summarize_at is None else self.summarize_at,

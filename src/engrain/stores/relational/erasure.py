@@ -21,17 +21,15 @@ from engrain.core.model.erasure import (
 )
 from engrain.ports.erasure import NONE
 from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.forget import RemovableItem, remove_items
-from engrain.stores.relational.holds import Holds, find_user, hide_user, load_reasons
-from engrain.stores.relational.removal import count_leftovers, count_part, remove_part
+from engrain.stores.relational.forget import count_part, remove_part
+from engrain.stores.relational.holds import Holds, hide_user, load_reasons
+from engrain.stores.relational.leftovers import count_leftovers
 from engrain.stores.relational.replay import load_tombstones, replay_erasures
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (
     ERASING,
-    OPEN,
-    ScopeRow,
-    add_counts,
     anonymize_scope,
     block_scope,
     count_scopes,
@@ -136,7 +134,7 @@ class Erasures(Holds):
                 at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
             elif self.concurrent_writers and erasure.stage == "named" and erasure.by == "user":
-                _remove_concurrent_writes(tx, erasure)
+                remove_concurrent_writes(tx, erasure)
             return self._load(tx, id), None
 
         self._dialect.prepare_index({})
@@ -169,7 +167,7 @@ class Erasures(Holds):
                 ids = tuple(anonymize_scope(tx, row) for row in rows if row.state == ERASING)
                 # A writer that began while the rows were being deleted may have seen a later time.
                 at = _pass_moment(tx) if ids and self.concurrent_writers else at
-            elif self.concurrent_writers and _has_no_rows(tx, erasure.subject):
+            elif self.concurrent_writers and has_no_rows(tx, erasure.subject):
                 at = _pass_moment(tx)
             values = {"ids": json.dumps(ids), "at": at, "notes": None if notes is None else json.dumps(notes)}
             tx.run("anonymize_erasure", id=id, **values)
@@ -230,58 +228,6 @@ class Erasures(Holds):
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         self._dialect.prepare_index({})
         return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
-
-
-def _remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
-    """Remove them after the names were deleted. Data that a hold keeps by now stays, and is counted as left.
-
-    A task is written without the lock of its scope, so it may come in while its scope is being erased."""
-    tx.lock_user(erasure.mark)
-    tx.lock_new_scopes(erasure.mark)
-    if load_reasons(tx, erasure.mark):
-        return
-    counts, ids = dict(erasure.counts), list(erasure.ids)
-    keys = [tx.add_erased_scope(id_) for id_ in ids]
-    add_counts(counts, delete_scopes(tx, [ScopeRow(key, Scope(), OPEN) for key in keys]))
-    user = find_user(tx, erasure.mark)
-    at = to_micros(erasure.at)
-    for row in lock_user_scopes(tx, user) if user else ():
-        inside = tx.within(row.scope, row.key)
-        if row.state != OPEN or not inside.rows("find_concurrent_rows", at=at):
-            continue
-        if inside.rows("find_newer_rows", at=at):
-            add_counts(counts, {"item": _remove_older(inside, at)})
-        else:
-            add_counts(counts, {"scope": 1, **delete_scopes(tx, [row])})
-            ids.append(anonymize_scope(tx, row))
-    tx.run("update_counts", id=erasure.id, counts=json.dumps(counts), ids=json.dumps(ids))
-    tx.mark_purge()
-
-
-def _has_no_rows(tx: Transaction, part: Subject) -> bool:
-    """True if nothing of a part was written since its rows were deleted.
-
-    Then a later time may be that of its erasure, which keeps out a writer that began during it."""
-    inside = tx.within(part.scope)
-    if not inside.lock_known_scope():
-        return False
-    counts, ids, _ = count_part(inside, part)
-    return not ids and not any(counts.values())
-
-
-def _remove_older(tx: Transaction, at: int) -> int:
-    """Remove old items and tasks from a scope to which the user has written since.
-
-    An episode has its writer's time. One that seems old may be new by a clock that is behind: it stays, and is counted
-    as left."""
-    _, now = tx.begin_write()
-    items = [RemovableItem(*row) for row in tx.rows("load_older_items", at=at)]
-    remove_items(tx, items, {one.n for one in items}, now)
-    tx.run("delete_older_events", at=at)
-    tx.run("delete_older_tasks", at=at)
-    if tx.changes:
-        tx.end_write()
-    return len(items)
 
 
 def _raise_refused(erasure: Erasure | None, refused: OnHold | None) -> Erasure:
