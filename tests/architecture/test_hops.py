@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,16 @@ def step(memory: Memory) -> None:
         run.step("plan", lambda: 1)
 
 
+def summarize(memory: Memory) -> None:
+    for number in range(60):
+        memory.add_message("user", f"message {number}", session="long")
+
+
+def export(memory: Memory) -> None:
+    with TemporaryDirectory() as folder:
+        memory.export(Path(folder) / "ana.jsonl")
+
+
 VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember": lambda memory: memory.remember("The parcel is in Lisbon.", slot="parcel.place"),
     "remember a turn": lambda memory: memory.remember("Hello.", position=SessionPosition("monday")),
@@ -39,10 +50,13 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
     "prompt": lambda memory: memory.prompt("Where is the parcel?"),
     "add_message": lambda memory: memory.add_message("user", "I moved to Quito."),
+    "add_message until a summary is due": summarize,
+    "start_session": lambda memory: memory.start_session("monday"),
     "slot": lambda memory: memory.slots.get("parcel.place"),
     "relation": lambda memory: memory.relations.add("Ana", "works at", "Acme"),
     "about": lambda memory: memory.relations.about("Ana"),
     "list": lambda memory: memory.list({"kind": "fact"}),
+    "get": lambda memory: memory.get(memory.list()[0].id),
     "correct": lambda memory: memory.correct(memory.list()[0].id, "The parcel is in Porto."),
     "update": lambda memory: memory.update(memory.list()[0].id, pinned=True),
     "explain": lambda memory: memory.explain(memory.list()[0].id),
@@ -51,9 +65,12 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "step": step,
     "undo": lambda memory: memory.store.undo("page", user="ana"),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
+    "export": export,
+    "erase a user": lambda memory: memory.store.erase(user="ana"),
+    "hold": lambda memory: memory.store.hold(user="ana", reason="case-7"),
     "status": lambda memory: memory.store.status(memory.scope),
 }
-ABOVE = 3  # files above the store
+ABOVE = 4  # files above the store
 
 
 class Hops:
