@@ -19,11 +19,11 @@ from engrain.core.chat.render import NO_RESULT
 from engrain.core.errors import Conflict
 from engrain.core.model.messages import Message, ToolCall, match_results
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.model.retention import Window as Limits
+from engrain.core.model.retention import WindowLimits
 from engrain.ingest import summaries
 from engrain.tiers.conversation import ConversationMemory
 
-LIMITS = Limits(max_items=8, max_tokens=700, summarize_at=0.8, summarize_from=6, keep_recent=3)
+LIMITS = WindowLimits(max_items=8, max_tokens=700, summarize_at=0.8, summarize_from=6, keep_recent=3)
 TEXTS = st.sampled_from(["Yes.", "There were 30 blue ones.", "word " * 60, "日本語 " * 40, "line\n" * 300])
 ORPHAN = "its call is not recorded"
 

@@ -32,7 +32,7 @@ from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.privacy.requests import make_user_subject
-from engrain.stores.relational import removal, scopes
+from engrain.stores.relational import forget, scopes
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.erasure import SqliteErasures
 
@@ -172,7 +172,7 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
     assert kit.episodes
     by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
     kit.episodes.add(memory.scope, by_itself, None)
-    monkeypatch.setattr(removal, name, instead)
+    monkeypatch.setattr(forget, name, instead)
     done = memory.erase(session=f"{WORD}-session")
     assert done.pending
     assert rows in done.why

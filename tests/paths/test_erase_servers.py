@@ -30,7 +30,7 @@ from engrain.privacy import erase as run
 from engrain.stores import composite
 from engrain.stores.postgres import dialect, health
 from engrain.stores.postgres.connection import PipelinedConnection
-from engrain.stores.relational import removal, scopes
+from engrain.stores.relational import forget, scopes
 from engrain.stores.sqlite.erasure import SqliteErasures
 
 _numbers = count()
@@ -110,7 +110,7 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         kit.episodes.add(memory.scope, by_itself, None)
         kit.log.advance(memory.scope, f"{WORD}-session", "facts", 1)
         if kind == "item":
-            monkeypatch.setattr(removal, "remove_items", lambda *_: None)
+            monkeypatch.setattr(forget, "remove_items", lambda *_: None)
         else:
             taken = PipelinedConnection.run
             passed_over = f"delete from {kind} where"

@@ -29,8 +29,8 @@ from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating
 from engrain.maintenance import episodes
-from engrain.maintenance.consolidate import consolidate
-from engrain.maintenance.maintain import maintain, plan_scope_passes
+from engrain.maintenance.consolidate import consolidate, plan_consolidation
+from engrain.maintenance.maintain import maintain
 from engrain.maintenance.passes import MaintenanceContext, RunHooks
 from engrain.ports import Services
 from engrain.tiers.episodic import EpisodicMemory
@@ -515,7 +515,7 @@ def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
     note = Note("So a trifle.", 0.1, source=Source(cites=(Citation(base),)), derived=True)
     above = str(semantic.remember_many([note], None, None)[0].id)
     clock.advance(8 * DAY)
-    (faint,) = [one for one in plan_scope_passes(MaintenanceContext(kit, ANA, clock())) if one.name == "consolidated"]
+    faint = plan_consolidation(MaintenanceContext(kit, ANA, clock()))
     assert {one.id for one in faint.actions} == {base, above}
     for _ in range(2):
         kit.items.touch(ANA, [above])

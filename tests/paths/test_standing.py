@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.retrieval.candidates import MAX_STANDING_ORDERS
+from engrain.retrieval.search import MAX_STANDING_ORDERS
 
 
 def test_newer_preferences_that_do_not_match_crowd_out_none_that_does(open_memory: Callable[..., Memory]) -> None:

@@ -215,7 +215,7 @@ def test_the_baselines_find_by_words_by_meaning_and_by_both(folder: Path) -> Non
     docs = read.docs_of("a")
     for system in baselines():
         system.add(Batch("a", docs, toy.embed([doc.text for doc in docs], "document")))
-        for question in (one for one in read.questions_of("a") if one.gold):
+        for question in (one for one in read.questions if one.space == "a" and one.gold):
             asked = EmbeddedQuestion(question.text, toy.embed([question.text], "query")[0])
             found = system.search("a", asked, 2)
             assert [one.doc for one in found][:1] == list(question.gold), system.name

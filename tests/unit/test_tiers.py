@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from engrain.core.errors import InvalidInput
-from engrain.core.model.retention import TIERS, Window
+from engrain.core.model.retention import TIERS, WindowLimits
 
 
 def test_every_kind_of_memory_is_in_the_table_under_its_name() -> None:
@@ -16,16 +15,11 @@ def test_every_kind_of_memory_is_in_the_table_under_its_name() -> None:
 
 
 def test_the_limits_are_those_of_the_design() -> None:
-    assert TIERS["working"].window == Window(20, 8_000, 0.80, 20, 5)
-    assert TIERS["conversation"].window == Window(50, 10_000, 0.80, 30, 10)
+    assert TIERS["working"].window == WindowLimits(20, 8_000, 0.80, 20, 5)
+    assert TIERS["conversation"].window == WindowLimits(50, 10_000, 0.80, 30, 10)
     assert (TIERS["episodic"].max_items, TIERS["episodic"].ttl_seconds) == (1_000, 86_400)
     for unlimited in ("semantic", "procedural"):
-        assert TIERS[unlimited].max_items is TIERS[unlimited].ttl_seconds is None
-
-
-def test_a_tier_that_does_not_summarise_has_no_window() -> None:
-    with pytest.raises(InvalidInput, match="episodic"):
-        _ = TIERS["episodic"].window
+        assert TIERS[unlimited].max_items is TIERS[unlimited].ttl_seconds is TIERS[unlimited].window is None
 
 
 def test_nobody_changes_the_table() -> None:

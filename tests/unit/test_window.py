@@ -25,12 +25,11 @@ from engrain.core.chat.window import (
     shorten_message,
 )
 from engrain.core.model.messages import Message, ToolCall, match_results
-from engrain.core.model.retention import TIERS
-from engrain.core.model.retention import Window as Limits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.tokens import estimate_tokens as count
 
-LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
-SMALL = Limits(max_items=6, max_tokens=300, summarize_at=0.8, summarize_from=5, keep_recent=2)
+LIMITS = replace(CONVERSATION_LIMITS, summarize_at=0.8)
+SMALL = WindowLimits(max_items=6, max_tokens=300, summarize_at=0.8, summarize_from=5, keep_recent=2)
 
 
 def numbered(*messages: Message) -> list[Message]:
@@ -95,7 +94,7 @@ MESSAGES = st.one_of(
 )
 LOGS = st.lists(MESSAGES, max_size=25).map(lambda some: numbered(*some))
 LIMIT = st.builds(
-    Limits, st.integers(2, 12), st.integers(256, 2_000), st.just(0.8), st.integers(2, 10), st.integers(1, 5)
+    WindowLimits, st.integers(2, 12), st.integers(256, 2_000), st.just(0.8), st.integers(2, 10), st.integers(1, 5)
 )
 BEFORE = st.builds(WindowPrefix, st.just("") | TEXTS, st.integers(0, 5), st.just("") | TEXTS)
 
@@ -103,7 +102,7 @@ BEFORE = st.builds(WindowPrefix, st.just("") | TEXTS, st.integers(0, 5), st.just
 @settings(max_examples=up_to(400))
 @given(LOGS, BEFORE, LIMIT)
 def test_budgets_are_never_exceeded_and_nothing_is_torn(
-    log: list[Message], before: WindowPrefix, limits: Limits
+    log: list[Message], before: WindowPrefix, limits: WindowLimits
 ) -> None:
     window = fit_window(log, before, limits, count)
     assert len(window.messages) <= limits.max_items
@@ -116,7 +115,7 @@ def test_budgets_are_never_exceeded_and_nothing_is_torn(
 
 
 @given(LOGS, LIMIT)
-def test_a_cut_for_a_summary_tears_nothing_and_leaves_room(log: list[Message], limits: Limits) -> None:
+def test_a_cut_for_a_summary_tears_nothing_and_leaves_room(log: list[Message], limits: WindowLimits) -> None:
     at = count_to_summarize(log, limits, count)
     assert all((caller < at) == (place < at) for place, (caller, _) in match_results(log).items())
     rest = log[at:]

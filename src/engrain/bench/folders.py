@@ -69,9 +69,6 @@ class Folder:
     def docs_of(self, space: str) -> list[Doc]:
         return [doc for doc in self.docs if doc.space == space]
 
-    def questions_of(self, space: str) -> list[Question]:
-        return [question for question in self.questions if question.space == space]
-
 
 def read_folder(path: Path) -> Folder:
     docs = tuple(_parse_doc(row) for row in _read_rows(path / "docs.jsonl.gz"))

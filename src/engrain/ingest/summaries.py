@@ -19,7 +19,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
-from engrain.core.model.retention import Window as Limits
+from engrain.core.model.retention import WindowLimits
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
@@ -87,7 +87,9 @@ class OpenWindow:
     following: int  # number of the next message
 
 
-def roll_summary(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> OpenWindow:
+def roll_summary(
+    services: Services, scope: Scope, session: str, limits: WindowLimits, always: bool = False
+) -> OpenWindow:
     """Summarize the older messages if the window is too large, or `always`; return the window that is left."""
     for _ in range(MAX_ATTEMPTS):
         before = load_summary(services, scope, session)
@@ -137,7 +139,7 @@ def is_opening_message(message: Message) -> bool:
     return message.number == 0 and message.role == "system"
 
 
-def _choose_cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
+def _choose_cut(messages: Sequence[Message], limits: WindowLimits, services: Services, now: bool) -> int:
     if len(messages) == ROLL_BATCH_SIZE:
         # Far behind, for example after the summary was deleted: catch up in batches.
         return find_cut_points(messages)[-1] or ROLL_BATCH_SIZE - 1

@@ -10,11 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from engrain.core.clock import (
-    CLOCK_CONFIRMATION,
-    ClockState,
-    clock_jumped,
-)
+from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
@@ -266,11 +262,6 @@ class MaintenanceRun:
         if scopes[0] is None or len(self._contexts) == 1:
             return text
         return f"{scopes[0]}: {text}" if len(scopes) == 1 else f"{text} (of {scopes[0]} and {len(scopes) - 1:,} more)"
-
-
-def plan_scope_passes(context: MaintenanceContext) -> list[MaintenancePass]:
-    """Plan the passes of one scope in order, each as if those before it were done."""
-    return [*plan_episode_passes(context), plan_consolidation(context)]
 
 
 def _set_scope(scope: Scope | None, one: MaintenancePass) -> MaintenancePass:

@@ -13,7 +13,7 @@ from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, rai
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import describe_counts, describe_verification
+from engrain.core.model.results import Progress, describe_counts, describe_verification, stage_progress
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable, Erasing
 from engrain.ports.storage import Folder
@@ -27,6 +27,18 @@ _BATCH = 500
 _MAX_SCANS = 3
 _log = logging.getLogger("engrain")
 _new_id = SortableIds()
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRequest:
+    """A checked request.
+
+    `notes` has the `folders` to clean, how many of them the caller `named`, and the audit details of an `undo`.
+    """
+
+    subject: Subject
+    notes: Mapping[str, Any]
+    running: str | None = None  # the id of a running erasure that covers it
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +99,14 @@ def open_folder(services: Services, path: str) -> Folder:
     return services.open_folder(path)
 
 
-def erase(
-    services: Services, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None
-) -> ErasureResult:
-    """Erase a subject, or continue the running erasure with this `id`.
-
-    `notes` has the `folders` to clean, how many of them the caller `named`, and the audit details of an `undo`.
-    """
+def erase(services: Services, request: ErasureRequest, progress: Progress | None) -> ErasureResult:
+    """Start the requested erasure, or continue the running one that covers it."""
+    report = stage_progress(progress)
     report("blocking new writes")
-    return _run_stages(
-        services, id or require_erasing(services).begin(_new_id(services.clock()), subject, notes).id, report
-    )
+    id = request.running
+    if id is None:
+        id = require_erasing(services).begin(_new_id(services.clock()), request.subject, request.notes).id
+    return _run_stages(services, id, report)
 
 
 def resume_erasures(services: Services, report: Report) -> list[ErasureResult]:

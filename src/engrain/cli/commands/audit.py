@@ -57,7 +57,9 @@ def verify(cli: CommandContext, head: str | None) -> None:
     """
     with cli.open_memory() as memory:
         found = memory.store.verify_audit(head=head)
-    cli.print_result({**asdict(found), "checkpoint": found.checkpoint}, lambda: found.faults or _format_intact(found, head))
+    cli.print_result(
+        {**asdict(found), "checkpoint": found.checkpoint}, lambda: found.faults or _format_intact(found, head)
+    )
     click.get_current_context().exit(int(not found))
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from engrain.core.model.messages import ChatMessage, Message, ToolCall, match_results
-from engrain.core.model.retention import Window as Limits
+from engrain.core.model.retention import WindowLimits
 from engrain.core.rules.message_filters import EARLIER_HEADING
 from engrain.core.tokens import CountTokens, clip_text, cut_middle
 
@@ -53,7 +53,7 @@ class WindowPrefix:
     system: str = ""
 
 
-def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: Limits, count: CountTokens) -> Window:
+def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: WindowLimits, count: CountTokens) -> Window:
     """Take the newest messages that fit, without a gap. A message that is too long is cut, with a mark."""
     system = clip_text(before.system, int(limits.max_tokens * SYSTEM_SHARE), count)
     summary = _fit_summary(before.summary, limits, count)
@@ -76,12 +76,12 @@ def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: Limits
     return Window(summary, tuple(kept), used if kept or summary or system else 0, start, system)
 
 
-def needs_summary(messages: int, tokens: int, limits: Limits) -> bool:
+def needs_summary(messages: int, tokens: int, limits: WindowLimits) -> bool:
     """Tell if the older messages need to be summarized."""
     return messages >= limits.summarize_from or tokens >= limits.summarize_at * limits.max_tokens
 
 
-def count_to_summarize(messages: Sequence[Message], limits: Limits, count: CountTokens) -> int:
+def count_to_summarize(messages: Sequence[Message], limits: WindowLimits, count: CountTokens) -> int:
     """Return how many of the oldest messages to summarize: all but the newest few, and more if these are long.
 
     A recent call without a result is never summarized.
@@ -207,7 +207,7 @@ def _encode_arguments(call: ToolCall) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _fit_summary(summary: str, limits: Limits, count: CountTokens) -> str:
+def _fit_summary(summary: str, limits: WindowLimits, count: CountTokens) -> str:
     room = int(limits.max_tokens * 2 * SUMMARY_SHARE)
     return clip_text(summary, room, lambda text: _count_summary_tokens(text, count))
 

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
-from engrain.core.model.retention import TIERS, Window
+from engrain.core.model.retention import WORKING_LIMITS, WindowLimits
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
     DigestLine,
@@ -93,21 +93,21 @@ class BufferEntry:
     lines: tuple[DigestLine, ...] = field(default=(), repr=False, compare=False)
 
 
-def check_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
+def check_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> WindowLimits:
     tokens = check_count(max_tokens, "max_tokens", MIN_TOKENS, MAX_TOKENS)
     items = check_count(max_items, "max_items", 2)
     share = check_share(summarize_at, "summarize_at")
     if share < MIN_SUMMARIZE_SHARE:
         raise InvalidInput(f"summarize_at must be from {MIN_SUMMARIZE_SHARE} to 1, not {summarize_at!r}.")
     # At most one less than the limit, so that a full buffer has something to summarize.
-    return Window(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
+    return WindowLimits(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class BufferBudget:
     """The limits of a buffer in tokens. With `models`, summarized items are kept for a model for a while."""
 
-    window: Window
+    window: WindowLimits
     count: CountTokens
     models: bool = False
 
@@ -263,7 +263,7 @@ def _check_snapshot(snapshot: object) -> Mapping[str, Any]:
         raise InvalidInput('this is no snapshot of a working memory: it lacks "engrain": "working".')
     if snapshot.get("v") != VERSION:
         raise InvalidInput(f"the snapshot has version {snapshot.get('v')!r}; this engrain knows {VERSION}. Upgrade it.")
-    known = make_snapshot(Frame(), Buffer(BufferBudget(TIERS[SNAPSHOT_KIND].window, len)))
+    known = make_snapshot(Frame(), Buffer(BufferBudget(WORKING_LIMITS, len)))
     if wrong := sorted(map(str, known.keys() ^ snapshot.keys())):
         raise InvalidInput(f"the snapshot is damaged: {', '.join(wrong)} missing or unknown.")
     for key, value in known.items():

@@ -8,9 +8,8 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.forget import RemovableItem, remove_items
+from engrain.stores.relational.forget import RemovableItem, count_part, remove_items
 from engrain.stores.relational.holds import find_user, load_reasons
-from engrain.stores.relational.removal import count_part
 from engrain.stores.relational.scopes import (
     OPEN,
     ScopeRow,

@@ -23,9 +23,9 @@ from engrain.ports.erasure import NONE
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
 from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.forget import count_part, remove_part
 from engrain.stores.relational.holds import Holds, hide_user, load_reasons
 from engrain.stores.relational.leftovers import count_leftovers
-from engrain.stores.relational.removal import count_part, remove_part
 from engrain.stores.relational.replay import load_tombstones, replay_erasures
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (

@@ -8,7 +8,7 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import hash_keyed
 from engrain.core.model.erasure import PART_KINDS, Erasure, Subject, find_owner, first_summary_version
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.removal import count_part, load_subjects
+from engrain.stores.relational.forget import count_part, load_subjects
 from engrain.stores.relational.scopes import ScopeRow, add_counts, load_scopes
 
 

@@ -9,8 +9,7 @@ from engrain.core.identity import hash_keyed
 from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Subject, find_owner, group_by_scope, hash_tombstone
 from engrain.core.model.plans import Forget
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.forget import forget_item
-from engrain.stores.relational.removal import load_subjects, remove_part
+from engrain.stores.relational.forget import forget_item, load_subjects, remove_part
 from engrain.stores.relational.scopes import (
     HIDDEN,
     ScopeRow,

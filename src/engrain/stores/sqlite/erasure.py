@@ -9,8 +9,7 @@ from engrain.core.model.plans import Forget
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.erasure import Erasures
-from engrain.stores.relational.forget import find_removal
-from engrain.stores.relational.removal import find_part, find_requests
+from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
 from engrain.stores.sqlite.copies import find_copies, read_bytes
 from engrain.stores.sqlite.lock import FileLock
