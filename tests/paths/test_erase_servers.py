@@ -78,7 +78,7 @@ def test_nothing_of_a_user_is_left_in_any_row_of_postgres(url: str, schema: str)
         assert [item.text for item in memory.list()] == ["Ana is back."]
         port = memory.store.services.erasing
         assert port
-        assert port.barred(memory.scope, [f"A text with {WORD}-text in it.", "Ana is back."]) == [True, False]
+        assert port.find_tombstoned(memory.scope, [f"A text with {WORD}-text in it.", "Ana is back."]) == [True, False]
 
 
 @pytest.mark.parametrize("table", ["item", "word", "embedding", "session", "request", "task", "event"])
