@@ -18,7 +18,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.queries import Summary, VectorQuery, WordQuery
-from engrain.core.model.retention import TIERS, WindowLimits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_optional_key, check_text
 from engrain.ingest import summaries, write
@@ -28,7 +28,6 @@ from engrain.ports.search import pin_embedder
 
 MessageFormat = Literal["anthropic", "openai"]
 
-LIMITS = TIERS["conversation"].window
 MIN_WINDOW_TOKENS = 256
 PAGE_SIZE = 500
 MAX_LOOKBACK = 1_000  # messages that are searched for the call of a result
@@ -54,7 +53,9 @@ class ConversationMemory:
     caller has seen: if others were added since, the call is a Conflict.
     """
 
-    def __init__(self, services: Services, scope: Scope, session: str, limits: WindowLimits = LIMITS) -> None:
+    def __init__(
+        self, services: Services, scope: Scope, session: str, limits: WindowLimits = CONVERSATION_LIMITS
+    ) -> None:
         self._services = services
         self._scope = scope
         self.session = check_key(session, "session")
