@@ -33,14 +33,21 @@ def step(memory: Memory) -> None:
         run.step("plan", lambda: 1)
 
 
+def finish_task(memory: Memory) -> None:
+    with memory.task("order", goal="ship it") as run:
+        run.effect("pay", lambda: 1)
+        run.outcome = "shipped"
+
+
+def load_export(memory: Memory) -> None:
+    with TemporaryDirectory() as folder:
+        memory.export(Path(folder) / "ana.jsonl")
+        memory.load(Path(folder) / "ana.jsonl")
+
+
 def summarize(memory: Memory) -> None:
     for number in range(60):
         memory.add_message("user", f"message {number}", session="long")
-
-
-def export(memory: Memory) -> None:
-    with TemporaryDirectory() as folder:
-        memory.export(Path(folder) / "ana.jsonl")
 
 
 VERBS: dict[str, Callable[[Memory], Any]] = {
@@ -63,9 +70,10 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
     "step": step,
+    "task": finish_task,
     "undo": lambda memory: memory.store.undo("page", user="ana"),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),
-    "export": export,
+    "export and load it": load_export,
     "erase a user": lambda memory: memory.store.erase(user="ana"),
     "hold": lambda memory: memory.store.hold(user="ana", reason="case-7"),
     "status": lambda memory: memory.store.status(memory.scope),

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 MODEL_SHIFT = 40
+# Made once: json.dumps makes an encoder for each call with options.
+_encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @cache
@@ -172,7 +174,7 @@ class SqliteTransaction:
     def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
         """Add the values that the transaction supplies."""
         for name in statement.lists:
-            values[name] = json.dumps(list(values[name]), ensure_ascii=False)
+            values[name] = _encode_list(list(values[name]))
         if "scope" in statement.parameters and "scope" not in values:
             values["scope"] = self._scope_key()
         if "owner" in statement.parameters:

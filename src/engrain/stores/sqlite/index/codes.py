@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ def code_type(dimension: int) -> np.dtype[np.void]:
 def encode_items(items: Sequence[Vectors]) -> list[bytes]:
     """The codes of each item's windows, all of one model, after a check of the vectors."""
     coded = quantise(stack_windows(items, len(items[0].rows[0]) // 4))
-    ends = np.cumsum([len(vectors.rows) for vectors in items]).tolist()
+    ends = list(accumulate(len(vectors.rows) for vectors in items))
     return [coded[start:end].tobytes() for start, end in zip([0, *ends], ends, strict=False)]
 
 
