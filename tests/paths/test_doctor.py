@@ -185,7 +185,7 @@ def test_a_row_that_cannot_be_read_fails_its_point_and_the_others_are_looked_at(
 ) -> None:
     _outside(store, damage)
     found = {one["name"]: one for one in told(store)["findings"]}
-    assert (found[point]["state"], found["upkeep"]["state"]) == ("fail", "pass")
+    assert (found[point]["state"], found["maintenance"]["state"]) == ("fail", "pass")
     assert "doctor --rebuild" in found[point]["fix"]
     assert "restore BACKUP" in found[point]["fix"]
     assert "Zanzibar" not in repr(found)

@@ -75,7 +75,7 @@ def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClo
     wrong = {"sessions", "procedures", "trust", "instructions", "past its time", "waiting tasks", "leases"}
     assert {one.name for one in found.values() if one.why.startswith("user=bob: ")} >= wrong
     assert all("--user bob" in found[name].fix for name in wrong - {"sessions", "past its time"})
-    for name in ("past its time", "upkeep"):
+    for name in ("past its time", "maintenance"):
         assert f"`engrain maintain --store {store}`" in found[name].fix, "care is for all"
 
 

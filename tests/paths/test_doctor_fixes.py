@@ -159,7 +159,7 @@ FAULTS: list[tuple[str, Callable[[Path], None], str]] = [
     ("trust", page, rf"(engrain) explain( {PASTED})"),
     ("secrets", secret, rf"(engrain forget {PASTED})"),
     ("past its time", overdue, rf"(engrain maintain {PASTED})"),
-    ("upkeep", overdue, rf"(engrain maintain {PASTED})"),
+    ("maintenance", overdue, rf"(engrain maintain {PASTED})"),
     ("leases", left_task, rf"(engrain tasks cancel {PASTED})"),
     ("waiting tasks", parked_task, rf"(engrain tasks) show( {PASTED})"),
 ]

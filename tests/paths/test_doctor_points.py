@@ -421,12 +421,12 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
 
 
 def test_20_items_of_nobody_beside_those_of_users_warn(memory: Memory, opened: Open) -> None:
-    assert_stands(memory, "walls", "pass")
+    assert_stands(memory, "isolation", "pass")
     nobody = opened(user=None)
     id = nobody.remember("Whose is this?")
-    assert_stands(memory, "walls", "warn", "1 of its items belong to nobody", "agent.db` shows them")
+    assert_stands(memory, "isolation", "warn", "1 of its items belong to nobody", "agent.db` shows them")
     nobody.forget(id)
-    assert_stands(memory, "walls", "pass")
+    assert_stands(memory, "isolation", "pass")
 
 
 def test_21_a_page_that_speaks_for_the_user_warns(memory: Memory) -> None:
@@ -705,24 +705,24 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
 def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) -> None:
     memory = opened(settings={"lifecycle": {"every_minutes": 60}})
     memory.remember("Ana likes tea.")
-    assert_stands(memory, "upkeep", "pass", "has not run yet")
+    assert_stands(memory, "maintenance", "pass", "has not run yet")
     assert memory.store.workers.scheduler.once() is not None
-    assert_stands(memory, "upkeep", "pass", "just now")
+    assert_stands(memory, "maintenance", "pass", "just now")
     clock.advance(4 * 3_600)
-    assert_stands(memory, "upkeep", "warn", "4 hours ago", "engrain maintain")
+    assert_stands(memory, "maintenance", "warn", "4 hours ago", "engrain maintain")
     journal = memory.store.services.journal
     assert journal is not None
     lease = journal.claim(Claim(MAINTENANCE_SCOPE, MAINTENANCE_TASK, "me"))
-    assert_stands(memory, "upkeep", "pass", "is running")
+    assert_stands(memory, "maintenance", "pass", "is running")
     journal.end(lease, TaskEnd("parked", "failed: DiskFull"))
-    assert_stands(memory, "upkeep", "warn", "DiskFull")
+    assert_stands(memory, "maintenance", "warn", "DiskFull")
 
 
 def test_35_a_store_that_nobody_looks_after_warns(memory: Memory, clock: SetClock) -> None:
     memory.add_message("user", "Hello there.", session="s")
-    assert_stands(memory, "upkeep", "pass")
+    assert_stands(memory, "maintenance", "pass")
     clock.advance(3 * DAY)
-    assert_stands(memory, "upkeep", "warn", "nobody seems to maintain", "every_minutes")
+    assert_stands(memory, "maintenance", "warn", "nobody seems to maintain", "every_minutes")
 
 
 def test_35_work_beside_that_fails_warns(opened: Open) -> None:
@@ -731,7 +731,7 @@ def test_35_work_beside_that_fails_warns(opened: Open) -> None:
     ends = time.monotonic() + 180
     while not memory.store.status(memory.scope).background["error"] and time.monotonic() < ends:
         time.sleep(0.02)
-    assert_stands(memory, "upkeep", "warn", "embedding: the server did not answer", "engrain status")
+    assert_stands(memory, "maintenance", "warn", "embedding: the server did not answer", "engrain status")
 
 
 def turned(windows: bytes) -> bytes:

@@ -152,11 +152,11 @@ def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monk
 
 def test_walls_that_are_down_fail_and_items_of_nobody_warn(url: str) -> None:
     with opened(url) as memory:
-        assert points(memory)["walls"].state == "pass"
+        assert points(memory)["isolation"].state == "pass"
         with opened(url, user=None):
-            assert points(memory)["walls"].state == "warn"
+            assert points(memory)["isolation"].state == "warn"
         postgres().run("alter table doctor.episode no force row level security")
-        assert points(memory)["walls"].state == "fail"
+        assert points(memory)["isolation"].state == "fail"
 
 
 def test_a_slot_with_two_values_at_a_time_fails(url: str) -> None:

@@ -698,7 +698,7 @@ def test_a_database_that_pg_restore_brought_back_loses_again_what_went_since(
         assert again.recall("Where does Ben live?").hits
         assert again.store.verify_audit()
         points = {point.name: point.state for point in again.store.doctor(again.scope)}
-        assert {points[name] for name in ("forgotten", "erasures", "indexes", "walls")} == {"pass"}
+        assert {points[name] for name in ("forgotten", "erasures", "indexes", "isolation")} == {"pass"}
     assert cli("replay", back, "--against", url).output.startswith("Nothing")
 
 

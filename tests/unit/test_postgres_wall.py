@@ -122,7 +122,7 @@ def test_the_role_of_the_tests_is_held_back(schema: str) -> None:
 
 def test_a_table_without_a_wall_is_found(schema: str) -> None:
     store = open_store(schema)
-    assert {one.point: one.state for one in store.check()}["walls"] == "pass"
+    assert {one.point: one.state for one in store.check()}["isolation"] == "pass"
     with member(schema) as connection:
         connection.execute("alter table episode no force row level security")
     assert [one.why for one in store.check() if one.state == "fail"] == ["no row-level security on episode"]

@@ -264,7 +264,7 @@ def _compare(ours: Sequence[Answer], theirs: Sequence[Answer]) -> dict[str, Any]
 
 
 def _measure_floor(run: FolderRun) -> dict[str, Any]:
-    """How often the floor returns nothing for unanswerable questions, and its cost for the others."""
+    """Measure how often the floor returns nothing for unanswerable questions, and its cost for the others."""
     without = [one for one in run.floored if not one.question.gold]
     having = [one for one in run.floored if one.question.gold]
     off = [one for one in run.answers["engrain"] if one.question.gold]

@@ -165,5 +165,5 @@ CHECKS = (
           "no task waits for a person"),
     Check(34, "operation", "leases", "Was a task left by a worker that died?", check_leases,
           "every running task has a live worker"),
-    Check(35, "operation", "upkeep", "Does maintenance run, and does no background work fail?", check_maintenance),
+    Check(35, "operation", "maintenance", "Does maintenance run, and does no background work fail?", check_maintenance),
 )  # fmt: skip

@@ -26,12 +26,12 @@ MAX_OTHERS_TRUST = TRUST["agent"]  # texts of the user and the program are above
 MAX_PINNED_ITEMS = 1_000
 
 
-def check_walls(context: CheckContext) -> Verdict:
+def check_isolation(context: CheckContext) -> Verdict:
     owners = context.find_own("owners")
     if owners and owners.state != "pass":
         nobodys = format_command("list", store=context.store_name)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return find_worst([one for one in (context.find_own("walls"), owners) if one]) or report_pass(
+    return find_worst([one for one in (context.find_own("isolation"), owners) if one]) or report_pass(
         "each memory is separate in this process"
     )
 
@@ -149,7 +149,7 @@ def check_file_conflicts(context: CheckContext) -> Verdict:
 
 
 CHECKS = (
-    Check(20, "safety", "walls", "Does every item have an owner?", check_walls),
+    Check(20, "safety", "isolation", "Does every item have an owner?", check_isolation),
     Check(21, "safety", "trust", "Does everything about the user come from the user?", check_trust,
           "what describes the user comes from the user"),
     Check(22, "safety", "instructions", "Does a stored text give orders to the model?", check_instructions,

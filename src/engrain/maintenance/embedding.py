@@ -248,7 +248,7 @@ PASS_BATCH_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class VectorCounts:
-    """How many items have vectors of the current model, how many only of others, and which models to remove."""
+    """The items with vectors of the current model, those with only others, and the models to remove."""
 
     own: int
     others: int

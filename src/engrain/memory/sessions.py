@@ -42,7 +42,7 @@ class Session:
 
     @property
     def start(self) -> SessionStart:
-        """What to know at the start, read once. `str()` of it is a text for the prompt."""
+        """Return the profile, the last session and important episodes. `str()` of it is a text for the prompt."""
         if self._start is None:
             self._start = self._sessions.start(self.id)
         return self._start

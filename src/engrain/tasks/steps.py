@@ -289,7 +289,7 @@ def ambiguous_error(task: str, slot: StepSlot, key: str, why: Exception | str) -
 
 
 class EventWait(NamedTuple):
-    """How to wait for an event, and the default that is recorded after the time-out."""
+    """The options of waiting for an event, and the default that is recorded after the time-out."""
 
     within: timedelta | None
     block: bool

@@ -39,7 +39,7 @@ _log = logging.getLogger("engrain")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLoadResult:
-    """How many messages of a transcript were added, known already, or stay forgotten."""
+    """The numbers of messages of a transcript that were added, known already, or stay forgotten."""
 
     added: int
     known: int = 0

@@ -53,7 +53,7 @@ def message(text: str, session: str = "monday", number: int | None = None, **val
 
 
 def derived(text: str, *cites: Citation, **values: Any) -> Draft:
-    """What extraction makes of other items."""
+    """Return a draft as extraction derives it from other items."""
     return fact(text, source=Source(kind="agent", cites=cites), derived=True, **values)
 
 

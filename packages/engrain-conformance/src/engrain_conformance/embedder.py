@@ -37,7 +37,7 @@ class HashEmbedder:
         return [*pieces, text]
 
     def vectors(self, text: str) -> Vectors:
-        """What a draft carries."""
+        """Return the vectors that a draft carries."""
         return Vectors(self.model.key, tuple(row.tobytes() for row in self.embed(self.windows(text), "document")))
 
     def _row(self, text: str) -> npt.NDArray[np.float32]:

@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, n=st.integers(0, 20))
     def derive_again(self, scope: Scope, n: int) -> None:
-        """What was said or cited once, and may be forgotten since."""
+        """Derive again a text that was said or cited once, and may be forgotten since."""
         text = self.texts[-1 - n % len(self.texts)]
         self._apply(scope, [("add", {**PLAIN, "text": text, "cites": []})])
 
@@ -342,7 +342,7 @@ class StoreMachine(RuleBasedStateMachine):
         return pair[0], pair[1]
 
     def _cites(self, scope: Scope, specs: list[Any]) -> list[tuple[Citation, Citation]]:
-        """Of both sides. Spans are drawn over the present text."""
+        """Draw citations for both sides. Spans lie within the present text."""
         found = []
         for pick, edges in specs:
             if isinstance(pick, int):

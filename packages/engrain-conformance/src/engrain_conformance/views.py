@@ -44,7 +44,7 @@ def label_episode(episode: Episode, label: Label) -> Episode:
 
 
 class View:
-    """What one store shows of one scope at one moment."""
+    """The contents of one scope of one store at one moment."""
 
     def __init__(self, store: Any, scope: Scope, at: datetime | None, label: Label) -> None:
         self.store, self.scope, self.at, self.label = store, scope, at, label

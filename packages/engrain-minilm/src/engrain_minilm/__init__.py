@@ -1,4 +1,4 @@
-"""Where the weights and the vocabulary of all-MiniLM-L6-v2 are, and what their bytes must be."""
+"""The paths of the weights and the vocabulary of all-MiniLM-L6-v2, and the hashes of their bytes."""
 
 from pathlib import Path
 

@@ -21,14 +21,14 @@ def add_time(moment: Moment, time: timedelta) -> Moment:
 
 
 def has_passed(moment: Moment, now: Moment, since: timedelta = timedelta()) -> bool | None:
-    """Whether `since` or more has passed after the moment. None if the two cannot be compared."""
+    """Tell if `since` or more has passed after the moment. None if the two cannot be compared."""
     if moment is None or now is None or not _is_same_boot(moment, now):
         return None
     return _split(now)[1] - _split(moment)[1] >= since // _MICROSECOND
 
 
 def is_lease_over(until: int, moment: Moment, now: int, clock: Moment) -> bool:
-    """Whether a lease until then has expired, by the store's time and by the clock of leases."""
+    """Tell if a lease until then has expired, by the store's time and by the clock of leases."""
     # Whoever held a lease of another boot ended with that boot.
     if moment is not None and clock is not None and not _is_same_boot(moment, clock):
         return True

@@ -75,7 +75,7 @@ class _RealsDumper(_Dumper):
 
 
 class _Loader(Loader):
-    """As an array of numpy, in one go. No null inside: who asks for it sees to that."""
+    """Load a numpy array in one go. The caller ensures that it has no null."""
 
     format = Format.BINARY
     kind: ClassVar[str]
@@ -115,14 +115,14 @@ def _adapters() -> AdaptersMap:
 
 
 class AdapterContext:
-    """What a connection knows of types, besides the driver's own."""
+    """The types that a connection knows besides the driver's own."""
 
     adapters = _adapters()
     connection = None
 
 
 def read_vector(raw: bytes) -> npt.NDArray[np.float32]:
-    """What vector_send gives: two numbers of two bytes, then the values."""
+    """Read the bytes of vector_send: two numbers of two bytes, then the values."""
     return np.frombuffer(raw, dtype=">f4", offset=4).astype(np.float32)
 
 

@@ -131,11 +131,11 @@ class Database:
         return self._persist(do)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
-        """What this thread reads and writes in `do` is one transaction, which may be done twice."""
+        """Run `do` as one transaction of this thread. It may run twice."""
         return self._persist(lambda connection: self._joined(connection, do, "repeat"))
 
     def still(self, do: Callable[[], Answer]) -> Answer:
-        """What this thread reads in `do` is of one moment; it may be done twice."""
+        """Run `do` on one snapshot. It may run twice."""
         if self.joint or self._moment:
             return do()
         # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
@@ -328,7 +328,7 @@ class Database:
         self._pooled = number != connection.info.backend_pid
 
     def use_path(self, path: str) -> None:
-        """Where names are looked up: our schema, and that of pgvector."""
+        """Look names up in our schema and in that of pgvector."""
         self.path = path
 
     def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:

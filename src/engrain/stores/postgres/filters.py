@@ -1,4 +1,4 @@
-"""How Postgres tests an item by a filter: metadata by the jsonb column `filters`."""
+"""Test items by a filter in Postgres: metadata by the jsonb column `filters`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Postgres writes the fragments of shared statements."""
+"""The fragments of shared statements in Postgres."""
 
 from __future__ import annotations
 

@@ -200,12 +200,12 @@ def _check_walls(tx: Transaction) -> Iterator[Finding]:
     ((ignores,),) = tx.rows("find_role_bypass")
     if unprotected:
         fix = "alter table … enable row level security; alter table … force row level security"
-        yield Finding("walls", "fail", f"no row-level security on {', '.join(unprotected)}", fix)
+        yield Finding("isolation", "fail", f"no row-level security on {', '.join(unprotected)}", fix)
     elif ignores:
         why = "this role ignores row-level security; the scope is still in every statement"
-        yield Finding("walls", "warn", why, "connect as a role that is neither superuser nor BYPASSRLS")
+        yield Finding("isolation", "warn", why, "connect as a role that is neither superuser nor BYPASSRLS")
     else:
-        yield Finding("walls", "pass", "row-level security holds every row to its scope")
+        yield Finding("isolation", "pass", "row-level security holds every row to its scope")
 
 
 def _check_indexes(tx: Transaction) -> Iterator[Finding]:

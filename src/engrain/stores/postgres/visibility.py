@@ -115,7 +115,7 @@ class VisibilityCache:
 
 
 def match_filter(tx: Transaction, dialect: Dialect, items: Ints, where: Filter | None) -> Flags:
-    """Whether each of these items passes the filter."""
+    """Tell for each of these items if it passes the filter."""
     if where is None or not where.conditions or not len(items):
         return np.ones(len(items), dtype=np.bool_)
     test, values = build_where(where)

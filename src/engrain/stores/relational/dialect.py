@@ -68,7 +68,7 @@ class Transaction(Protocol):
 
     @property
     def changes(self) -> int:
-        """How many statements with {change} were run."""
+        """The number of statements with {change} that were run."""
 
     @property
     def owner(self) -> str:

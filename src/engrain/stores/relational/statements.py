@@ -40,7 +40,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """How a dialect writes fragments and parameters. `$` in a fragment stands for the argument of {name:argument}."""
+    """The fragments and parameters of a dialect. `$` in a fragment stands for the argument of {name:argument}."""
 
     package: str
     fragments: Mapping[str, str]

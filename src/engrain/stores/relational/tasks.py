@@ -40,7 +40,7 @@ _LARGE = 4096  # characters
 
 
 class LockedTask(NamedTuple):
-    """What a write must know of its task, and the times of its lock: see lock_task."""
+    """The state of a task that a write needs, and the times of its lock: see lock_task."""
 
     scope: ScopeKey
     n: int

@@ -279,7 +279,7 @@ class _StepWriter:
         return rows[0] if rows else None
 
     def _load_versions(self, draft: Draft, hash_: str) -> list[StoredVersion]:
-        """Of a slot, the versions on either side; without a slot, the open item that says the same."""
+        """Load a slot's versions on either side; without a slot, the open item with the same text."""
         if draft.slot is not None:
             began = to_micros(draft.occurred_at or self.now)
             rows = self.tx.rows("load_slot_neighbours", slot=draft.slot, began=began)

@@ -30,7 +30,7 @@ class Checkpointer:
         self.reset()
 
     def reset(self) -> None:
-        """As if never used: in a forked child, whose threads are gone."""
+        """Return to the unused state, in a forked child that has none of the threads."""
         self._commits = 0
         self._requested = False
         self._requests: SimpleQueue[None] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""How SQLite tests an item by a filter: metadata by json_each."""
+"""Test items by a filter in SQLite: metadata by json_each."""
 
 from __future__ import annotations
 

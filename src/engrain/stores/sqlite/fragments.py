@@ -1,4 +1,4 @@
-"""How SQLite writes the fragments of shared statements."""
+"""The fragments of shared statements in SQLite."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Pool:
         self.reset()
 
     def reset(self) -> None:
-        """As if never used: in a forked child, whose threads are gone."""
+        """Return to the unused state, in a forked child that has none of the threads."""
         self._idle: list[Connection] = []
         self._lent: set[Loan] = set()
         self._held: set[HeldSnapshot] = set()

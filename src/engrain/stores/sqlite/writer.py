@@ -90,7 +90,7 @@ class WriteQueue:
         self.reset()
 
     def reset(self) -> None:
-        """As if never used: in a forked child, whose threads are gone."""
+        """Return to the unused state, in a forked child that has none of the threads."""
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._guard = threading.RLock()  # to start and stop the thread
         # The thread holds this lock while it runs, and ends when it takes the lock from the queue.

@@ -49,7 +49,7 @@ class IndexCache:
         self.reset()
 
     def reset(self) -> None:
-        """As if never used: in a forked child, whose threads are gone."""
+        """Return to the unused state, in a forked child that has none of the threads."""
         self._lock = threading.Lock()
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
         self._dropped = self._over_cap = 0
