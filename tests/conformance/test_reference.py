@@ -111,8 +111,8 @@ class TestErasing(Reference, ErasureSuite):
         store.journal.signal(ANA, "task", "came", "{}")
         monkeypatch.setattr(erasure, "SCOPED_FIELDS", tuple(one for one in erasure.SCOPED_FIELDS if one != kind))
         store.erasing.begin("e1", USER)
-        store.erasing.take("e1")
-        left = store.erasing.left(store.erasing.unname("e1"))
+        store.erasing.delete_rows("e1")
+        left = store.erasing.count_remaining(store.erasing.anonymize("e1"))
         assert {one: count for one, count in left.items() if count} == {kind: 1}
 
     def test_what_was_passed_over_of_a_session_is_noticed(
@@ -122,8 +122,8 @@ class TestErasing(Reference, ErasureSuite):
         add_episode(store, ANA, "e")
         monkeypatch.setattr(erasure, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))
-        store.erasing.take("e1")
-        left = store.erasing.left(store.erasing.unname("e1"))
+        store.erasing.delete_rows("e1")
+        left = store.erasing.count_remaining(store.erasing.anonymize("e1"))
         assert (left["episode"], left["lengths"]) == (1, 1)
 
     def test_a_log_that_was_removed_with_its_seal_is_missed(self, store: ReferenceStore) -> None:

@@ -103,9 +103,9 @@ def test_what_is_recorded_is_not_done_again(
     model = Scripted(*[reply] * 6)
     agent = agent_of(memory, model, look)
     if point == 3:
-        keep = ConversationMemory.take
+        keep = ConversationMemory.append
         fails = lambda *a, **k: keep(*a, **k) if asked < 2 else dies(0)  # noqa: E731
-        monkeypatch.setattr(ConversationMemory, "take", fails)
+        monkeypatch.setattr(ConversationMemory, "append", fails)
     with pytest.raises(Killed):
         agent.run(TASK, task_id="t")
     if point == 3:

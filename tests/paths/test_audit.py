@@ -168,7 +168,7 @@ def test_what_cannot_be_read_stops_neither_the_doctor_nor_the_command(memory: Me
 def test_a_log_that_was_put_back_with_its_seal_does_not_have_the_head_that_was_kept(memory: Memory) -> None:
     entries, sealed = rows(memory), seal(memory)
     memory.forget(memory.remember("What somebody wants to hide."))
-    kept = memory.store.verify_audit().kept
+    kept = memory.store.verify_audit().checkpoint
     assert memory.store.verify_audit(head=kept)
     put(memory, entries, sealed)
     assert memory.store.verify_audit(), "nothing within the store can tell"
@@ -192,7 +192,7 @@ def test_the_command_prints_a_head_and_takes_it_again(memory: Memory) -> None:
         return CliRunner().invoke(root, ["audit", "verify", "--store", store, *more])
 
     head = verify().stdout.split()[-1]
-    assert json.loads(verify("--json").stdout)["kept"] == head
+    assert json.loads(verify("--json").stdout)["checkpoint"] == head
     assert "is in the log" in verify("--head", head).stdout
     memory.forget(memory.remember("More."))
     assert verify("--head", head).exit_code == 0, "it is not the last one any more"
@@ -204,7 +204,7 @@ def test_a_head_that_was_kept_is_in_a_copy_and_after_a_restore(memory: Memory, t
     store = memory.store.status(memory.scope).store["location"]
     memory.store.backup(tmp_path / "backup.db")
     memory.forget(memory.remember("Said since."))
-    kept = memory.store.verify_audit().kept  # the backup is older
+    kept = memory.store.verify_audit().checkpoint  # the backup is older
     memory.close()
     for command in (
         ["copy", store, str(tmp_path / "copy.db")],
@@ -235,7 +235,7 @@ def test_on_a_server_a_log_that_was_cut_is_not_whole_again_either() -> None:
         with Memory(url, user="ana", background=False, embedder=HashEmbedder()) as memory:
             for n in range(3):
                 memory.forget(memory.remember(f"Note {n}."))
-            kept = memory.store.verify_audit().kept
+            kept = memory.store.verify_audit().checkpoint
             assert memory.store.verify_audit(head=kept)
             postgres().run("delete from audit.audit where n = 3")
             postgres().run("update audit.audit set details = 'nope' where n = 1")

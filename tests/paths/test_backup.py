@@ -675,7 +675,7 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
         with monkeypatch.context() as patch:
             patch.setattr("engrain.stores.sqlite.backup.write_copy", full)
             done = memory.store.maintain(memory.scope)
-        (trouble,) = done.trouble
+        (trouble,) = done.problems
         assert trouble.startswith(f"backed_up: there is no room for the backup {folder}")
         assert (done.counts["backed_up"], done.counts["backups_dropped"], names(folder)) == (0, 0, kept)
         done = memory.store.maintain(memory.scope)
@@ -715,7 +715,7 @@ def test_a_backup_whose_manifest_was_never_written_goes_with_its_time(tmp_path: 
         for days in range(1, 4):
             clock.advance(24 * HOUR)
             planned, done = memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)
-            assert (done.each, done.trouble) == (planned.each, ())
+            assert (done.each, done.problems) == (planned.each, ())
             assert (killed.removesuffix(".json") in names(folder)) is (days < 2), days
         assert len(names(folder)) == 2
         between = folder / make_backup_name("agent", clock() - timedelta(hours=12))
@@ -746,10 +746,10 @@ def test_a_folder_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> N
     link.symlink_to(disk)
     with opened(tmp_path / "agent.db", settings={"lifecycle": {"backup_folder": link}}) as memory:
         memory.remember("Ana likes tea.")
-        (trouble,) = memory.store.maintain(memory.scope).trouble
+        (trouble,) = memory.store.maintain(memory.scope).problems
         assert f"a link to {disk}, which is not there" in trouble
         disk.mkdir()
-        assert memory.store.maintain(memory.scope).trouble == ()
+        assert memory.store.maintain(memory.scope).problems == ()
         assert len(names(disk)) == 1
 
 
@@ -763,7 +763,7 @@ def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock:
         clock.advance(24 * HOUR)
         done = memory.store.maintain(memory.scope)
         assert done.expired == 1
-        (trouble,) = done.trouble
+        (trouble,) = done.problems
         assert "the folder of backups" in trouble
         for wrong in (tmp_path / folder / "b.db", "a\x00b"):
             with pytest.raises(InvalidInput):

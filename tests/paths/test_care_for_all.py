@@ -72,7 +72,7 @@ def test_every_memory_of_the_store_is_cared_for(opened: Open, clock: SetClock) -
     planned = nobody.store.maintain(dry_run=True)
     assert (planned.counts["consolidated"], owners(planned), planned.memories) == (3, [*USERS], 3)
     done = nobody.store.maintain()
-    assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, ())
+    assert (done.each, done.counts, done.problems) == (planned.each, planned.counts, ())
     assert nobody.store.maintain().each == ()
     for user in USERS:
         assert [item.text for item in opened(user).list()] == [f"{user} likes tea."]
@@ -159,7 +159,7 @@ def test_what_fails_for_one_keeps_no_other_from_being_cared_for(
     trifles(opened, clock)
     monkeypatch.setattr(consolidating, "_remove_items", failing_for("ana"))
     done = opened().store.maintain()
-    assert (owners(done), done.trouble) == (["bruno", "carla"], ("user=ana: consolidated: the disk is away",))
+    assert (owners(done), done.problems) == (["bruno", "carla"], ("user=ana: consolidated: the disk is away",))
 
 
 def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
@@ -177,8 +177,8 @@ def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
     nobody = opened()
     planned = nobody.store.maintain(dry_run=True)
     done = nobody.store.maintain()
-    assert (done.each, done.trouble) == (planned.each, planned.trouble)
-    assert (owners(done), done.trouble) == (["ana", "bruno"], ("user=carla: consolidated: a page is damaged",))
+    assert (done.each, done.problems) == (planned.each, planned.problems)
+    assert (owners(done), done.problems) == (["ana", "bruno"], ("user=carla: consolidated: a page is damaged",))
 
 
 def test_one_whose_episodes_cannot_be_read_is_counted_once(
@@ -194,7 +194,7 @@ def test_one_whose_episodes_cannot_be_read_is_counted_once(
 
     monkeypatch.setattr(episodes, "_load_entries", broken)
     done = opened().store.maintain()
-    assert "user=carla: episodes: a page is damaged" in done.trouble
+    assert "user=carla: episodes: a page is damaged" in done.problems
     assert owners(done) == [*USERS], "the other passes are done for her too"
 
 
@@ -211,10 +211,10 @@ def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_onc
     monkeypatch.setattr(consolidating, "_find_removable", broken)
     nobody = opened()
     wrong: StoreError = StoreError("a page is damaged")
-    assert nobody.store.maintain().trouble == ("consolidated: a page is damaged (of user=ana and 2 more)",)
+    assert nobody.store.maintain().problems == ("consolidated: a page is damaged (of user=ana and 2 more)",)
     asked.clear()
     wrong = StoreUnavailable("the server does not answer")
-    assert nobody.store.maintain().trouble == ("user=ana: consolidated: the server does not answer",)
+    assert nobody.store.maintain().problems == ("user=ana: consolidated: the server does not answer",)
     assert len(asked) == 1, "nobody waits for it a thousand times"
 
 
@@ -224,7 +224,7 @@ def test_a_hold_on_one_user_stops_no_other(opened: Open, clock: SetClock) -> Non
     nobody.store.hold(user="bruno", reason="case-7")
     planned = nobody.store.maintain(dry_run=True)
     done = nobody.store.maintain()
-    assert (done.each, done.trouble) == (planned.each, ())
+    assert (done.each, done.problems) == (planned.each, ())
     assert owners(done) == ["ana", "carla"]
 
 
@@ -251,7 +251,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
         away.setattr(episodes, "_promote_entry", broken)
         done = opened().store.maintain()
         assert (done.counts["promoted"], done.counts["expired"]) == (2, 0)
-        assert [one.split(":")[0] for one in done.trouble] == ["user=bruno", "expired"]
+        assert [one.split(":")[0] for one in done.problems] == ["user=bruno", "expired"]
     done = opened().store.maintain()
     assert (done.counts["promoted"], owners(done)) == (1, [*USERS])
     for user in USERS:
@@ -337,9 +337,9 @@ def test_a_dry_run_says_what_a_round_over_all_then_does(
         planned = nobody.store.maintain(reembed=reembed, dry_run=True)
         assert rows(nobody) == before
         done = nobody.store.maintain(reembed=reembed)
-        assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, planned.trouble)
+        assert (done.each, done.counts, done.problems) == (planned.each, planned.counts, planned.problems)
         again = nobody.store.maintain(reembed=reembed)
-        assert (again.each, again.trouble) == ((), ())
+        assert (again.each, again.problems) == ((), ())
 
 
 def happen(memory: Memory, act: str, importance: float, at: tuple[int, int], clock: SetClock) -> None:
@@ -374,7 +374,7 @@ def test_each_memory_has_its_own_folder(opened: Open, clock: SetClock, tmp_path:
     rules = {"mirror": str(tmp_path / "files" / "{user}")}
     trifles(opened, clock, ("ana", "Ana", "../../x"))
     done = opened(settings={"lifecycle": rules}).store.maintain()
-    assert (done.counts["mirrored"], done.trouble) == (3, ())
+    assert (done.counts["mirrored"], done.problems) == (3, ())
     pages = {one.parent.name: one.read_text() for one in tmp_path.rglob("MEMORY.md")}
     assert {name.partition("=")[0] for name in pages} == {"ana", "x"}
     assert len({name.lower() for name in pages}) == 3, "also where capitals are not told from small letters"
@@ -419,20 +419,20 @@ def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, c
     assert opened("ana", settings={"lifecycle": rules}).store.maintain(Scope(user="ana")).counts["mirrored"] == 1
     bruno = opened("bruno", settings={"lifecycle": rules})
     planned, done = bruno.store.maintain(bruno.scope, dry_run=True), bruno.store.maintain(bruno.scope)
-    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert (done.each, done.problems) == (planned.each, planned.problems)
     assert owners(done) == ["bruno"], "all else is done"
-    (told,) = done.trouble
+    (told,) = done.problems
     assert told.startswith(f"mirrored: {tmp_path / 'notes'} mirrors another memory, not that of user=bruno")
     assert "join" not in told
     done = opened(settings={"lifecycle": rules}).store.maintain()
-    assert (owners(done), done.trouble) == (["carla"], ()), "it is ana's, and nobody asked for more"
+    assert (owners(done), done.problems) == (["carla"], ()), "it is ana's, and nobody asked for more"
 
 
 def test_a_folder_is_made_with_those_that_it_is_in(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     trifles(opened, clock, ("ana",))
     memory = opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "a" / "b" / "notes")}})
     planned, done = memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)
-    assert (done.each, done.trouble) == (planned.each, ())
+    assert (done.each, done.problems) == (planned.each, ())
     assert (tmp_path / "a" / "b" / "notes" / "MEMORY.md").is_file()
 
 
@@ -442,7 +442,7 @@ def test_a_folder_that_cannot_be_made_is_named(opened: Open, clock: SetClock, tm
     (told,) = (
         opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "file" / "notes")}})
         .store.maintain(Scope(user="ana"))
-        .trouble
+        .problems
     )
     assert str(tmp_path / "file") in told
     with pytest.raises(ConfigError, match=str(tmp_path / "nowhere" / "notes")):
@@ -454,9 +454,9 @@ def test_a_new_folder_is_not_given_to_whoever_comes_first(opened: Open, clock: S
     trifles(opened, clock)
     nobody = opened(settings={"lifecycle": rules})
     planned, done = nobody.store.maintain(dry_run=True), nobody.store.maintain()
-    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert (done.each, done.problems) == (planned.each, planned.problems)
     assert owners(done) == [*USERS]
-    (told,) = done.trouble
+    (told,) = done.problems
     assert 'mirror = "files/{user}"' in told
     assert not (tmp_path / "notes").exists()
 
@@ -480,7 +480,7 @@ def test_an_erasure_cleans_the_folder_of_its_user_and_of_nobody_else(
 def test_a_round_for_a_memory_that_was_never_written_makes_nothing(opened: Open, tmp_path: Path) -> None:
     memory = opened("anna", settings={"lifecycle": {"mirror": str(tmp_path / "files" / "{user}")}})
     for done in (memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)):
-        assert (done.counts.get("mirrored", 0), done.trouble) == (0, ())
+        assert (done.counts.get("mirrored", 0), done.problems) == (0, ())
     assert not (tmp_path / "files").exists()
     assert memory.store.memories() == []
 

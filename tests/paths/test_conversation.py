@@ -24,11 +24,12 @@ from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message, ToolCall
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import Summary
+from engrain.core.model.retention import CONVERSATION_LIMITS
 from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED_PROGRESS, load_summary
 from engrain.ports import Services
-from engrain.tiers.conversation import LIMITS, ConversationMemory
+from engrain.tiers.conversation import ConversationMemory
 
 CALL = ToolCall("c1", "search", {"to": "UIO", "deep": [1, None, {"é": "日本"}]})
 
@@ -60,7 +61,8 @@ def words(window_or_list: Any) -> list[str]:
 
 
 def test_the_defaults_are_those_of_the_table() -> None:
-    assert (LIMITS.max_items, LIMITS.max_tokens, LIMITS.summarize_from, LIMITS.keep_recent) == (50, 10_000, 30, 10)
+    limits = CONVERSATION_LIMITS
+    assert (limits.max_items, limits.max_tokens, limits.summarize_from, limits.keep_recent) == (50, 10_000, 30, 10)
 
 
 def test_a_short_conversation_is_shown_word_for_word(talk: ConversationMemory) -> None:
@@ -284,9 +286,9 @@ def test_a_summary_that_fails_fails_nobody(
         said = chatter(talk, 80)
     assert words(talk.last(100)) == said
     assert words(talk.window()) == said[-50:]
-    assert talk.trouble == "no digest today"
+    assert talk.summary_error == "no digest today"
     chatter(talk, 1, 80)
-    assert talk.trouble is None
+    assert talk.summary_error is None
     assert talk.window().start > 50
 
 
@@ -584,7 +586,7 @@ def test_bad_values_are_named_and_nothing_is_written(talk: ConversationMemory) -
 def test_limits_are_checked(kit: Services) -> None:
     for wrong in ({"max_items": 1}, {"max_tokens": 10}, {"keep_recent": 30}, {"summarize_from": 1}):
         with pytest.raises(InvalidInput):
-            ConversationMemory(kit, ANA, "monday", replace(LIMITS, **wrong))
+            ConversationMemory(kit, ANA, "monday", replace(CONVERSATION_LIMITS, **wrong))
     with pytest.raises(InvalidInput):
         ConversationMemory(kit, ANA, "")
 

@@ -32,7 +32,7 @@ from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.privacy.requests import make_user_subject
-from engrain.stores.relational import removal, scopes
+from engrain.stores.relational import forget, scopes
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.erasure import SqliteErasures
 
@@ -172,7 +172,7 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
     assert kit.episodes
     by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
     kit.episodes.add(memory.scope, by_itself, None)
-    monkeypatch.setattr(removal, name, instead)
+    monkeypatch.setattr(forget, name, instead)
     done = memory.erase(session=f"{WORD}-session")
     assert done.pending
     assert rows in done.why
@@ -260,7 +260,7 @@ def test_what_is_derived_from_an_old_copy_stays_out(memory: Memory) -> None:
     assert port
     subject = make_user_subject(memory.scope.tenant, "ana")
     assert port.erased(subject)
-    assert port.barred(memory.scope, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
+    assert port.find_tombstoned(memory.scope, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
     said = memory.add_message("user", "Where do I live? Ana lives in Lima.")
     draft = derived("Ana lives in Lima.", Citation(said))
     found = memory.store.services.items.apply(Plan(memory.scope, (Add(draft),))).outcomes
@@ -326,7 +326,7 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
         memory.remember(f"Ana said {WORD}.")
         memory.mirror(folder).sync()
         # The first write after the one that begins it.
-        monkeypatch.setattr(SqliteErasures, "keep", dies)
+        monkeypatch.setattr(SqliteErasures, "save_progress", dies)
         with pytest.raises(KeyboardInterrupt):
             memory.store.erase(user="ana", folders=[folder])
         monkeypatch.undo()
@@ -707,13 +707,13 @@ def test_others_who_say_the_same_all_the_while_do_not_keep_an_erasure_from_its_e
         for text in said:
             memory.remember(text)
         ben.remember(said[0])
-        later, known = iter(said[1:]), SqliteErasures.pieces
+        later, known = iter(said[1:]), SqliteErasures.search_terms
 
         def meanwhile(self: SqliteErasures, subject: Subject | None) -> Iterator[bytes]:
             yield from known(self, subject)
             if subject is None:
                 ben.remember(next(later))
 
-        monkeypatch.setattr(SqliteErasures, "pieces", meanwhile)
+        monkeypatch.setattr(SqliteErasures, "search_terms", meanwhile)
         done = memory.store.erase(user="ana")
         assert done.receipt, done.why

@@ -30,7 +30,7 @@ from engrain.privacy import erase as run
 from engrain.stores import composite
 from engrain.stores.postgres import dialect, health
 from engrain.stores.postgres.connection import PipelinedConnection
-from engrain.stores.relational import removal, scopes
+from engrain.stores.relational import forget, scopes
 from engrain.stores.sqlite.erasure import SqliteErasures
 
 _numbers = count()
@@ -78,7 +78,7 @@ def test_nothing_of_a_user_is_left_in_any_row_of_postgres(url: str, schema: str)
         assert [item.text for item in memory.list()] == ["Ana is back."]
         port = memory.store.services.erasing
         assert port
-        assert port.barred(memory.scope, [f"A text with {WORD}-text in it.", "Ana is back."]) == [True, False]
+        assert port.find_tombstoned(memory.scope, [f"A text with {WORD}-text in it.", "Ana is back."]) == [True, False]
 
 
 @pytest.mark.parametrize("table", ["item", "word", "embedding", "session", "request", "task", "event"])
@@ -110,7 +110,7 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         kit.episodes.add(memory.scope, by_itself, None)
         kit.log.advance(memory.scope, f"{WORD}-session", "facts", 1)
         if kind == "item":
-            monkeypatch.setattr(removal, "remove_items", lambda *_: None)
+            monkeypatch.setattr(forget, "remove_items", lambda *_: None)
         else:
             taken = PipelinedConnection.run
             passed_over = f"delete from {kind} where"
@@ -567,14 +567,14 @@ def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
     settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nsessions = "{server.url}/0"\n')
     with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
         memory.remember("Ana lives in Lima.")
-        state, unname = memory.store.services.state, SqliteErasures.unname
+        state, unname = memory.store.services.state, SqliteErasures.anonymize
         assert state is not None
 
         def late(*args: Any) -> Erasure:
             state.save(memory.scope, "s", "Lima")
             return unname(*args)
 
-        monkeypatch.setattr(SqliteErasures, "unname", late)
+        monkeypatch.setattr(SqliteErasures, "anonymize", late)
         state.save(memory.scope, "s", "Lima")
         assert ben.store.erase(user="ana").receipt
         assert server.client.keys(f"*{memory.scope.id}*") == []

@@ -108,16 +108,16 @@ def test_every_round_of_care_completes_what_waits_and_says_so(
     done = care(memory)
     assert done.counts["erased"] == 1
     assert [one.id for one in done.each] == ["bens"]
-    assert len(done.trouble) == 1
-    assert done.trouble[0].startswith("erased: 1 still to be completed:")
-    assert "hard link" in done.trouble[0]
+    assert len(done.problems) == 1
+    assert done.problems[0].startswith("erased: 1 still to be completed:")
+    assert "hard link" in done.problems[0]
 
 
 def test_the_care_of_a_program_that_stays_open_gives_the_receipt(memory: Memory, store: Path) -> None:
     with held_read(store):
         assert memory.store.erase(user="ana").pending
     done = in_the_background(memory)
-    assert (done.counts["erased"], done.trouble) == (1, ())
+    assert (done.counts["erased"], done.problems) == (1, ())
     assert [one.what for one in memory.store.audit()] == ["erase"]
     assert "erased" not in memory.store.maintain(memory.scope).counts, "nothing is under way any more"
 
@@ -126,7 +126,7 @@ def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
     memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteErasures, "unname", dies)
+        patched.setattr(SqliteErasures, "anonymize", dies)
         with pytest.raises(Killed):
             memory.store.erase(user="ana", folders=[folder])
     (done,) = memory.store.resume_erasures()

@@ -257,10 +257,10 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
         back = [(forgotten, 0, ANA), (forgotten, 1, ANA), (bens, 0, BEN), ("foreign", 0, ANA)]
         server.put(MODEL, [VectorPoint(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
         store.erasing.begin("e1", Subject(ANA, "user", ANA.user or ""))
-        store.erasing.take("e1")
-        assert index.left(ANA) == 4
+        store.erasing.delete_rows("e1")
+        assert index.count_remaining(ANA) == 4
         assert index.erase(ANA) == 4
-        assert (index.left(ANA), index.erase(ANA)) == (0, 0)
+        assert (index.count_remaining(ANA), index.erase(ANA)) == (0, 0)
         assert server.count(MODEL, ["foreign"]) == server.count(MODEL) == 1, "another store has it there"
 
 

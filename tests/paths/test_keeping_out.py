@@ -216,7 +216,7 @@ def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -
         # The record of it came along, and the receipt still fits.
         assert memory.store.verify_erasure(str(receipt))
         assert [entry.what for entry in memory.store.audit()] == ["backup_begun", "backup", "erase", "restore"]
-        assert memory.store.services.erasing.barred(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
+        assert memory.store.services.erasing.find_tombstoned(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
 
 
 def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_care_removes_nothing_of_a_held_user(store: Path) -> None:
         clock.advance(60 * 86_400)
         foretold = memory.store.maintain(memory.scope, dry_run=True)
         done = memory.store.maintain(memory.scope)
-        assert (foretold.counts, done.trouble) == (done.counts, ())
+        assert (foretold.counts, done.problems) == (done.counts, ())
         assert not any(done.counts[name] for name in ("expired", "trimmed", "consolidated", "pruned"))
         assert memory.semantic.consolidate(dry_run=False).items == ()
         assert memory.tasks.prune(timedelta(0)) == 0
@@ -411,7 +411,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
             for entry in memory.store.audit()
             if entry.what in ("export_begun", "export", "load", "import")
         } == {
-            memory.store.services.erasing.mark(make_user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
+            memory.store.services.erasing.hash_subject(make_user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
         }
         with memory.task("order") as task:
             task.step("one", lambda: 1)

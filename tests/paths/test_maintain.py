@@ -68,7 +68,7 @@ def both(kit: Services) -> MaintenanceReport:
     planned = maintain(kit, ANA, dry_run=True)
     assert book.recent(ANA, None, 9_999, datetime.min.replace(tzinfo=UTC)) == before
     done = maintain(kit, ANA)
-    assert (done.counts, done.each, done.trouble) == (planned.counts, planned.each, ())
+    assert (done.counts, done.each, done.problems) == (planned.counts, planned.each, ())
     assert [line.replace("would remove", "removed") for line in planned.lines if "remove" in line] == [
         line for line in done.lines if "remove" in line
     ]
@@ -397,7 +397,7 @@ def test_one_pass_that_fails_keeps_no_other_from_being_done(
     done = maintain(replace(kit, embedder=Broken("another")), ANA, reembed=True)
     assert done.expired == 1
     assert done.counts["embedded"] == 0
-    assert done.trouble == ("embedded: no answer",)
+    assert done.problems == ("embedded: no answer",)
 
 
 def test_the_rules_are_settings(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
@@ -447,7 +447,7 @@ def test_one_wrong_reading_of_the_clock_removes_nothing(
     SemanticMemory(kit, ANA).remember(Note("Written by a wrong clock.", 0.9))
     wrong = both_with_trouble(kit)
     assert wrong.counts == NOTHING
-    assert "--trust-clock" in wrong.trouble[0]
+    assert "--trust-clock" in wrong.problems[0]
     clock.advance(-YEARS)
     assert both(kit).counts == NOTHING
     clock.advance(2 * DAY)
@@ -456,7 +456,7 @@ def test_one_wrong_reading_of_the_clock_removes_nothing(
 
 def both_with_trouble(kit: Services) -> MaintenanceReport:
     planned, done = maintain(kit, ANA, dry_run=True), maintain(kit, ANA)
-    assert (done.counts, done.each, done.trouble) == (planned.counts, planned.each, planned.trouble)
+    assert (done.counts, done.each, done.problems) == (planned.counts, planned.each, planned.problems)
     return done
 
 

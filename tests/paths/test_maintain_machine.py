@@ -141,7 +141,7 @@ class Care(RuleBasedStateMachine):
         planned = maintain(self.kit, who, dry_run=True, reembed=reembed)
         assert rows(self.store) == before, "a dry run changes nothing"
         done = maintain(self.kit, who, reembed=reembed)
-        assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, ())
+        assert (done.each, done.counts, done.problems) == (planned.each, planned.counts, ())
         self.is_done(who, planned.each, before)
         again = maintain(self.kit, who, reembed=reembed)
         assert again.each == (), "a second round does nothing"

@@ -187,7 +187,7 @@ def assert_seen(resting: Memory, opened: Open) -> None:
     assert planned.counts["mirrored"], "the test changed nothing"
     assert resting.store.maintain(dry_run=True) == planned
     done = resting.store.maintain()
-    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert (done.each, done.problems) == (planned.each, planned.problems)
     assert resting.store.maintain().each == ()
 
 
@@ -213,13 +213,13 @@ def test_what_begins_by_itself_comes_in_time(resting: Memory, opened: Open, cloc
 def test_a_page_that_cannot_be_read_is_told_again_and_again(resting: Memory, folder: Path) -> None:
     (folder / "MEMORY.md").write_bytes(b"- \xff\n")
     for _ in range(2):
-        (told,) = resting.store.maintain().trouble
+        (told,) = resting.store.maintain().problems
         assert "MEMORY.md, line 1" in told
 
 
 def test_what_says_whose_the_folder_is_counts_too(resting: Memory, folder: Path) -> None:
     shutil.copy(folder.with_name("bruno") / ".engrain" / "mirror.json", folder / ".engrain" / "mirror.json")
-    (told,) = resting.store.maintain().trouble
+    (told,) = resting.store.maintain().problems
     assert "mirrors another memory, not that of user=ana" in told
 
 

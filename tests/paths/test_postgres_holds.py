@@ -242,7 +242,7 @@ def test_an_erasure_takes_a_first_write_that_is_under_way(
         assert waits, "it did not see what comes in afterwards"
     assert first.result() is None or first.result()
     assert ANA in begun.result().scopes
-    assert not any(store.erasing.left(store.erasing.unname("e1")).values())
+    assert not any(store.erasing.count_remaining(store.erasing.anonymize("e1")).values())
     assert (list_texts(store, CODER), store.journal.task(CODER, "task")) == (set(), None)
 
 
@@ -263,15 +263,15 @@ def test_a_first_write_beside_an_erasure_is_refused(
     assert (first.result().scopes, waits) == ((ANA,), True)
     with pytest.raises(BeingErased):
         second.result()
-    assert not any(store.erasing.left(store.erasing.unname("e1")).values())
+    assert not any(store.erasing.count_remaining(store.erasing.anonymize("e1")).values())
 
 
 def test_what_comes_in_while_somebody_is_erased_of_whom_there_is_nothing_is_new(store: PostgresStore) -> None:
     store.erasing.begin("e1", USER)
     add(store, fact("Ana is here."))
-    erasure = store.erasing.unname("e1")
-    assert not any(store.erasing.left(erasure).values())
-    store.erasing.take("e1")
+    erasure = store.erasing.anonymize("e1")
+    assert not any(store.erasing.count_remaining(erasure).values())
+    store.erasing.delete_rows("e1")
     assert list_texts(store) == {"Ana is here."}
 
 
@@ -279,18 +279,18 @@ def test_of_two_erasures_of_a_user_the_later_takes_nothing_that_came_since_the_f
     add(store, fact("Ana lives in Lima."))
     for id in ("e1", "e2"):
         store.erasing.begin(id, USER)
-    first = store.erasing.unname("e1")
+    first = store.erasing.anonymize("e1")
     add(store, fact("Ana is back."))
-    second = store.erasing.unname("e2")
-    assert not any(count for one in (first, second) for count in store.erasing.left(one).values())
+    second = store.erasing.anonymize("e2")
+    assert not any(count for one in (first, second) for count in store.erasing.count_remaining(one).values())
     assert list_texts(store) == {"Ana is back."}
 
 
 def test_of_two_who_go_on_with_an_erasure_one_takes_the_names(store: PostgresStore, stopped: Stopped) -> None:
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
-    with stopped.behind("for update", lambda: store.erasing.unname("e1")) as first:
-        second, waits = stopped.meanwhile(lambda: store.erasing.unname("e1"))
+    with stopped.behind("for update", lambda: store.erasing.anonymize("e1")) as first:
+        second, waits = stopped.meanwhile(lambda: store.erasing.anonymize("e1"))
     assert (first.result() == second.result(), waits) == (True, True)
     assert len(store.erasing.running()[0].ids) == 1
 
@@ -302,35 +302,35 @@ def late(store: PostgresStore, schema: str) -> Erasure:
     """Ana is erased but for the proof; the coder has an item, an episode and a task from before."""
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
-    erasure = store.erasing.unname("e1")
+    erasure = store.erasing.anonymize("e1")
     (blue,) = add(store, fact("Ana's word is blue."), scope=CODER)
     store.episodes.add(CODER, replace(rain("old").episode, happened_at=erasure.at, item=blue))
     store.journal.claim(Claim(CODER, "task", "worker", 30))
     postgres().run(f"update {schema}.item set recorded_at = 0", f"update {schema}.task set started_at = 0")
-    assert store.erasing.left(erasure)["item"] == 1
+    assert store.erasing.count_remaining(erasure)["item"] == 1
     return erasure
 
 
 def test_what_came_in_late_is_taken_with_its_names_and_kept_out(store: PostgresStore, schema: str) -> None:
     erasure = late(store, schema)
-    taken = store.erasing.take("e1")
+    taken = store.erasing.delete_rows("e1")
     assert (taken.counts["item"], taken.counts["scope"]) == (2, 2)
-    assert not any(store.erasing.left(taken).values())
-    assert not any(store.erasing.left(erasure).values())
+    assert not any(store.erasing.count_remaining(taken).values())
+    assert not any(store.erasing.count_remaining(erasure).values())
     assert (store.scopes(), list_texts(store, CODER)) == ([], set())
-    assert store.erasing.barred(CODER, ["Ana's word is blue."]) == [True]
-    assert store.erasing.take("e1") == taken
+    assert store.erasing.find_tombstoned(CODER, ["Ana's word is blue."]) == [True]
+    assert store.erasing.delete_rows("e1") == taken
 
 
 def test_what_came_in_late_goes_and_what_was_said_since_stays(store: PostgresStore, schema: str) -> None:
     late(store, schema)
     add(store, fact("Ana is back."), scope=CODER)
-    taken = store.erasing.take("e1")
-    assert not any(store.erasing.left(taken).values())
+    taken = store.erasing.delete_rows("e1")
+    assert not any(store.erasing.count_remaining(taken).values())
     assert list_texts(store, CODER) == {"Ana is back."}
     assert store.episodes.recent(CODER, None, 9, START) == []
     assert store.journal.task(CODER, "task") is None
-    assert store.erasing.barred(CODER, ["Ana's word is blue.", "Ana is back."]) == [True, False]
+    assert store.erasing.find_tombstoned(CODER, ["Ana's word is blue.", "Ana is back."]) == [True, False]
 
 
 @pytest.mark.parametrize("also", ["nothing", "something late"])
@@ -340,25 +340,27 @@ def test_what_happened_since_by_a_clock_that_is_behind_stays(store: PostgresStor
         add(store, fact("Ana is back."), scope=CODER)
     else:
         store.erasing.begin("e1", USER)
-        erasure = store.erasing.unname("e1")
+        erasure = store.erasing.anonymize("e1")
     new = replace(rain("new").episode, session="tuesday", happened_at=erasure.at - timedelta(seconds=5))
     store.episodes.add(CODER, new)
-    assert store.erasing.left(store.erasing.take("e1"))["episode"] == 1, "it may be old: there is no receipt"
+    assert store.erasing.count_remaining(store.erasing.delete_rows("e1"))["episode"] == 1, (
+        "it may be old: there is no receipt"
+    )
     assert store.episodes.recent(CODER, None, 9, START) == [new]
 
 
 def test_what_came_in_late_stays_under_a_hold(store: PostgresStore, schema: str) -> None:
     erasure = late(store, schema)
     store.erasing.hold(USER, "case-7")
-    assert store.erasing.take("e1") == erasure
+    assert store.erasing.delete_rows("e1") == erasure
     assert list_texts(store, CODER) == {"Ana's word is blue."}
     store.erasing.release(USER)
-    assert not any(store.erasing.left(store.erasing.take("e1")).values())
+    assert not any(store.erasing.count_remaining(store.erasing.delete_rows("e1")).values())
 
 
 def test_a_hold_waits_until_what_came_in_late_is_taken(store: PostgresStore, schema: str, stopped: Stopped) -> None:
     late(store, schema)
-    with stopped.behind(LOOK, lambda: store.erasing.take("e1")) as first:
+    with stopped.behind(LOOK, lambda: store.erasing.delete_rows("e1")) as first:
         held, waits = stopped.meanwhile(lambda: store.erasing.hold(USER, "case-7"))
     assert (first.result().counts["item"], held.result().reasons, waits) == (2, ("case-7",), True)
 
@@ -369,21 +371,21 @@ def test_a_task_that_begins_while_what_came_in_late_is_taken_is_not_lost(
     late(store, schema)
     begin = Claim(CODER, "new", "worker", 30)
     with stopped.behind(r"\bfrom task\b", lambda: store.journal.claim(begin)) as first:
-        taken, waits = stopped.meanwhile(lambda: store.erasing.take("e1"))
+        taken, waits = stopped.meanwhile(lambda: store.erasing.delete_rows("e1"))
     assert (first.result().task, waits) == ("new", True)
-    assert not any(store.erasing.left(taken.result()).values())
+    assert not any(store.erasing.count_remaining(taken.result()).values())
     assert [store.journal.task(CODER, name) is not None for name in ("task", "new")] == [False, True]
 
 
 def test_an_event_that_came_in_late_is_taken(store: PostgresStore, schema: str) -> None:
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
-    erasure = store.erasing.unname("e1")
+    erasure = store.erasing.anonymize("e1")
     row = f"('{erasure.ids[0]}', 'task', 'paid', 0, 'now')"
     insert = f"insert into event (scope, task, event, at, payload) values {row}"
     postgres().run(f"set search_path to {schema}", insert)
-    assert store.erasing.left(erasure)["event"] == 1
-    assert not any(store.erasing.left(store.erasing.take("e1")).values())
+    assert store.erasing.count_remaining(erasure)["event"] == 1
+    assert not any(store.erasing.count_remaining(store.erasing.delete_rows("e1")).values())
 
 
 def test_a_resumed_erasure_ends_with_a_receipt_though_something_came_in_late(store: PostgresStore, schema: str) -> None:

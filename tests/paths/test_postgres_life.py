@@ -183,7 +183,7 @@ def test_every_memory_is_cared_for_though_a_round_is_killed_and_two_run_at_once(
             rounds = list(pool.map(lambda memory: memory.store.maintain(), (one, two)))
             one.store.workers.scheduler._enabled = two.store.workers.scheduler._enabled = True
             kept = [memory.store.workers.scheduler.once() is not None for memory in (one, two)]
-        assert [(done.memories, done.trouble) for done in rounds] == [(4, ()), (4, ())]
+        assert [(done.memories, done.problems) for done in rounds] == [(4, ()), (4, ())]
         assert kept == [True, False], "under one lease"
         assert one.store.maintain().each == ()
         assert one.store.verify_audit()

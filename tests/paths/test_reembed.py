@@ -133,7 +133,7 @@ def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what
         done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"]) == (199, 0)
         assert models(memory) == {OLD: 200, Odd(refusing).model.key: 199}, "until all have one, the old ones stay"
-        (trouble,) = done.trouble
+        (trouble,) = done.problems
         assert "1 text not taken by the embedder" in trouble
         assert "lighthouse 7" in str(memory.recall("What about the lighthouse 7?"))
         kept = memory.remember("Note 7 is told anew.")
@@ -157,7 +157,7 @@ def test_a_model_that_answers_nothing_is_not_asked_text_by_text(tmp_path: Path) 
         store, user="ana", embedder=down, settings={"embedder": {"before": Marked("old")}}, background=False
     ) as memory:
         done = memory.store.maintain(memory.scope, reembed=True)
-        assert (done.counts["embedded"], done.counts["dropped"], done.trouble) == (
+        assert (done.counts["embedded"], done.counts["dropped"], done.problems) == (
             0, 0, ("embedded: this text is refused",),
         )  # fmt: skip
 

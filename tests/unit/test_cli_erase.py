@@ -159,7 +159,7 @@ def test_the_next_command_says_how_to_complete_what_was_cut_off(
     assert "engrain erase --resume" in caplog.text
     assert "running erasure" in run(store, "status").output
     (one,) = json.loads(run(store, "status", "--json").output)["background"]["erasures"]
-    assert (one["by"], one["stage"]) == ("user", "shut")
+    assert (one["by"], one["stage"]) == ("user", "blocked")
     told = run(store, "erase", "--resume", "--receipt", str(tmp_path / "ana.json")).output
     assert "Erased" in told
     assert "running erasure" not in run(store, "status").output

@@ -16,9 +16,8 @@ from engrain.core.model.recall import Hit, OutdatedText, Recall, Section
 from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
-from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import parse_query
-from engrain.retrieval.ranking import fuse, rank
+from engrain.retrieval.ranking import CandidateSet, fuse, rank
 from engrain.retrieval.selection import (
     Candidate,
     Selection,

@@ -94,7 +94,7 @@ def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
     ) as memory:
         memory.remember("Ana likes tea.", importance=0.1)
         for _ in range(2):
-            assert memory.store.maintain(memory.scope).trouble == ()
+            assert memory.store.maintain(memory.scope).problems == ()
         assert memory.store.erase(user="ana", dry_run=False).receipt is not None
         memory.store.workers.scheduler._enabled = True
         memory.store.workers.scheduler.once()

@@ -10,9 +10,8 @@ from examples import for_each
 from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
 from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.tokenizer import extract_terms
-from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import PartialDate, Question, TimeSpan, parse_query
-from engrain.retrieval.ranking import CandidateTable, Ranking, fuse, rank, score_dates
+from engrain.retrieval.ranking import CandidateSet, CandidateTable, Ranking, fuse, rank, score_dates
 from engrain.retrieval.selection import list_candidates
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -46,9 +46,9 @@ def together(one: Item, other: Item) -> bool:
 def erase(store: Any, source: str) -> None:
     id = str(uuid4())
     store.erasing.begin(id, Subject(ANA, "source", source))
-    store.erasing.take(id)
-    store.erasing.unname(id)
-    store.erasing.finish(id, {})
+    store.erasing.delete_rows(id)
+    store.erasing.anonymize(id)
+    store.erasing.complete(id, {})
 
 
 def live(store: Any, clock: SetClock, chance: random.Random) -> None:

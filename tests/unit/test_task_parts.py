@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput, OutcomeUnknown, StoreCorrupt, TooLarge
+from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.core.validation import MAX_JSON_DEPTH
-from engrain.stores.relational.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
 from engrain.tasks.lease import create_worker_name, is_worker_dead

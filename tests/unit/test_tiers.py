@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from engrain.core.errors import InvalidInput
 from engrain.core.model.retention import TIERS, WindowLimits
 
 
@@ -20,12 +19,7 @@ def test_the_limits_are_those_of_the_design() -> None:
     assert TIERS["conversation"].window == WindowLimits(50, 10_000, 0.80, 30, 10)
     assert (TIERS["episodic"].max_items, TIERS["episodic"].ttl_seconds) == (1_000, 86_400)
     for unlimited in ("semantic", "procedural"):
-        assert TIERS[unlimited].max_items is TIERS[unlimited].ttl_seconds is None
-
-
-def test_a_tier_that_does_not_summarise_has_no_window() -> None:
-    with pytest.raises(InvalidInput, match="episodic"):
-        _ = TIERS["episodic"].window
+        assert TIERS[unlimited].max_items is TIERS[unlimited].ttl_seconds is TIERS[unlimited].window is None
 
 
 def test_nobody_changes_the_table() -> None:

@@ -25,10 +25,10 @@ from engrain.core.chat.window import (
     shorten_message,
 )
 from engrain.core.model.messages import Message, ToolCall, match_results
-from engrain.core.model.retention import TIERS, WindowLimits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.tokens import estimate_tokens as count
 
-LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
+LIMITS = replace(CONVERSATION_LIMITS, summarize_at=0.8)
 SMALL = WindowLimits(max_items=6, max_tokens=300, summarize_at=0.8, summarize_from=5, keep_recent=2)
 
 

@@ -250,7 +250,7 @@ def test_what_a_tool_said_cannot_pass_for_a_line_of_the_context() -> None:
 
 def test_the_limits_are_those_of_the_table() -> None:
     snapshot = WorkingMemory().snapshot()
-    working = TIERS["working"]
+    working = TIERS["working"].window
     for name in ("max_tokens", "max_items", "summarize_at", "keep_recent"):
         assert snapshot[name] == getattr(working, name)
 

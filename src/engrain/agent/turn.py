@@ -426,7 +426,7 @@ class Turn:
         return ids
 
     def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:
-        return list(self._open_conversation().take(said, expect=seen, request_id=request, began=self._began).ids)
+        return list(self._open_conversation().append(said, expect=seen, request_id=request, began=self._began).ids)
 
     def _open_conversation(self) -> ConversationMemory:
         """Return the conversation of this turn: one object, which caches what it has read."""

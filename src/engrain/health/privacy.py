@@ -59,7 +59,7 @@ def check_erasures(context: CheckContext) -> Verdict:
         )
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
-        left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
+        left = erasing.count_remaining(Erasure(one.receipt, one.subject_hash, one.by, "anonymized", one.at))
         if rows := sum(left.values()):
             erased = f"receipt {one.receipt} says they were erased {describe_age(one.at, context.now)}"
             why = f"{rows:,} rows are back although {erased}"
@@ -87,9 +87,13 @@ def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scop
         elif entry.what == "erase":
             asked.pop(str(entry.subject), None)
     for hold in erasing.holds():
-        asked.pop(hold.mark, None)  # the hold hides the data
-    known = {erasing.mark(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()} if asked else {}
-    return {known[mark]: at for mark, at in asked.items() if mark in known}
+        asked.pop(hold.subject_hash, None)  # the hold hides the data
+    known = (
+        {erasing.hash_subject(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()}
+        if asked
+        else {}
+    )
+    return {known[subject]: at for subject, at in asked.items() if subject in known}
 
 
 def check_audit_log(context: CheckContext) -> Verdict:
@@ -190,7 +194,7 @@ def _list_old_holds(context: CheckContext) -> list[Hold]:
     old = [one for one in erasing.holds() if context.now - one.at > MAX_HOLD_AGE]
     if context.memory_count is not None:
         return old
-    return [one for one in old if user and one.mark == erasing.mark(user)]
+    return [one for one in old if user and one.subject_hash == erasing.hash_subject(user)]
 
 
 CHECKS = (

@@ -9,7 +9,7 @@ from engrain.core.errors import StoreError
 from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
-from engrain.core.model.retention import TIERS
+from engrain.core.model.retention import CONVERSATION_LIMITS, TIERS
 from engrain.core.model.tasks import TaskQuery
 from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, find_worst
@@ -55,7 +55,7 @@ def check_stores(context: CheckContext) -> Verdict:
 
 
 def check_windows(context: CheckContext) -> Verdict:
-    most = TIERS["conversation"].window.max_items
+    most = CONVERSATION_LIMITS.max_items
     log = context.services.log
     names = log.sessions(context.scope, MAX_SESSIONS)
     behind = []

@@ -226,8 +226,8 @@ def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
     user, erasing = find_owner(plan.scope), services.erasing
     if plan.began is None or user is None or erasing is None:
         return False
-    mark, done = erasing.mark(user), erasing.erased(user)
-    times = [one.at for one in erasing.running() if one.mark == mark] + ([done.at] if done else [])
+    subject_hash, done = erasing.hash_subject(user), erasing.erased(user)
+    times = [one.at for one in erasing.running() if one.subject_hash == subject_hash] + ([done.at] if done else [])
     return any(to_micros(at) >= plan.began for at in times)
 
 

@@ -199,8 +199,8 @@ class MaintenanceRun:
                 self._hooks.before_pass()
                 result = one.act(self._hooks.report)
                 actions = result.actions if result else actions
-                if result and result.trouble:
-                    self._note_failure(one.name, context.owner, result.trouble)
+                if result and result.problem:
+                    self._note_failure(one.name, context.owner, result.problem)
             except StoreClosed:
                 raise
             except EngrainError as exc:

@@ -68,7 +68,7 @@ class MaintenanceContext:
     @property
     def is_held(self) -> bool:
         """True if a legal hold keeps everything of this scope."""
-        return self.services.erasing is not None and self.services.erasing.held(self.scope)
+        return self.services.erasing is not None and self.services.erasing.is_on_hold(self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class PassResult:
     """The completed actions of a pass, and why there are not more."""
 
     actions: tuple[MaintenanceAction, ...]
-    trouble: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class MaintenanceScheduler:
             try:
                 report = self.once()
                 if report is not None:
-                    self._error = "; ".join(report.trouble) or None
+                    self._error = "; ".join(report.problems) or None
                 elif self._read_last() != self._own_last:
                     self._error = None  # another process did a round since, and reports its own errors
                 self._after_check()

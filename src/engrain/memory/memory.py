@@ -146,7 +146,8 @@ class Memory:
         says what was left out and why. `shown` are ids of items that the prompt has already: these and the work in
         progress are left out.
         """
-        from engrain.memory.recall import recall
+        from engrain.memory.recall import finish_recall, prepare_recall
+        from engrain.retrieval.search import search
 
         request = RecallRequest(
             query=query,
@@ -158,14 +159,16 @@ class Memory:
             min_importance=min_importance,
             shown=None if shown is None else frozenset(shown),
         )
-        return recall(self, self._services, request)
+        prepared = prepare_recall(self, self._services, request)
+        return finish_recall(self, self._services, prepared, search(prepared.request, self._services))
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
         """Return a request with the work in progress, recalled items and the conversation so far."""
-        from engrain.memory.recall import build_prompt
+        from engrain.memory.recall import prepare_prompt
 
-        return build_prompt(self, self._services, request, budget, history)
+        prepared = prepare_prompt(self, self._services, request, budget, history)
+        return prepared.render(self.recall(request, budget=prepared.budget, shown=prepared.shown))
 
     @traced
     def get(self, id: str) -> Item | None:
@@ -377,10 +380,13 @@ class Memory:
         verifies it, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a legal hold. A
         dry run changes nothing. A killed erasure continues when the store is next opened.
         """
-        from engrain.privacy.requests import erase_subject, make_subject
+        from engrain.privacy.erase import erase
+        from engrain.privacy.requests import make_subject, prepare_erasure, preview_erasure
 
         subject = make_subject(self._scope, session=session, source=source, id=id)
-        return erase_subject(self._services, subject, folders, dry_run, progress)
+        if dry_run:
+            return preview_erasure(self._services, subject, folders)
+        return erase(self._services, prepare_erasure(self._services, subject, folders), progress)
 
     def mirror(
         self,

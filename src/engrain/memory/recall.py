@@ -1,11 +1,11 @@
-"""Answer recall and prompt from all tiers: hits, the work in progress, and recent events."""
+"""Add to recall and prompt what other tiers have: the work in progress, recent events and the conversation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engrain.core.clock import check_time
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
@@ -23,7 +23,6 @@ from engrain.core.model.recall import (
 )
 from engrain.core.model.sessions import Event
 from engrain.core.validation import MAX_QUERY, check_count, check_share, check_text
-from engrain.retrieval.search import search
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
@@ -38,11 +37,35 @@ MAX_EPISODE_CHARACTERS = 300
 HISTORY_HEADING = "Conversation so far"
 
 
-def recall(memory: Memory, services: Services, request: RecallRequest) -> Recall:
-    """Search all scopes that the memory may read, and put the current work and recent events in front."""
+class PreparedRecall(NamedTuple):
+    request: RecallRequest  # checked, with the current work and recent events in front of the hits
+    recent: Sequence[Event]
+    degraded: tuple[Degraded, ...]
+
+
+class PreparedPrompt(NamedTuple):
+    """The parts of a prompt around the recalled items, and the limits of these."""
+
+    head: str
+    work: str
+    conversation: str
+    budget: int | None
+    shown: frozenset[str] | None
+
+    def render(self, found: Recall) -> str:
+        return "\n\n".join(part for part in (self.head, self.work, str(found), self.conversation) if part)
+
+
+def prepare_recall(memory: Memory, services: Services, request: RecallRequest) -> PreparedRecall:
+    """Check a request, and add all scopes that the memory may read, the current work and recent events."""
     checked = _check_request(memory, services, request)
     recent, degraded = _load_recent_events(memory, services, checked)
-    found = search(replace(checked, context=_build_context(memory, checked, recent)), services)
+    return PreparedRecall(replace(checked, context=_build_context(memory, checked, recent)), recent, degraded)
+
+
+def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, found: Recall) -> Recall:
+    """Count the use of the hits, and show an event that is a hit only once."""
+    recent, degraded = prepared.recent, prepared.degraded
     if services.feed is not None and (trouble := services.feed.trouble):
         degraded = (*degraded, Degraded("vector server", trouble))
     found = replace(found, degraded=degraded) if degraded else found
@@ -50,15 +73,16 @@ def recall(memory: Memory, services: Services, request: RecallRequest) -> Recall
     if shown:
         services.items.touch(memory.scope, shown)
     if any(one.item in shown for one in recent):
-        # An event that is a hit is shown once.
         fewer = [one for one in recent if one.item not in shown]
         found = replace(found, context=_drop_repeats(found, fewer))
         found = replace(found, tokens=services.count_tokens(str(found)))
     return found
 
 
-def build_prompt(memory: Memory, services: Services, request: str, budget: int | None, history: bool) -> str:
-    """Build the text of a request: the task, the current work, recalled items and the conversation so far."""
+def prepare_prompt(
+    memory: Memory, services: Services, request: str, budget: int | None, history: bool
+) -> PreparedPrompt:
+    """Build the parts of a prompt: the task, the current work and the conversation so far."""
     head = f"Current task: {check_text(request, 'request')}"
     left = None if budget is None else max(0, budget - services.count_tokens(head + "\n\n"))
     conversation, shown = "", None
@@ -67,8 +91,7 @@ def build_prompt(memory: Memory, services: Services, request: str, budget: int |
     work = _render_work(memory, left) if shown else ""
     if left is not None:
         left = max(0, left - services.count_tokens(f"{work}\n\n{conversation}"))
-    known = str(recall(memory, services, RecallRequest(request, budget=left, shown=shown)))
-    return "\n\n".join(part for part in (head, work, known, conversation) if part)
+    return PreparedPrompt(head, work, conversation, left, shown)
 
 
 def _render_work(memory: Memory, budget: int | None) -> str:

@@ -132,7 +132,7 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
 
     engine = chosen.engine if chosen.key is None else EncryptedEngine(chosen.key, chosen.engine)
     with closing(SqliteStore(copy, engine=engine)) as restored:
-        items, counts = restored.status().items, count_named(named, restored.erasing.left_of)
+        items, counts = restored.status().items, count_named(named, restored.erasing.count_remaining_of)
         # The replaced store first: it restores rows, and receipts may name those, too.
         kept_out, may_hold_forgotten = _remove_forgotten(restored, target, key)
         kept_out.update(replay_receipts(named, cast("Forgetting", restored)))

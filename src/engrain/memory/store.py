@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -189,9 +190,13 @@ class Store:
         user. OnHold under a legal hold. A dry run changes nothing. A killed erasure continues when the store is next
         opened, or with the next request.
         """
-        from engrain.privacy.requests import erase_subject, make_user_subject
+        from engrain.privacy.erase import erase
+        from engrain.privacy.requests import make_user_subject, prepare_erasure, preview_erasure
 
-        return erase_subject(self.services, make_user_subject(tenant, user), folders, dry_run, progress)
+        subject = make_user_subject(tenant, user)
+        if dry_run:
+            return preview_erasure(self.services, subject, folders)
+        return erase(self.services, prepare_erasure(self.services, subject, folders), progress)
 
     @traced
     def undo(
@@ -208,10 +213,15 @@ class Store:
 
         Items that they had replaced or corrected are valid again. A dry run only lists them.
         """
-        from engrain.privacy.requests import undo_source
+        from engrain.privacy.erase import erase
+        from engrain.privacy.requests import prepare_undo, preview_undo
 
         scope = self.memory(user=user, agent=agent, tenant=tenant).scope
-        return undo_source(self.services, scope, check_key(source, "source"), dry_run, progress)
+        check_key(source, "source")
+        if dry_run:
+            return preview_undo(self.services, scope, source)
+        found, request = prepare_undo(self.services, scope, source)
+        return replace(found, done=erase(self.services, request, progress)) if request else found
 
     @traced
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:
@@ -287,7 +297,7 @@ class Store:
     def verify_audit(self, *, head: str | None = None) -> AuditResult:
         """Find entries of the audit log that were changed, removed, moved or cut off.
 
-        With the `head` of an earlier check (`AuditResult.kept`), kept elsewhere, a replaced log is found as well.
+        With the `head` of an earlier check (`AuditResult.checkpoint`), kept elsewhere, a replaced log is found as well.
         """
         from engrain.privacy.audit import verify_log
 

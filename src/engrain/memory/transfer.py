@@ -93,8 +93,8 @@ def _refuse_hidden(services: Services, scope: Scope) -> None:
     erasing, user = services.erasing, find_owner(scope)
     if erasing is None or user is None:
         return
-    subject_hash = erasing.mark(user)
-    if any(one.mark == subject_hash and one.hidden for one in erasing.holds()):
+    subject_hash = erasing.hash_subject(user)
+    if any(one.subject_hash == subject_hash and one.hidden for one in erasing.holds()):
         raise OnHold(
             "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
         )

@@ -17,15 +17,15 @@ NONE: Mapping[str, Any] = MappingProxyType({})
 class Erasing(Protocol):
     """The erasure of subjects. If one store has all the ports, this one is its `erasing`.
 
-    An erasure has four stages: begin, take, unname, finish. Each is one transaction that may be repeated. A store may
-    do the work of `take` in `begin` already.
+    An erasure has four stages: begin, delete_rows, anonymize, complete. Each is one transaction that may be repeated.
+    A store may do the work of `delete_rows` in `begin` already.
     """
 
-    def mark(self, subject: Subject) -> str:
+    def hash_subject(self, subject: Subject) -> str:
         """Return the subject's keyed hash."""
 
-    def reach(self, subject: Subject) -> Impact:
-        """Return what `take` would remove now, with the same counts. Nothing is changed.
+    def measure(self, subject: Subject) -> Impact:
+        """Count the rows that `delete_rows` would remove now. Nothing is changed.
 
         - A user: every row of every scope of the tenant with exactly this user.
         - A session: its items, what was derived from them, its episodes, summary and progress.
@@ -35,7 +35,7 @@ class Erasing(Protocol):
         """
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        """Start an erasure with these notes, in stage `shut`.
+        """Start an erasure with these notes, in stage `blocked`.
 
         From now on a user's scopes read as empty, and every write to them raises BeingErased. Everything written
         afterwards has a later time. A running erasure of this id is returned unchanged.
@@ -44,14 +44,14 @@ class Erasing(Protocol):
         every write to them raises OnHold.
         """
 
-    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+    def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         """Yield every text, name and vector of the subject, to search files for them; None means the whole store."""
 
-    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
-        """Store with the erasure what a later run needs to continue; nothing once it is `named`."""
+    def save_progress(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        """Store what a later run needs to continue the erasure; nothing once it is `anonymized`."""
 
-    def take(self, id: str) -> Erasure:
-        """Delete everything in reach in one transaction: stage `rows`.
+    def delete_rows(self, id: str) -> Erasure:
+        """Delete everything that `measure` counts in one transaction: stage `deleted`.
 
         Each text leaves a tombstone, so that nothing derived from a copy of it is ingested again. Readers of the change
         sequence see the removals.
@@ -61,26 +61,26 @@ class Erasing(Protocol):
         data leaves no tombstone. The progress on the sessions that it cites is set back, so that it is derived again.
         An item with other sources loses the erased one.
 
-        In a later stage only late arrivals of a user, which `left` finds, are deleted. Data on hold stays, and so does
-        data that may be new by a clock that is behind.
+        In a later stage only late arrivals of a user, which `count_remaining` finds, are deleted. Data on hold stays,
+        and so does data that may be new by a clock that is behind.
 
         OnHold, as in `begin`, if a hold exists by now and nothing is deleted yet: the erasure is over then.
         """
 
-    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
-        """Delete the names in the erasure and in the user's scopes: stage `named`.
+    def anonymize(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
+        """Delete the names in the erasure and in the user's scopes: stage `anonymized`.
 
         A later write to such a scope starts an empty one. `notes`, if given, replace the stored notes.
         """
 
-    def left(self, erasure: Erasure) -> Mapping[str, int]:
+    def count_remaining(self, erasure: Erasure) -> Mapping[str, int]:
         """Count the rows that are left of what was erased, by kind. All are 0 after a complete erasure."""
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
-        """Write the receipt to the audit log as "erase", store an Erased, and end the erasure.
+    def complete(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
+        """Write the receipt to the audit log as "erase", store an ErasedSubject, and end the erasure.
 
-        The Erased of a user has the time of `begin`, or one before the names were deleted: the user may have come back
-        since. That of a part has the time of `take`, or one before new data of it arrived. Everything written
+        That of a user has the time of `begin`, or one before the names were deleted: the user may have come back
+        since. That of a part has the time of `delete_rows`, or one before new data of it arrived. Everything written
         afterwards has a later time.
         """
 
@@ -92,7 +92,7 @@ class Erasing(Protocol):
 
     def all_erased(self) -> list[ErasedSubject]: ...
 
-    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+    def find_tombstoned(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         """Return for each text whether it was forgotten or erased in this scope, so that no import brings it back."""
 
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
@@ -123,7 +123,7 @@ class Erasing(Protocol):
     def users(self) -> list[Subject]:
         """Return every user with data here, even if a hold hides it, but none who is being erased."""
 
-    def held(self, scope: Scope) -> bool:
+    def is_on_hold(self, scope: Scope) -> bool:
         """Return True if the scope's user has a hold: then nothing of the scope expires or is trimmed or pruned."""
 
     def copies(self) -> list[str]:
@@ -159,10 +159,10 @@ class Erasable(Protocol):
         are left.
         """
 
-    def left(self, scope: Scope) -> int:
+    def count_remaining(self, scope: Scope) -> int:
         """Count the keys or points of this scope that are left."""
 
-    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+    def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
         """Count the keys or points of this scope from before that moment.
 
         For a user who is `back`, or of whom the server has something later, only those that carry a time count; else

@@ -35,7 +35,7 @@ def record(services: Services, what: str, details: Mapping[str, Any], scope: Sco
     if services.audit is None:
         return None
     user = find_owner(scope) if scope else None
-    subject = services.erasing.mark(user) if user and services.erasing else None
+    subject = services.erasing.hash_subject(user) if user and services.erasing else None
     try:
         return services.audit.append(what, details, subject)
     except ReadOnlyStore:
@@ -46,8 +46,8 @@ def list_entries(services: Services, subject: Subject | None, after: int | None,
     """Return the entries above a number, or the newest; with a subject, only its entries."""
     log = require_audit_log(services)
     if subject is not None:
-        mark = services.erasing.mark(subject) if services.erasing else None
-        found = [one for one in log.entries(after or 0, MAX_ENTRIES) if one.subject == mark]
+        subject_hash = services.erasing.hash_subject(subject) if services.erasing else None
+        found = [one for one in log.entries(after or 0, MAX_ENTRIES) if one.subject == subject_hash]
         return found[-limit:] if after is None else found[:limit]
     return list_newest(log, limit) if after is None else log.entries(after, limit)
 

@@ -13,7 +13,7 @@ from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, rai
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import describe_counts, describe_verification
+from engrain.core.model.results import Progress, describe_counts, describe_verification, stage_progress
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable, Erasing
 from engrain.ports.storage import Folder
@@ -27,6 +27,18 @@ _BATCH = 500
 _MAX_SCANS = 3
 _log = logging.getLogger("engrain")
 _new_id = SortableIds()
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRequest:
+    """A checked request.
+
+    `notes` has the `folders` to clean, how many of them the caller `named`, and the audit details of an `undo`.
+    """
+
+    subject: Subject
+    notes: Mapping[str, Any]
+    running: str | None = None  # the id of a running erasure that covers it
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +99,14 @@ def open_folder(services: Services, path: str) -> Folder:
     return services.open_folder(path)
 
 
-def erase(
-    services: Services, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None
-) -> ErasureResult:
-    """Erase a subject, or continue the running erasure with this `id`.
-
-    `notes` has the `folders` to clean, how many of them the caller `named`, and the audit details of an `undo`.
-    """
+def erase(services: Services, request: ErasureRequest, progress: Progress | None) -> ErasureResult:
+    """Start the requested erasure, or continue the running one that covers it."""
+    report = stage_progress(progress)
     report("blocking new writes")
-    return _run_stages(
-        services, id or require_erasing(services).begin(_new_id(services.clock()), subject, notes).id, report
-    )
+    id = request.running
+    if id is None:
+        id = require_erasing(services).begin(_new_id(services.clock()), request.subject, request.notes).id
+    return _run_stages(services, id, report)
 
 
 def resume_erasures(services: Services, report: Report) -> list[ErasureResult]:
@@ -116,9 +125,9 @@ def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
     """Run the stages that are left. Each may run twice, so two processes may run the same erasure."""
     erasure = next((erasure for erasure in require_erasing(services).running() if erasure.id == id), None)
     try:
-        if erasure is not None and erasure.stage == "shut":
+        if erasure is not None and erasure.stage == "blocked":
             erasure = _delete_rows(services, erasure, report)
-        if erasure is not None and erasure.stage == "rows":
+        if erasure is not None and erasure.stage == "deleted":
             erasure = _clean_side_stores(services, erasure, report)
         if erasure is not None:
             return _verify_and_finish(services, erasure, report)
@@ -142,11 +151,11 @@ def _delete_rows(services: Services, erasure: Erasure, report: Report) -> Erasur
 
     report("taking fingerprints of the data")
     # Before anything is deleted: a run that continues after a crash can still search for the data.
-    require_erasing(services).keep(
-        erasure.id, erasure.notes, bytes(compute_fingerprints(require_erasing(services).pieces(erasure.subject)))
+    require_erasing(services).save_progress(
+        erasure.id, erasure.notes, bytes(compute_fingerprints(require_erasing(services).search_terms(erasure.subject)))
     )
     report("removing its rows")
-    return require_erasing(services).take(erasure.id)
+    return require_erasing(services).delete_rows(erasure.id)
 
 
 def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> Erasure:
@@ -159,7 +168,7 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
     files, stuck = _clean_folders(services, erasure)
     counts = {"beside": beside + erasure.notes.get("beside", 0), "files": files + erasure.notes.get("files", 0)}
     # Stored at once: a run that continues here finds nothing more to count.
-    require_erasing(services).keep(erasure.id, {**erasure.notes, **counts}, erasure.prints)
+    require_erasing(services).save_progress(erasure.id, {**erasure.notes, **counts}, erasure.prints)
     if stuck:
         raise _ErasurePending(" ".join(stuck))
     if erasure.by == "user" and services.servers:
@@ -167,7 +176,7 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
         time.sleep(SETTLE_SECONDS)
         counts["beside"] += _erase_servers(services, erasure)
     asked = {name: erasure.notes[name] for name in ("named", "undo") if name in erasure.notes}
-    return require_erasing(services).unname(erasure.id, {**counts, **asked, "owner": _hash_owner(services, erasure)})
+    return require_erasing(services).anonymize(erasure.id, {**counts, **asked, "owner": _hash_owner(services, erasure)})
 
 
 def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]]:
@@ -187,7 +196,7 @@ def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]
 def _hash_owner(services: Services, erasure: Erasure) -> str | None:
     """Return the owner's keyed hash, which their exports carry; None if the memory has no user."""
     user = find_owner(erasure.subject.scope) if erasure.subject else None
-    return require_erasing(services).mark(user) if user else None
+    return require_erasing(services).hash_subject(user) if user else None
 
 
 def _erase_servers(services: Services, erasure: Erasure) -> int:
@@ -204,7 +213,7 @@ def _erase_servers(services: Services, erasure: Erasure) -> int:
                 continue
             for scope in scopes:
                 gone += server.erase(scope)
-                if left := server.left(scope):
+                if left := server.count_remaining(scope):
                     raise _ErasurePending(f"{left} keys are still on a server.")
         except EngrainError as exc:
             raise_interrupt(exc)
@@ -248,7 +257,7 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
     report("verifying that nothing is left")
     if _count_left(erasing, erasure):
         # A write that was running when the erasure started may have finished since.
-        erasure = erasing.take(erasure.id)
+        erasure = erasing.delete_rows(erasure.id)
         _purge_or_postpone(services)
         if left := _count_left(erasing, erasure):
             raise _ErasurePending(f"rows are still there: {left}.")
@@ -259,14 +268,14 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
         services.items.purge()
     else:
         raise _ErasurePending(f"{scanned['found']} traces of it are still in the file.")
-    receipt = Receipt.of(erasing.finish(erasure.id, build_receipt(services, erasure, scanned)))
+    receipt = Receipt.of(erasing.complete(erasure.id, build_receipt(services, erasure, scanned)))
     if services.audit and "undo" in erasure.notes:
-        services.audit.append("undo", erasure.notes["undo"], erasure.mark)
+        services.audit.append("undo", erasure.notes["undo"], erasure.subject_hash)
     return ErasureResult(erasure.id, erasure.counts, receipt)
 
 
 def _count_left(erasing: Erasing, erasure: Erasure) -> dict[str, int]:
-    return {kind: count for kind, count in erasing.left(erasure).items() if count}
+    return {kind: count for kind, count in erasing.count_remaining(erasure).items() if count}
 
 
 def _purge_or_postpone(services: Services) -> None:
@@ -295,5 +304,5 @@ def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
     if not raw:
         return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
     prints = load_fingerprints(raw)
-    found, kept, size = find_traces(prints, erasing.raw(), erasing.pieces(None))
+    found, kept, size = find_traces(prints, erasing.raw(), erasing.search_terms(None))
     return {"prints": len(prints), "shared": len(kept), "bytes": size, "found": len(np.setdiff1d(found, kept))}

@@ -44,7 +44,7 @@ def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
     before, as_it_was = _list_matching_files(folder, prints), folder.signature()
     Mirror(services, erasure.subject.scope, folder).sync()
     # Data that stays may have words in common with it.
-    kept, _ = scan_chunks(prints, join_pieces(services.erasing.pieces(None)))
+    kept, _ = scan_chunks(prints, join_pieces(services.erasing.search_terms(None)))
     if after := _list_matching_files(folder, prints.without(kept)):
         raise StoreError(
             f"{folder.path}/{after[0]} still has the erased words. Remove them from the file, then run: "
@@ -69,7 +69,7 @@ def count_files(services: Services, folder: Folder, subject: Subject) -> int:
     if subject.by == "user":
         return sum(folder.read(name) is not None for name in _list_file_names(folder))
     return (
-        len(_list_matching_files(folder, compute_fingerprints(services.erasing.pieces(subject))))
+        len(_list_matching_files(folder, compute_fingerprints(services.erasing.search_terms(subject))))
         if services.erasing
         else 0
     )

@@ -48,12 +48,14 @@ def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]
     erasing = require_erasing(services)
     found = erasing.holds()
     users = [subject] if subject is not None else _list_users(services) if found else []
-    known = {erasing.mark(one): one for one in users}
+    known = {erasing.hash_subject(one): one for one in users}
     named = [
-        replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
+        replace(one, tenant=known[one.subject_hash].scope.tenant, user=known[one.subject_hash].name)
+        if one.subject_hash in known
+        else one
         for one in found
     ]
-    return named if subject is None else [one for one in named if one.mark in known]
+    return named if subject is None else [one for one in named if one.subject_hash in known]
 
 
 def find_hold(services: Services, scope: Scope) -> Hold | None:

@@ -185,7 +185,7 @@ def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) 
         "format": FORMAT,
         "engrain": __version__,
         "receipt": one.id,
-        "subject": one.mark,
+        "subject": one.subject_hash,
         "by": one.by,
         "asked_at": one.at.isoformat(),
         "erased_at": now.isoformat(),
@@ -211,7 +211,7 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
     if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # A part's exports are its user's; without a user, those of all memories without one.
-    owners = {one.mark, one.notes.get("owner", one.mark)}
+    owners = {one.subject_hash, one.notes.get("owner", one.subject_hash)}
     if exports := len(_list_made([entry for entry in log if entry.subject in owners], "export")):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
     if not one.notes.get("named"):
@@ -241,7 +241,7 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
         raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
     values = receipt.values
     done = Erasure(
-        values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
+        values["receipt"], values["subject"], values["by"], "anonymized", datetime.fromisoformat(values["asked_at"])
     )
     entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
@@ -252,7 +252,9 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
-    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, servers)
+    return VerificationResult(
+        services.erasing.count_remaining(done), found, same, faults, size, copies, known, carried, servers
+    )
 
 
 def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
@@ -280,7 +282,7 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
         )
     count, size = 0, 0
     for one in prints:
-        found, kept, size = find_traces(one, services.erasing.raw(), services.erasing.pieces(None))
+        found, kept, size = find_traces(one, services.erasing.raw(), services.erasing.search_terms(None))
         count += len(found) if len(kept) == len(one) else len(np.setdiff1d(found, kept))
     return count, size
 
@@ -304,13 +306,13 @@ def _check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck
 def _count_left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
     vector_server: object = services.feed
     if server is vector_server:
-        return server.remains(own, done.at, False)
+        return server.count_older(own, done.at, False)
     here = {*services.items.scopes()}
     named = server.known()
     if done.by != "user":
         return sum(1 for scope in {*here, *named} for _ in _list_left_entries(services, done, scope))
-    mine = [scope for scope in {*here, *named, own} if _hash_subject(services, find_owner(scope)) == done.mark]
-    return sum(server.remains(scope, done.at, scope in here) for scope in mine)
+    mine = [scope for scope in {*here, *named, own} if _hash_subject(services, find_owner(scope)) == done.subject_hash]
+    return sum(server.count_older(scope, done.at, scope in here) for scope in mine)
 
 
 def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
@@ -324,7 +326,9 @@ def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Itera
     ]
     if done.by == "session":
         yield from (
-            one.id for one in there if _hash_subject(services, Subject(scope, "session", one.session)) == done.mark
+            one.id
+            for one in there
+            if _hash_subject(services, Subject(scope, "session", one.session)) == done.subject_hash
         )
         return
     items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
@@ -332,4 +336,4 @@ def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Itera
 
 
 def _hash_subject(services: Services, subject: Subject | None) -> str:
-    return services.erasing.mark(subject) if services.erasing and subject else ""
+    return services.erasing.hash_subject(subject) if services.erasing and subject else ""

@@ -1,4 +1,4 @@
-"""Accept a request to erase data or undo a source: name the subject, check the request, start the erasure."""
+"""Check a request to erase data or undo a source, and preview it: `erase` runs it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
 from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
-from engrain.core.model.results import Progress, stage_progress
 from engrain.core.validation import check_key, suggest_name
 from engrain.maintenance.passes import list_scopes
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import ErasureResult, UndoResult, erase, open_folder, require_erasing
+from engrain.privacy.erase import ErasureRequest, ErasureResult, UndoResult, open_folder, require_erasing
 from engrain.privacy.files import count_files
 
 _HINTS = {
@@ -46,49 +45,66 @@ def make_subject(scope: Scope, **parts: str | None) -> Subject:
     return make_user_subject(scope.tenant, scope.user)
 
 
-def erase_subject(
-    services: Services,
-    subject: Subject,
-    named: Sequence[str | os.PathLike[str]],
-    dry_run: bool,
-    progress: Progress | None,
-) -> ErasureResult:
-    """Start an erasure, or continue the running one that covers it. The named folders are cleaned too."""
+def prepare_erasure(services: Services, subject: Subject, named: Sequence[str | os.PathLike[str]]) -> ErasureRequest:
+    """Check a request. It continues the running erasure that covers it. The named folders are cleaned too."""
+    folders = _check_folders(named)
+    found = require_erasing(services).measure(subject)
+    _check_erasable(services, subject, found, [open_folder(services, path) for path in folders])
+    notes = {"folders": _list_cleaned(services, found, folders), "named": len(folders)}
+    return ErasureRequest(subject, notes, _find_running(services, subject, found, folders))
+
+
+def preview_erasure(services: Services, subject: Subject, named: Sequence[str | os.PathLike[str]]) -> ErasureResult:
+    """Count what an erasure would remove. It raises the same errors, but hides nothing and records nothing."""
+    folders = _check_folders(named)
+    found = require_erasing(services).measure(subject)
+    _check_no_hold(services, subject)
+    reached = _check_erasable(services, subject, found, [open_folder(services, path) for path in folders])
+    cleaned = _list_cleaned(services, found, folders)
+    files = sum(count_files(services, open_folder(services, path), subject) for path in cleaned)
+    return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
+
+
+def prepare_undo(services: Services, scope: Scope, source: str) -> tuple[UndoResult, ErasureRequest | None]:
+    """Find everything that came from a source, and everything derived from it. Without any there is no request."""
+    subject, found, undone = _find_source(services, scope, source)
+    running = _find_running(services, subject, found, ())
+    if not (found or running):
+        return undone, None
+    notes = {"undo": {"items": len(undone.items), "kept": len(undone.kept)}}
+    return undone, ErasureRequest(subject, notes, running)
+
+
+def preview_undo(services: Services, scope: Scope, source: str) -> UndoResult:
+    """Find the same. It raises the same errors as the erasure, but hides nothing and records nothing."""
+    subject, found, undone = _find_source(services, scope, source)
+    if found:
+        _check_no_hold(services, subject)
+    return undone
+
+
+def _find_source(services: Services, scope: Scope, source: str) -> tuple[Subject, Impact, UndoResult]:
+    subject = Subject(scope, "source", source)
+    found = require_erasing(services).measure(subject)
+    items = tuple(services.items.get_many(scope, found.ids))
+    return subject, found, UndoResult(items, tuple(services.items.get_many(scope, found.remaining)))
+
+
+def _check_folders(named: Sequence[str | os.PathLike[str]]) -> list[str]:
     folders = [str(Path(one).expanduser().absolute()) for one in named]
     if missing := [path for path in folders if not Path(path).is_dir()]:
         raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
-    found = require_erasing(services).reach(subject)
-    reached = _check_erasable(services, subject, found, [open_folder(services, path) for path in folders], dry_run)
-    cleaned = list(dict.fromkeys([*folders, *_list_mirror_folders(services, found)]))
-    if dry_run:
-        files = sum(count_files(services, open_folder(services, path), subject) for path in cleaned)
-        return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
-    notes = {"folders": cleaned, "named": len(folders)}
-    running = _find_running(services, subject, found, folders)
-    return erase(services, subject, notes, stage_progress(progress), running)
+    return folders
 
 
-def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, progress: Progress | None) -> UndoResult:
-    """Remove everything that came from a source, and everything derived from it."""
-    subject = Subject(scope, "source", source)
-    found = require_erasing(services).reach(subject)
-    items = tuple(services.items.get_many(scope, found.ids))
-    stays = tuple(services.items.get_many(scope, found.kept))
-    if dry_run and found:
-        _check_no_hold(services, subject)
-    id = None if dry_run else _find_running(services, subject, found, ())
-    if dry_run or not (found or id):
-        return UndoResult(items, stays, None)
-    notes = {"undo": {"items": len(items), "kept": len(stays)}}
-    return UndoResult(items, stays, erase(services, subject, notes, stage_progress(progress), id))
+def _list_cleaned(services: Services, found: Impact, folders: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([*folders, *_list_mirror_folders(services, found)]))
 
 
 def _check_erasable(
-    services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
+    services: Services, subject: Subject, found: Impact, folders: Sequence[Folder]
 ) -> tuple[Scope, ...]:
-    """Return the scopes that the erasure reaches. A dry run raises the same errors."""
-    if dry_run:
-        _check_no_hold(services, subject)
+    """Return the scopes that the erasure reaches."""
     if subject.by == "user":
         server_scopes = _list_server_scopes(services, subject)
         own_folders = _count_own_folders(services, subject, folders)
@@ -110,7 +126,7 @@ def _find_running(services: Services, subject: Subject, found: Impact, folders: 
     if _find_hold(services, subject):
         return None
     for one in _list_running(services, subject):
-        covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        covers_rows = one.stage == "blocked" or (one.stage == "deleted" and (one.by == "user" or not found))
         covers_folders = set(folders) <= {*one.notes.get("folders", ())}
         if covers_folders and (covers_rows or not found):
             return one.id
@@ -156,14 +172,14 @@ def _count_own_folders(services: Services, user: Subject, folders: Sequence[Fold
 
 
 def _list_running(services: Services, subject: Subject) -> list[Erasure]:
-    mark = require_erasing(services).mark(subject)
-    return [one for one in require_erasing(services).running() if one.mark == mark]
+    subject_hash = require_erasing(services).hash_subject(subject)
+    return [one for one in require_erasing(services).running() if one.subject_hash == subject_hash]
 
 
 def _find_hold(services: Services, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else find_owner(subject.scope)
-    mark = require_erasing(services).mark(user) if user else ""
-    return next((one for one in require_erasing(services).holds() if one.mark == mark), None)
+    subject_hash = require_erasing(services).hash_subject(user) if user else ""
+    return next((one for one in require_erasing(services).holds() if one.subject_hash == subject_hash), None)
 
 
 def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:

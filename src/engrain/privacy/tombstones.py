@@ -59,7 +59,7 @@ class TombstoneFilter:
 
     def _find_tombstoned(self, texts: list[str], store: Movable) -> set[str]:
         if self._erasing is not None:
-            found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
+            found = (zip(texts, self._erasing.find_tombstoned(scope, texts), strict=True) for scope in self._scopes)
             return {text for pairs in found for text, out in pairs if out}
         key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
         forgotten = {row.key[1] for scope in self._scopes for row in iterate_rows(store, "tombstone", scope)}
@@ -70,8 +70,8 @@ class TombstoneFilter:
         if self._erasing is None:
             return -1
         done = self._erasing.erased(subject)
-        mark = self._erasing.mark(subject)
-        times = [one.at for one in self._running if one.mark == mark] + ([done.at] if done else [])
+        subject_hash = self._erasing.hash_subject(subject)
+        times = [one.at for one in self._running if one.subject_hash == subject_hash] + ([done.at] if done else [])
         return max(map(to_micros, times), default=-1)
 
 
@@ -137,13 +137,13 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
 def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mapping[str, int]:
     """Remove what receipts name, unless the store knows of that erasure already. Return the removed rows by kind."""
     known = restored.erasing.all_erased()
-    ids, times = {one.receipt for one in known}, {one.mark: one.at for one in known}
+    ids, times = {one.receipt for one in known}, {one.subject_hash: one.at for one in known}
     erased = [
         ErasedSubject(one.values["subject"], one.values["by"], erased_at(one), one.values["receipt"])
         for one in sorted(receipts, key=lambda one: str(one.values["asked_at"]))
         if one.values["receipt"] not in ids
     ]
-    newer = [one for one in erased if one.mark not in times or times[one.mark] < one.at]
+    newer = [one for one in erased if one.subject_hash not in times or times[one.subject_hash] < one.at]
     return restored.erasing.replay(newer, []) if newer else {}
 
 
@@ -152,7 +152,7 @@ def count_named(
 ) -> Mapping[str, int]:
     """Count the rows that each receipt names, by its id. `left_of` counts them in a store."""
     asked = [
-        Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "named", erased_at(one))
+        Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "anonymized", erased_at(one))
         for one in receipts
     ]
     return {one.id: sum(rows.values()) for one, rows in zip(asked, left_of(asked), strict=True)}
@@ -190,8 +190,8 @@ def _copy_records(present: Movable, restored: Movable) -> None:
     known = {row.key: row_to_hold(row) for row in iterate_rows(restored, "hold")}
     holds = (row_to_hold(row) for row in iterate_rows(present, "hold"))
     rows = [
-        *iterate_rows(present, "grave"),
-        *(hold_to_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
+        *iterate_rows(present, "erased_tombstone"),
+        *(hold_to_row(_merge_holds(hold, known.get((hold.subject_hash,)))) for hold in holds),
     ]
     log, older = (
         list(iterate_rows(present, "audit")),

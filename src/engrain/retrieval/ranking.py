@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.model.queries import EmbeddingModel, Sketch
+from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
 from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.tokenizer import hash_term, tokenize
-from engrain.retrieval.candidates import CandidateSet
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
 
+Matrix = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -26,6 +26,25 @@ WORDS_AS_MEANING = 3.0
 SINGLE_CHARACTER_WEIGHT = 0.1
 # Deviations above unrelated text from which the background lowers relevance, and at which it does so fully.
 BACKGROUND_START, BACKGROUND_FULL = 1.2, 2.4
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSet:
+    """Candidates and their neighbours, with the scores of each arm."""
+
+    sketches: list[Sketch]
+    cosines: dict[str, float]  # only candidates with a vector
+    words: dict[str, WordHit]  # only candidates with a word of the query
+    arms: dict[str, frozenset[str]]  # arm -> ids that it found
+    passage_count: int
+    average_length: float
+    term_frequencies: tuple[int, ...]
+    query_vector: Matrix | None = None
+    background: float = 0.0  # cosine of the question to any text of its language
+
+    def list_arms(self, id: str) -> tuple[str, ...]:
+        """Return the arms that found an item; one that none found is a neighbour of a candidate."""
+        return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

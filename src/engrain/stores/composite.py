@@ -98,7 +98,7 @@ class ErasureGuard:
         self._open: dict[Scope, float] = {}
 
     def has_hold(self, scope: Scope) -> bool:
-        return self._erasing is not None and self._erasing.held(scope)
+        return self._erasing is not None and self._erasing.is_on_hold(scope)
 
     def check_no_hold(self, scope: Scope) -> None:
         user = find_owner(scope)
@@ -124,11 +124,11 @@ class ErasureGuard:
         user = find_owner(scope)
         if self._erasing is None or user is None:
             return None
-        mark = self._erasing.mark(user)
-        if any(one.mark == mark and one.stage != "named" for one in self._erasing.running()):
+        subject_hash = self._erasing.hash_subject(user)
+        if any(one.subject_hash == subject_hash and one.stage != "anonymized" for one in self._erasing.running()):
             return BeingErased(
                 "this user's memory is being erased. Write again when that is done: engrain erase --resume"
             )
-        if any(one.mark == mark and one.hidden for one in self._erasing.holds()):
+        if any(one.subject_hash == subject_hash and one.hidden for one in self._erasing.holds()):
             return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
         return None

@@ -84,7 +84,7 @@ class Tasks:
         if working:
             view = self._working()
             view.clear_erased()
-            binding = WorkingStateBinding(self._services, self._scope, view, procedure)
+            binding = WorkingStateBinding(self._services, view, procedure)
         return TaskExecution(self._services, self._scope, options, binding)
 
     # Reading

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -14,16 +15,17 @@ from engrain.core.errors import (
     EngrainError,
     InvalidInput,
     LeaseLost,
+    NotFound,
     TaskEnded,
     TaskError,
     VersionChanged,
     raise_interrupt,
 )
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, check_note, parse_note
+from engrain.core.model.items import Citation, Note, Source, check_note, parse_note
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import check_key, check_name, check_text
-from engrain.ingest.write import redact_json
+from engrain.ingest.write import commit_notes, redact_json
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
 from engrain.tasks import steps
@@ -33,6 +35,7 @@ from engrain.tasks.lease import LeaseHolder, create_worker_name
 from engrain.tasks.outcomes import choose_task_end, expire_tasks
 from engrain.tasks.serialization import encode
 from engrain.tasks.working_state import Outcome, TaskState, WorkingStateBinding
+from engrain.tiers.procedural import ProceduralMemory
 
 T = TypeVar("T")
 MAX_GOAL_CHARACTERS = 10_000
@@ -182,11 +185,22 @@ class TaskExecution:
         if self._state.has_outcome(self.outcome):
             holder.confirm()  # somebody may have cancelled the task meanwhile
             try:
-                self._state.record_success(self.outcome)
+                self._remember_outcome(self._state.task, self.outcome, self._state.procedure)
             except EngrainError as exc:
                 raise_interrupt(exc)
                 _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
         holder.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
+
+    def _remember_outcome(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
+        """Count a success for the procedure, and keep the outcome as knowledge."""
+        if procedure:
+            with suppress(NotFound):  # it was forgotten meanwhile
+                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
+        if outcome.text:
+            text = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
+            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
+            request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
+            commit_notes([check_note(note)], self._scope, self._services, request)
 
     def _find_unfinished(self, step_journal: StepJournal) -> TaskError | None:
         names = step_journal.running_steps()

@@ -1,21 +1,15 @@
-"""Tie a run to working memory: load its state, store it with the steps, and remember the outcome."""
+"""Tie a run to working memory: load its state, and store it with the steps."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any, NamedTuple
 
-from engrain.core.errors import NotFound
-from engrain.core.identity import Scope
-from engrain.core.model.items import Citation, Note, Source
 from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import redact_json
 from engrain.ports import Services
 from engrain.tasks.serialization import decode_envelope, encode_plain, encode_with_extras
-from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.scoped_working import PROCEDURE_VARIABLE, ScopedWorkingMemory
-from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.working import WorkingMemory
 
 
@@ -33,9 +27,8 @@ class WorkingStateBinding:
     task that has ended.
     """
 
-    def __init__(self, services: Services, scope: Scope, view: ScopedWorkingMemory, procedure: str | None) -> None:
+    def __init__(self, services: Services, view: ScopedWorkingMemory, procedure: str | None) -> None:
         self._services = services
-        self._scope = scope
         self._view = view
         self._procedure = procedure
         self._task = ""
@@ -67,17 +60,6 @@ class WorkingStateBinding:
             self.working.load(stored)
         return self.working.revision()
 
-    def record_success(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
-        """Count a success for the procedure, and remember the outcome."""
-        if procedure:
-            with suppress(NotFound):  # it was forgotten meanwhile
-                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
-        if outcome.text:
-            text = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
-            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
-            request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
-            SemanticMemory(self._services, self._scope).remember(note, request)
-
     def leave(self) -> None:
         self.working.release(self._task)
 
@@ -95,7 +77,7 @@ class TaskState:
         # While steps are replayed, the value of the program differs from the stored one.
         self._value = self._stored_value = json.dumps(found.get("value"))
         self._working = found.get("working")
-        self._procedure: str | None = found.get("procedure")
+        self.procedure: str | None = found.get("procedure")
         self.handled_failures: int = found.get("handled_failures", 0)  # the program caught all up to this number
         self.crashes: int = found.get("crashes", 0)  # workers in a row that died without completing a step
         self._stored_revision: object = None  # the revision of working memory that the journal has
@@ -112,15 +94,11 @@ class TaskState:
         """Make the task current. True if the state must be stored at once, because it names a new procedure."""
         if self._binding is None:
             return False
-        before, self._procedure = self._procedure, self._binding.begin(self.task, self._working, self._procedure)
-        return self._procedure != before
-
-    def record_success(self, outcome: Outcome) -> None:
-        if self._binding is not None:
-            self._binding.record_success(self.task, outcome, self._procedure)
+        before, self.procedure = self.procedure, self._binding.begin(self.task, self._working, self.procedure)
+        return self.procedure != before
 
     def has_outcome(self, outcome: Outcome) -> bool:
-        return self._binding is not None and bool(outcome.text or self._procedure)
+        return self._binding is not None and bool(outcome.text or self.procedure)
 
     def restore_after_replay(self) -> None:
         """Undo what the code between replayed steps did to working memory a second time."""
@@ -145,5 +123,5 @@ class TaskState:
 
     def encode(self) -> str:
         counts = {"handled_failures": self.handled_failures or None, "crashes": self.crashes or None}
-        extras = {"working": self._working, "procedure": self._procedure, **counts}
+        extras = {"working": self._working, "procedure": self.procedure, **counts}
         return encode_with_extras(self._stored_value, {name: one for name, one in extras.items() if one is not None})

@@ -18,7 +18,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.queries import Summary, VectorQuery, WordQuery
-from engrain.core.model.retention import TIERS, WindowLimits
+from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_optional_key, check_text
 from engrain.ingest import summaries, write
@@ -28,7 +28,6 @@ from engrain.ports.search import pin_embedder
 
 MessageFormat = Literal["anthropic", "openai"]
 
-LIMITS = TIERS["conversation"].window
 MIN_WINDOW_TOKENS = 256
 PAGE_SIZE = 500
 MAX_LOOKBACK = 1_000  # messages that are searched for the call of a result
@@ -54,12 +53,14 @@ class ConversationMemory:
     caller has seen: if others were added since, the call is a Conflict.
     """
 
-    def __init__(self, services: Services, scope: Scope, session: str, limits: WindowLimits = LIMITS) -> None:
+    def __init__(
+        self, services: Services, scope: Scope, session: str, limits: WindowLimits = CONVERSATION_LIMITS
+    ) -> None:
         self._services = services
         self._scope = scope
         self.session = check_key(session, "session")
         self.limits = _check_limits(limits)
-        self.trouble: str | None = None  # why the last summary could not be made
+        self.summary_error: str | None = None  # why the last summary could not be made
         self.refused: str | None = None  # why the last message's wish to forget something was not met
         self._open_window: summaries.OpenWindow | None = None
 
@@ -85,9 +86,9 @@ class ConversationMemory:
         self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
         """Keep several messages together, all or none: Messages, or dicts of the Anthropic and OpenAI APIs."""
-        return list(self.take(messages, expect=expect, request_id=request_id).ids)
+        return list(self.append(messages, expect=expect, request_id=request_id).ids)
 
-    def take(
+    def append(
         self,
         messages: Iterable[Any],
         *,
@@ -111,7 +112,7 @@ class ConversationMemory:
             self._summarize_if_due(checked, recorded)
         except Exception as exc:  # noqa: BLE001  # the messages are kept: a failed summary must not hide that
             raise_interrupt(exc)
-            self.trouble = str(exc)
+            self.summary_error = str(exc)
             _log.warning("the summary of session %r was not made: %s", self.session, exc)
         return recorded
 
@@ -216,7 +217,7 @@ class ConversationMemory:
             window = None
         if window is None or needs_summary(window.messages, window.tokens, self.limits):
             window = summaries.roll_summary(self._services, self._scope, self.session, self.limits)
-        self._open_window, self.trouble = window, None
+        self._open_window, self.summary_error = window, None
 
     def _read_newest(self, start: int) -> list[Message]:
         """Read as many messages as fit; more, if the call of a result may be further back."""

@@ -156,8 +156,8 @@ class ScopedWorkingMemory(WorkingMemory):
         user, erasing = find_owner(self._scope), self._services.erasing
         if user is None or erasing is None:
             return ""
-        subject_hash, done = erasing.mark(user), erasing.erased(user)
-        running = [one.id for one in erasing.running() if one.mark == subject_hash]
+        subject_hash, done = erasing.hash_subject(user), erasing.erased(user)
+        running = [one.id for one in erasing.running() if one.subject_hash == subject_hash]
         return running[-1] if running else done.receipt if done else ""
 
     def _save(self) -> None:

@@ -22,7 +22,7 @@ from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write
 from engrain.ingest.summaries import BY_DIGEST, Recap, build_recap, load_version
 from engrain.ports import Services
-from engrain.retrieval.candidates import load_items
+from engrain.retrieval.search import load_items
 
 # Instructions and preferences count only from a trusted source: a page that says "always" is nobody's wish.
 _WISHES = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})

@@ -12,7 +12,7 @@ from typing import Any
 
 from engrain.core.chat.prompt import render_context, render_frame
 from engrain.core.errors import InvalidInput, UnknownKey, raise_interrupt
-from engrain.core.model.retention import TIERS
+from engrain.core.model.retention import WORKING_LIMITS
 from engrain.core.model.working import (
     MAX_GOAL,
     MAX_TOKENS,
@@ -31,7 +31,6 @@ from engrain.core.validation import check_count, check_key, check_text
 
 Summarize = Callable[[Sequence[str], int], str]
 
-_DEFAULTS = TIERS["working"].window
 _ITEM_KEYS = {"text": "text", "content": "text", "kind": "kind", "speaker": "speaker", "role": "speaker"}
 
 
@@ -55,10 +54,10 @@ class WorkingMemory:
 
     def __init__(
         self,
-        max_tokens: int = _DEFAULTS.max_tokens,
-        max_items: int = _DEFAULTS.max_items,
-        summarize_at: float = _DEFAULTS.summarize_at,
-        keep_recent: int = _DEFAULTS.keep_recent,
+        max_tokens: int = WORKING_LIMITS.max_tokens,
+        max_items: int = WORKING_LIMITS.max_items,
+        summarize_at: float = WORKING_LIMITS.summarize_at,
+        keep_recent: int = WORKING_LIMITS.keep_recent,
         count_tokens: CountTokens = estimate_tokens,
         summarize: Summarize | None = None,
     ) -> None:

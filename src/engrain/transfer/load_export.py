@@ -202,7 +202,7 @@ class _Decider:
 
     def _find_circles(self, cites: dict[str, Row]) -> None:
         """Find circles of citations and replacements, including stored items."""
-        known = collect_edges(self._iterate_stored("cites"))
+        known = collect_edges(list(self._iterate_stored("cites")))
         given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
         chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):

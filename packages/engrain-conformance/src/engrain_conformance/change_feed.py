@@ -44,7 +44,7 @@ def read_changes(store: ItemStore, since: int = 0, limit: int = 1) -> tuple[dict
         assert [one.seq for one in changes.changes] == sorted(one.seq for one in changes.changes)
         assert all(since < one.seq <= changes.seq for one in changes.changes)
         assert len(changes.changes) <= limit
-        seen |= {one.id: one.gone for one in changes.changes}
+        seen |= {one.id: one.deleted for one in changes.changes}
         since = changes.seq
         if changes.complete:
             return seen, since
@@ -142,7 +142,7 @@ class ChangeFeedSuite(Suite):
         (c,) = add(store, fact("c"), scope=BEN)
         forget(store, b)
         entries = store.outbox("index", 10)
-        assert [(one.scope, one.item) for one in entries if not one.gone] == [(ANA, a), (BEN, c)]
+        assert [(one.scope, one.item) for one in entries if not one.deleted] == [(ANA, a), (BEN, c)]
         assert [one.item for one in store.outbox("index", 10, BEN)] == [c]
         assert [one.seq for one in entries] == sorted({one.seq for one in entries})
         assert store.outbox("index", 10) == entries
@@ -156,11 +156,11 @@ class ChangeFeedSuite(Suite):
         assert [one.item for one in store.outbox("index", 10)] == [b]
         store.apply(Plan(ANA, (Change(a, pinned=True),)))
         store.settle("index", first[-1].seq)
-        assert [(one.item, one.gone) for one in store.outbox("index", 10)] == [(a, False)]
+        assert [(one.item, one.deleted) for one in store.outbox("index", 10)] == [(a, False)]
         store.settle("index", first[0].seq)
         assert len(store.outbox("index", 10)) == 1
         forget(store, a)
-        assert [(one.item, one.gone) for one in store.outbox("index", 10)] == [(a, True)]
+        assert [(one.item, one.deleted) for one in store.outbox("index", 10)] == [(a, True)]
         assert [one.item for one in store.outbox("other' --", 10)] == [b, a]
         store.settle("index", store.outbox("index", 10)[-1].seq)
         assert store.outbox("index", 10) == []

@@ -40,16 +40,16 @@ def hostile_scopes() -> list[Scope]:
 
 def fact(text: str, **values: Any) -> Draft:
     """A draft with the words, vectors and traits that the write path would give it."""
-    place: SessionPosition | None = values.get("place")
-    speaker, role = (place.speaker, place.role) if place else (None, None)
+    position: SessionPosition | None = values.get("position")
+    speaker, role = (position.speaker, position.role) if position else (None, None)
     words = index_words(text, speaker, values.get("slot"))
     computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": detect_traits(text, role)}
     return Draft(text, **{**computed, **values})
 
 
 def message(text: str, session: str = "monday", number: int | None = None, **values: Any) -> Draft:
-    place = SessionPosition(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
-    return fact(text, kind="message", position=place, **values)
+    position = SessionPosition(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
+    return fact(text, kind="message", position=position, **values)
 
 
 def derived(text: str, *cites: Citation, **values: Any) -> Draft:

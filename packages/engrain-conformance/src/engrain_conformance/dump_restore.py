@@ -108,9 +108,9 @@ def fill_store(store: Any, clock: SetClock) -> None:
 def _keep_out(store: Any) -> None:
     """Somebody who was erased, and somebody who must not be."""
     add(store, fact("Cleo lives in Oslo."), scope=CLEO)
-    for stage in ("begin", "take", "unname"):
+    for stage in ("begin", "delete_rows", "anonymize"):
         getattr(store.erasing, stage)("e1", *([_user(CLEO)] if stage == "begin" else []))
-    store.erasing.finish("e1", {"receipt": "e1"})
+    store.erasing.complete("e1", {"receipt": "e1"})
     add(store, fact("Kim lives in Rome."), scope=KIM)
     store.erasing.hold(_user(KIM), "case-7")
 
@@ -299,10 +299,10 @@ class DumpRestoreSuite(Suite):
         copy_rows(source, store)
         assert "cleo" not in str(dump_all(store))
         assert store.erasing.erased(_user(CLEO)) == source.erasing.erased(_user(CLEO))
-        assert store.erasing.barred(CLEO, ["Cleo lives in Oslo.", "Cleo lives in Rome."]) == [True, False]
+        assert store.erasing.find_tombstoned(CLEO, ["Cleo lives in Oslo.", "Cleo lives in Rome."]) == [True, False]
         add(store, fact("Cleo came back."), scope=CLEO)
         assert store.apply(Plan(CLEO, (Add(derived("Cleo lives in Oslo.")),))).outcomes[0].status == "kept_out"
-        assert store.erasing.held(KIM)
+        assert store.erasing.is_on_hold(KIM)
         with pytest.raises(OnHold):
             store.erasing.begin("e2", _user(KIM))
 
@@ -397,10 +397,10 @@ class DumpRestoreSuite(Suite):
         marks = [store.standing([ANA])]
         store.erasing.begin("e9", _user(KIM))
         marks.append(store.standing([ANA]))
-        store.erasing.take("e9")
-        store.erasing.unname("e9")
+        store.erasing.delete_rows("e9")
+        store.erasing.anonymize("e9")
         clock.advance(1)
-        store.erasing.finish("e9", {})
+        store.erasing.complete("e9", {})
         marks.append(store.standing([ANA]))
         assert len({one.mark for one in marks}) == 3
         for since in marks[:2]:

@@ -35,11 +35,11 @@ def list_texts(store: ItemStore, scope: Scope = ANA) -> set[str]:
 
 def run_erasure(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
     erasing.begin(id, subject)
-    counts = dict(erasing.take(id).counts)
-    named = erasing.unname(id)
+    counts = dict(erasing.delete_rows(id).counts)
+    named = erasing.anonymize(id)
     assert named.subject is None
-    assert not any(erasing.left(named).values())
-    erasing.finish(id, {"receipt": id})
+    assert not any(erasing.count_remaining(named).values())
+    erasing.complete(id, {"receipt": id})
     return counts
 
 
@@ -69,12 +69,12 @@ class ErasureSuite(Suite):
         agents = [ANA, Scope(ANA.tenant, "another agent", ANA.user)]
         for scope in (*agents, *others):
             add(store, fact("We all say the same.", slot="said"), scope=scope)
-        reach = erasing.reach(USER)
+        reach = erasing.measure(USER)
         assert (reach.counts["item"], set(reach.scopes)) == (2, set(agents))
         assert run_erasure(erasing, USER)["item"] == 2
         assert [list_texts(store, scope) for scope in agents] == [set(), set()]
         assert all(list_texts(store, scope) == {"We all say the same."} for scope in others)
-        assert not erasing.reach(USER)
+        assert not erasing.measure(USER)
 
     def test_every_kind_of_row_goes(self, store: Any, erasing: Erasing) -> None:
         plan = Plan(ANA, (Add(fact("Bake, then wait.", kind="procedure")),), request_id="r-1")
@@ -105,9 +105,9 @@ class ErasureSuite(Suite):
             store.journal.claim(Claim(ANA, "task", "worker", 30))
         add(store, fact("Ben goes on."), scope=BEN)
         assert [one.id for one in erasing.running()] == ["e1"]
-        erasing.take("e1")
-        erasing.unname("e1")
-        erasing.finish("e1", {})
+        erasing.delete_rows("e1")
+        erasing.anonymize("e1")
+        erasing.complete("e1", {})
         assert erasing.running() == []
         add(store, fact("Ana is back."))
         assert list_texts(store) == {"Ana is back."}
@@ -118,11 +118,11 @@ class ErasureSuite(Suite):
         add(store, fact("Ana lives in Lima."))
         run_erasure(erasing, USER)
         erasing.begin("e2", USER)
-        for stage in (erasing.take, erasing.unname):
+        for stage in (erasing.delete_rows, erasing.anonymize):
             with contextlib.suppress(BeingErased):
                 add(store, fact(f"Ana says it before {stage.__name__}."))
             stage("e2")
-        erasing.finish("e2", {})
+        erasing.complete("e2", {})
         add(store, fact("Ana is back."))
         assert "Ana is back." in list_texts(store)
         run_erasure(erasing, USER, "e3")
@@ -131,26 +131,26 @@ class ErasureSuite(Suite):
     def test_each_stage_may_be_done_twice(self, store: Any, erasing: Erasing) -> None:
         add(store, fact("Ana lives in Lima."))
         notes = {"folders": ["there"]}
-        assert erasing.begin("e1", USER, notes).mark == erasing.begin("e1", USER).mark
+        assert erasing.begin("e1", USER, notes).subject_hash == erasing.begin("e1", USER).subject_hash
         assert erasing.running()[0].notes == notes, "who goes on after a kill has them"
-        assert erasing.take("e1").counts == erasing.take("e1").counts
-        erasing.keep("e1", {"files": 2}, b"prints")
-        assert erasing.unname("e1") == erasing.unname("e1")
+        assert erasing.delete_rows("e1").counts == erasing.delete_rows("e1").counts
+        erasing.save_progress("e1", {"files": 2}, b"prints")
+        assert erasing.anonymize("e1") == erasing.anonymize("e1")
         (one,) = erasing.running()
-        assert (one.stage, one.subject, one.notes, one.prints) == ("named", None, {"files": 2}, b"prints")
-        erasing.finish("e1", {})
+        assert (one.stage, one.subject, one.notes, one.prints) == ("anonymized", None, {"files": 2}, b"prints")
+        erasing.complete("e1", {})
         with pytest.raises(NotFound):
-            erasing.finish("e1", {})
+            erasing.complete("e1", {})
 
     def test_an_old_copy_stays_out(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
         add(store, fact("Ana lives in Lima."))
         assert erasing.erased(USER) is None
         run_erasure(erasing, USER)
-        assert erasing.barred(ANA, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
-        assert erasing.barred(BEN, ["Ana lives in Lima."]) == [False]
+        assert erasing.find_tombstoned(ANA, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
+        assert erasing.find_tombstoned(BEN, ["Ana lives in Lima."]) == [False]
         found = erasing.erased(USER)
         assert found
-        assert found.mark == erasing.mark(USER)
+        assert found.subject_hash == erasing.hash_subject(USER)
         assert found in erasing.all_erased()
         (said,) = add(store, fact("Where do I live? Ana lives in Lima."))
         outcome = store.apply(Plan(ANA, (Add(derived("Ana lives in Lima.", Citation(said))),))).outcomes[0]
@@ -163,10 +163,10 @@ class ErasureSuite(Suite):
             append_messages(store, ANA, "monday", [message("It rained.", "monday")], None)
             begun = erasing.begin("e1", subject)
             clock.advance(-60)
-            for stage in (erasing.take, erasing.unname):
+            for stage in (erasing.delete_rows, erasing.anonymize):
                 stage("e1")
             (between,) = add(store, fact(f"Ana is back: {subject.by}."))
-            erasing.finish("e1", {})
+            erasing.complete("e1", {})
             (after,) = add(store, fact(f"Ana stays: {subject.by}."))
             done = erasing.erased(subject)
             assert done
@@ -200,8 +200,8 @@ class ErasureSuite(Suite):
         (id,) = add(store, fact("Ana lives in Lima."))
         store.outbox("target", 9)
         erasing.begin("e1", USER)
-        erasing.take("e1")
-        assert [(one.item, one.gone) for one in store.outbox("target", 9)][-1] == (id, True)
+        erasing.delete_rows("e1")
+        assert [(one.item, one.deleted) for one in store.outbox("target", 9)][-1] == (id, True)
 
     # A part
 
@@ -221,7 +221,7 @@ class ErasureSuite(Suite):
         assert store.progress(ANA, "monday", "extract") == 0, "what is left is worked on again"
         assert store.length(ANA, "tuesday") == 0
         # What rested on the session alone stays out; what rests on the other as well may be derived again.
-        assert erasing.barred(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
+        assert erasing.find_tombstoned(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
 
     def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
         (said,) = (one.id for one in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes)
@@ -232,13 +232,13 @@ class ErasureSuite(Suite):
             ends = START + timedelta(days=1)
             store.episodes.add(scope, Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, item=item))
         monday = Subject(ANA, "session", "monday")
-        counted = erasing.reach(monday).counts
+        counted = erasing.measure(monday).counts
         assert [counted[kind] for kind in ("item", "episode", "request", "progress", "session")] == [2, 2, 1, 1, 1]
         assert run_erasure(erasing, monday) == counted
-        assert not erasing.reach(monday)
+        assert not erasing.measure(monday)
         (id,) = (one.id for one in store.apply(Plan(ANA, (Add(fact("Tea.")),), request_id="asked")).outcomes)
         tea = Subject(ANA, "id", id)
-        counted = erasing.reach(tea).counts
+        counted = erasing.measure(tea).counts
         assert run_erasure(erasing, tea) == counted == {"item": 1, "cut": 0, "request": 1}
         assert store.episodes.recent(ANA, None, 9, START) == []
 
@@ -253,8 +253,8 @@ class ErasureSuite(Suite):
         add(store, derived("She wants passwords sent.", Citation(bad)))
         (both,) = add(store, fact("Tea is hot.", source=page))
         add(store, fact("Tea is hot."))
-        reach = erasing.reach(Subject(ANA, "source", "page"))
-        assert (len(reach.ids), reach.kept) == (4, (both,))
+        reach = erasing.measure(Subject(ANA, "source", "page"))
+        assert (len(reach.ids), reach.remaining) == (4, (both,))
         run_erasure(erasing, Subject(ANA, "source", "page"))
         assert list_texts(store) == {"Ana lives in Lima.", "The port is 80.", "Tea is hot."}
         assert store.slot(ANA, "city", None).text == "Ana lives in Lima."
@@ -285,16 +285,16 @@ class ErasureSuite(Suite):
         (learnt,) = add(store, derived("Passwords are sent.", Citation(ids[5]), Citation(ids[0])))
         (looked,) = add(store, derived("It looked further.", Citation(ids[3])))
         subject = Subject(ANA, "source", page)
-        reach = erasing.reach(subject)
+        reach = erasing.measure(subject)
         assert set(reach.ids) == {ids[2], *ids[5:8], learnt, looked}
         assert run_erasure(erasing, subject) == reach.counts
-        assert not erasing.reach(subject)
+        assert not erasing.measure(subject)
         assert {item.id for item in store.page(ListQuery(ANA, limit=100))} == {*ids[:2], *ids[3:5], *ids[8:]}
 
     def test_a_word_that_a_tool_was_called_with_is_no_source(self, store: Any, erasing: Erasing) -> None:
         _said(store, Message("assistant", calls=(ToolCall("1", "search", {"for": "scraper"}),)))
         _said(store, Message("tool", "Found nothing.", answers="1", tool="search"))
-        assert not erasing.reach(Subject(ANA, "source", "scraper"))
+        assert not erasing.measure(Subject(ANA, "source", "scraper"))
 
     def test_an_item_goes_as_if_forgotten(self, store: Any, erasing: Erasing) -> None:
         (said,) = (
@@ -302,8 +302,8 @@ class ErasureSuite(Suite):
             for one in append_messages(store, ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
         )
         (id,) = add(store, derived("Her code is 4417.", Citation(said, 0, 16)))
-        assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)
-        counted = erasing.reach(Subject(ANA, "id", id)).counts
+        assert erasing.measure(Subject(ANA, "id", id)).ids == (id,)
+        counted = erasing.measure(Subject(ANA, "id", id)).counts
         assert run_erasure(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}
         assert list_texts(store) == {"[forgotten] It rained."}
 

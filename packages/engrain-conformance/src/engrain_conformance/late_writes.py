@@ -25,9 +25,9 @@ from engrain_conformance.suite import Suite
 USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
 OTHER_AGENT = Scope(ANA.tenant, "another agent", ANA.user)
 _STAGES: tuple[Callable[[Erasing], Any], ...] = (
-    lambda erasing: erasing.take("e1"),
-    lambda erasing: erasing.unname("e1"),
-    lambda erasing: erasing.finish("e1", {"receipt": "e1"}),
+    lambda erasing: erasing.delete_rows("e1"),
+    lambda erasing: erasing.anonymize("e1"),
+    lambda erasing: erasing.complete("e1", {"receipt": "e1"}),
 )
 
 
@@ -45,13 +45,13 @@ def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
     """By the second look that is taken long after."""
     done = erasing.erased(subject)
     assert done is not None
-    return erasing.left(Erasure(done.receipt, done.mark, done.by, "named", done.at))
+    return erasing.count_remaining(Erasure(done.receipt, done.subject_hash, done.by, "anonymized", done.at))
 
 
 class LateWriteSuite(Suite):
     def test_who_was_erased_in_another_store_may_write_to_a_copy_of_it(self, store: Any, erasing: Erasing) -> None:
         at = from_micros(store.moment()) + timedelta(hours=1)
-        store.restore([erased_to_row(ErasedSubject(erasing.mark(USER), "user", at, "e1"))])
+        store.restore([erased_to_row(ErasedSubject(erasing.hash_subject(USER), "user", at, "e1"))])
         _write(store, fact("Back again."), store.moment())
         assert [item.text for item in store.page(ListQuery(ANA, limit=10))] == ["Back again."]
 
@@ -161,9 +161,9 @@ class LateWriteSuite(Suite):
     def test_the_notes_of_a_run_go_with_the_names(self, store: Any, erasing: Erasing) -> None:
         _write(store, fact("From before."), store.moment())
         erasing.begin("e1", USER, {"folders": ["/home/ana"]})
-        erasing.take("e1")
-        assert erasing.unname("e1", {"files": 2}).notes == {"files": 2}
-        erasing.keep("e1", {"folders": ["/home/ana"]}, b"")
+        erasing.delete_rows("e1")
+        assert erasing.anonymize("e1", {"files": 2}).notes == {"files": 2}
+        erasing.save_progress("e1", {"folders": ["/home/ana"]}, b"")
         assert [one.notes for one in erasing.running()] == [{"files": 2}]
 
     def test_what_went_is_known_by_its_id(self, store: Any, erasing: Erasing) -> None:

@@ -259,7 +259,7 @@ class StoreMachine(RuleBasedStateMachine):
             entries = store.outbox(TARGET, n + 1)
             for one in entries:
                 owner = one.scope
-                assert one.gone is not bool(store.get_many(owner, [one.item])), side
+                assert one.deleted is not bool(store.get_many(owner, [one.item])), side
             if entries:
                 store.settle(TARGET, entries[-1].seq)
 

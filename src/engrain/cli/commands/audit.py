@@ -57,7 +57,9 @@ def verify(cli: CommandContext, head: str | None) -> None:
     """
     with cli.open_memory() as memory:
         found = memory.store.verify_audit(head=head)
-    cli.print_result({**asdict(found), "kept": found.kept}, lambda: found.faults or _format_intact(found, head))
+    cli.print_result(
+        {**asdict(found), "checkpoint": found.checkpoint}, lambda: found.faults or _format_intact(found, head)
+    )
     click.get_current_context().exit(int(not found))
 
 
@@ -66,7 +68,7 @@ def _format_intact(found: AuditResult, head: str | None) -> Iterator[str]:
     if head is not None:
         yield "The given head is in the log."
     if found.entries:
-        yield dim(f"Keep this head elsewhere, for --head: {found.kept}")
+        yield dim(f"Keep this head elsewhere, for --head: {found.checkpoint}")
 
 
 def _format_action(entry: AuditEntry) -> str:

@@ -98,7 +98,7 @@ def _format_release(left: Reasons, refused: RefusedErasure | None) -> Iterator[s
 
 
 def _format_hold(hold: Hold) -> Iterator[str]:
-    name = escape(hold.user) if hold.user else hold.mark  # the keyed hash if no memory has the name
+    name = escape(hold.user) if hold.user else hold.subject_hash  # the keyed hash if no memory has the name
     tenant = f" of tenant {escape(hold.tenant)}" if hold.user and hold.tenant else ""
     hidden = ", hidden because an erasure was requested" * hold.hidden
     yield f"{name}{tenant}  {hold.at:%Y-%m-%d}  {hold.reason}{hidden}"

@@ -158,7 +158,7 @@ def maintain(cli: CommandContext, dry_run: bool, each: bool, reembed: bool, trus
         options = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock}
         report = memory.store.maintain(scope, **options, progress=progress)
     cli.print_result(report, lambda: _format_report(report, each))
-    if report.trouble:
+    if report.problems:
         click.get_current_context().exit(1)
 
 
@@ -170,6 +170,6 @@ def _format_report(report: MaintenanceReport, each: bool) -> Iterator[str]:
     yield from lines
     if each:
         yield from (escape(f"  {f'{action.scope}: ' if action.scope else ''}{action}") for action in report.each)
-    if not report.each and not report.trouble and not each:
+    if not report.each and not report.problems and not each:
         yield f"Nothing to do{where}."
-    yield from (escape(f"not done: {trouble}") for trouble in report.trouble)
+    yield from (escape(f"not done: {trouble}") for trouble in report.problems)

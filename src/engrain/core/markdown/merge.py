@@ -62,7 +62,7 @@ class MergeDecision:
 class DamageSigns:
     """Signs of broken files: `gone` are empty or missing, `unended` has the last entry of files without a line end."""
 
-    gone: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
     unended: Mapping[str, FileEntry] = field(default_factory=dict)
 
 
@@ -120,7 +120,7 @@ def hold_back_deletions(
     cut = [one for one in verdicts if _is_truncated(one, side, torn)]
     last = {line.file: line for line in base if line.state == "stands"}
     lost = {one.line.file for one in deleted if one.line and one.line == last[one.line.file]} & set(torn.unended)
-    doubtful = torn.gone | lost | {one.seen.file for one in cut if one.seen}
+    doubtful = torn.missing | lost | {one.seen.file for one in cut if one.seen}
     found: list[MergeDecision] = []
     for one in verdicts:
         if one in cut:

@@ -57,7 +57,7 @@ class AuditResult:
         return not self.faults
 
     @property
-    def kept(self) -> str:
+    def checkpoint(self) -> str:
         """The number and hash of the last entry. Kept elsewhere, they show later that the log was set back."""
         return f"{self.entries}:{self.head}"
 
@@ -138,7 +138,7 @@ def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun
 
 
 def parse_kept_head(text: str) -> tuple[int, str]:
-    """Parse a head that was kept elsewhere, in the form of `AuditResult.kept`."""
+    """Parse a head that was kept elsewhere, in the form of `AuditResult.checkpoint`."""
     match = _KEPT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise InvalidInput("the head of an audit log is N:HASH, as engrain audit verify prints it: 12:3c939b28….")

@@ -1,4 +1,4 @@
-"""Erasure and legal holds as values: subjects, stages, marks of erased subjects, and reasons of holds."""
+"""Erasure and legal holds as values: subjects, stages, erased subjects, and reasons of holds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from engrain.core.model.plans import Add, Correct, Plan
 
 SubjectKind = Literal["user", "session", "source", "id"]
 PART_KINDS: tuple[SubjectKind, ...] = ("session", "source", "id")  # parts of one memory
-# shut: reads and writes are blocked. rows: the rows are deleted. named: other stores, files and names are clean too.
+# blocked: nobody reads or writes. deleted: the rows are. anonymized: other stores, files and names are clean too.
 # Then the bytes are overwritten and searched, and the receipt ends the erasure.
-Stage = Literal["shut", "rows", "named"]
+Stage = Literal["blocked", "deleted", "anonymized"]
 SETTLE_SECONDS = 0.2  # after a user is blocked: a write that was running has ended or is refused
 
 
@@ -88,13 +88,13 @@ def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]
 class Impact:
     """The rows that an erasure removes, by kind, and for a part of a memory the ids of its items.
 
-    `kept` are items that lose one of several sources and stay.
+    `remaining` are items that lose one of several sources and stay.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     scopes: tuple[Scope, ...] = ()
     ids: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return any(self.counts.values()) or bool(self.scopes)
@@ -102,10 +102,10 @@ class Impact:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A running erasure, as the store keeps it. From the stage `named` on it has no name."""
+    """A running erasure, as the store keeps it. From the stage `anonymized` on it has no name."""
 
     id: str
-    mark: str  # the keyed hash of its subject
+    subject_hash: str  # the keyed hash of its subject
     by: SubjectKind
     stage: Stage
     at: datetime
@@ -121,7 +121,7 @@ class Erasure:
 class ErasedSubject:
     """The keyed hash of an erased subject and the time of the erasure. It keeps old copies of the data out."""
 
-    mark: str
+    subject_hash: str
     by: SubjectKind
     at: datetime
     receipt: str
@@ -135,7 +135,7 @@ class Hold:
     `tenant` are set if a memory still has the name.
     """
 
-    mark: str
+    subject_hash: str
     at: datetime
     reasons: tuple[str, ...]
     hidden: bool = False

@@ -81,7 +81,7 @@ class ItemCitation(NamedTuple):
 class ItemChange(NamedTuple):
     seq: int
     id: str
-    gone: bool
+    deleted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class OutboxEntry(NamedTuple):
     seq: int
     scope: Scope
     item: str
-    gone: bool
+    deleted: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class MaintenanceAction:
 class MaintenanceReport:
     """The result of a maintenance run, or of its dry run.
 
-    `counts` are by pass, `lines` has a text for each pass, `each` has every action, `trouble` has the failures.
+    `counts` are by pass, `lines` has a text for each pass, `each` has every action, `problems` has the failures.
     `memories` is the number of memories that were maintained.
     """
 
@@ -153,7 +153,7 @@ class MaintenanceReport:
     counts: Mapping[str, int] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
     each: tuple[MaintenanceAction, ...] = ()
-    trouble: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     memories: int = 1
 
     @property
@@ -277,8 +277,8 @@ ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "large_result": ("large result", None),
     "snapshot": ("snapshot", None),
     "event": ("event", None),
-    "grave": ("tombstone of the erased", "tombstones of the erased"),
-    "erased": ("mark of an erasure", "marks of erasures"),
+    "erased_tombstone": ("tombstone of the erased", "tombstones of the erased"),
+    "erased": ("erased subject", "erased subjects"),
     "hold": ("legal hold", None),
     "audit": ("row of the audit log", "rows of the audit log"),
     "cut": ("text that it was cut out of", "texts that it was cut out of"),

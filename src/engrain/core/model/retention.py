@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from engrain.core.errors import ConfigError, InvalidInput, UnknownKey
+from engrain.core.errors import ConfigError, UnknownKey
 from engrain.core.markdown.layout import check_folder_pattern
 from engrain.core.model.items import Item
 
@@ -124,6 +124,12 @@ class WindowLimits:
     keep_recent: int
 
 
+WORKING_LIMITS = WindowLimits(max_items=20, max_tokens=8_000, summarize_at=0.80, summarize_from=20, keep_recent=5)
+CONVERSATION_LIMITS = WindowLimits(
+    max_items=50, max_tokens=10_000, summarize_at=0.80, summarize_from=30, keep_recent=10
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Tier:
     """One kind of memory. None means no limit. `at_scale` names the stores for more than one machine."""
@@ -136,23 +142,7 @@ class Tier:
     at_scale: tuple[str, ...] = ()
     ttl_seconds: int | None = None
     max_items: int | None = None
-    max_tokens: int | None = None
-    summarize_at: float | None = None
-    summarize_from: int | None = None
-    keep_recent: int | None = None
-
-    @property
-    def window(self) -> WindowLimits:
-        """The limits of a tier that summarizes."""
-        if self.max_items is None or self.max_tokens is None or self.keep_recent is None:
-            raise InvalidInput(f"{self.name} memory has no window: it does not summarise.")
-        return WindowLimits(
-            max_items=self.max_items,
-            max_tokens=self.max_tokens,
-            summarize_at=1.0 if self.summarize_at is None else self.summarize_at,
-            summarize_from=self.max_items if self.summarize_from is None else self.summarize_from,
-            keep_recent=self.keep_recent,
-        )
+    window: WindowLimits | None = None
 
 
 _ALL = (
@@ -162,10 +152,8 @@ _ALL = (
         lives="the task",
         found_by="order",
         store="process",
-        max_items=20,
-        max_tokens=8_000,
-        summarize_at=0.80,
-        keep_recent=5,
+        max_items=WORKING_LIMITS.max_items,
+        window=WORKING_LIMITS,
     ),
     Tier(
         "conversation",
@@ -174,11 +162,8 @@ _ALL = (
         found_by="order; across sessions by meaning and words",
         store="sqlite",
         at_scale=("postgresql",),
-        max_items=50,
-        max_tokens=10_000,
-        summarize_at=0.80,
-        summarize_from=30,
-        keep_recent=10,
+        max_items=CONVERSATION_LIMITS.max_items,
+        window=CONVERSATION_LIMITS,
     ),
     Tier(
         "episodic",

@@ -24,12 +24,12 @@ from engrain.core.model.tasks import StepRecord, TaskRecord
 
 RowKind = Literal[
     "store", "item", "cites", "tombstone", "request", "session", "summary", "progress", "episode", "trial", "task",
-    "step", "event", "grave", "erased", "hold", "audit",
+    "step", "event", "erased_tombstone", "erased", "hold", "audit",
 ]  # fmt: skip
 # In the order of restoring: cited rows come before the rows that cite them.
 ROW_KINDS: tuple[RowKind, ...] = get_args(RowKind)
 # Rows of the store itself, without a scope.
-STORE_KINDS: frozenset[RowKind] = frozenset({"store", "grave", "erased", "hold", "audit"})
+STORE_KINDS: frozenset[RowKind] = frozenset({"store", "erased_tombstone", "erased", "hold", "audit"})
 Key = tuple[str, ...]
 T = TypeVar("T")
 
@@ -188,13 +188,13 @@ def event_to_row(scope: Scope, task: str, event: str, payload: str) -> Row:
     return Row("event", (scope.id, task, event), {"scope": _scope_parts(scope), "payload": payload})
 
 
-def erased_tombstone_to_row(aside: str, hash: str) -> Row:
+def erased_tombstone_to_row(hidden_id: str, hash: str) -> Row:
     """Return the row of an erased user's tombstone. Only the keyed hash of the scope is known."""
-    return Row("grave", (aside, hash))
+    return Row("erased_tombstone", (hidden_id, hash))
 
 
 def erased_to_row(erased: ErasedSubject) -> Row:
-    return Row("erased", (erased.mark,), _to_plain(erased))
+    return Row("erased", (erased.subject_hash,), _to_plain(erased))
 
 
 def row_to_erased(row: Row) -> ErasedSubject:
@@ -202,13 +202,18 @@ def row_to_erased(row: Row) -> ErasedSubject:
 
 
 def hold_to_row(hold: Hold) -> Row:
-    values = {"mark": hold.mark, "at": to_micros(hold.at), "reason": write_reasons(hold.reasons), "hidden": hold.hidden}
-    return Row("hold", (hold.mark,), values)
+    values = {
+        "subject_hash": hold.subject_hash,
+        "at": to_micros(hold.at),
+        "reason": write_reasons(hold.reasons),
+        "hidden": hold.hidden,
+    }
+    return Row("hold", (hold.subject_hash,), values)
 
 
 def row_to_hold(row: Row) -> Hold:
     values = row.values
-    return Hold(values["mark"], from_micros(values["at"]), read_reasons(values["reason"]), values["hidden"])
+    return Hold(values["subject_hash"], from_micros(values["at"]), read_reasons(values["reason"]), values["hidden"])
 
 
 def audit_entry_to_row(entry: AuditEntry) -> Row:

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
-from engrain.core.model.retention import TIERS, WindowLimits
+from engrain.core.model.retention import WORKING_LIMITS, WindowLimits
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
     DigestLine,
@@ -263,7 +263,7 @@ def _check_snapshot(snapshot: object) -> Mapping[str, Any]:
         raise InvalidInput('this is no snapshot of a working memory: it lacks "engrain": "working".')
     if snapshot.get("v") != VERSION:
         raise InvalidInput(f"the snapshot has version {snapshot.get('v')!r}; this engrain knows {VERSION}. Upgrade it.")
-    known = make_snapshot(Frame(), Buffer(BufferBudget(TIERS[SNAPSHOT_KIND].window, len)))
+    known = make_snapshot(Frame(), Buffer(BufferBudget(WORKING_LIMITS, len)))
     if wrong := sorted(map(str, known.keys() ^ snapshot.keys())):
         raise InvalidInput(f"the snapshot is damaged: {', '.join(wrong)} missing or unknown.")
     for key, value in known.items():

@@ -39,7 +39,7 @@ class ToolDerived:
     `gone` are removed. `callers` stay, because they call tools whose answers stay; facts taken from them are removed.
     """
 
-    gone: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
     callers: frozenset[str] = frozenset()
 
 
@@ -79,7 +79,7 @@ class RestoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    gone: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
     tombstoned: frozenset[str] = frozenset()  # of the gone: their words must not be stored again
     lost_sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # numbers of removed sources, by item
     trust: Mapping[str, float] = field(default_factory=dict)  # of items that lost sources, by the sources left
@@ -106,7 +106,7 @@ def plan_removal(subject: Subject, items: Iterable[ItemLineage], derived: ToolDe
     }
     repairs = [_repair(item, known, gone, heirs) for item in orphans]
     return RemovalPlan(
-        gone=tuple(id for id in known if id in gone),
+        deleted=tuple(id for id in known if id in gone),
         # The remaining items may lead to the same summary or conclusion, in the same words.
         tombstoned=frozenset(id for id in gone if known[id].kind != "summary" and id not in mixed),
         lost_sources=lost_sources,
@@ -179,7 +179,7 @@ def _find_gone(subject: Subject, known: Mapping[str, ItemLineage], derived: Tool
     pending = [id for removed in gone for id in citing.get(removed, ())]
     if subject.by == "source":
         pending = [item.id for item in known.values() if any(origin.name == subject.name for origin in item.origins)]
-        pending += [id for id in derived.gone if id in known]
+        pending += [id for id in derived.deleted if id in known]
         pending += [id for caller in derived.callers for id in citing.get(caller, ())]
     while pending:
         item = known[pending.pop()]
@@ -202,7 +202,7 @@ def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], deri
         origin.number
         for origin in item.origins
         if (removed is not None and origin.name == removed)
-        or item.id in derived.gone
+        or item.id in derived.deleted
         or any(cite in gone or cite in derived.callers for cite in origin.cites)
     )
 

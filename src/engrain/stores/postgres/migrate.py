@@ -11,7 +11,7 @@ from psycopg import sql
 from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.postgres.adapters import translate_error
 from engrain.stores.postgres.connection import Database, TimedConnection
-from engrain.stores.relational.migrate import read_migrations
+from engrain.stores.relational.statements import read_migrations
 
 _LEAST_VERSION = 14
 _LEAST_VECTOR = (0, 8)

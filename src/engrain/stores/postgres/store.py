@@ -23,12 +23,11 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.erasure import Erasures
-from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
-from engrain.stores.relational.usage import UsageCounts
+from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites
 
 Answer = TypeVar("Answer")

@@ -210,17 +210,17 @@ class RedisErasure:
             registry.remove(scope)
         return gone
 
-    def left(self, scope: Scope) -> int:
+    def count_remaining(self, scope: Scope) -> int:
         return len(self._find_keys(scope)) + sum(registry.has(scope) for registry in self._registries)
 
-    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+    def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
         at, entries = to_micros(before), f"{episodes.episode_prefix(scope)}all"
         old = int(self._link.command("ZCOUNT", entries, "-inf", at))
         later = int(self._link.command("ZCOUNT", entries, f"({at}", "+inf"))
         started: list[int] = [row.values["started_at"] for row in self.moving.dump("task", None, _MAX_TASKS, scope)]
         if back or later or any(one > at for one in started):
             return old + sum(one <= at for one in started)
-        return self.left(scope)
+        return self.count_remaining(scope)
 
     def _find_keys(self, scope: Scope) -> list[str]:
         # A scan, because no index has the answers to lost calls or events without a task. It does not block the server.

@@ -8,9 +8,8 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.forget import RemovableItem, remove_items
+from engrain.stores.relational.forget import RemovableItem, count_part, remove_items
 from engrain.stores.relational.holds import find_user, load_reasons
-from engrain.stores.relational.removal import count_part
 from engrain.stores.relational.scopes import (
     OPEN,
     ScopeRow,
@@ -25,14 +24,14 @@ def remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
     """Remove them after the names were deleted. Data that a hold keeps by now stays, and is counted as left.
 
     A task is written without the lock of its scope, so it may come in while its scope is being erased."""
-    tx.lock_user(erasure.mark)
-    tx.lock_new_scopes(erasure.mark)
-    if load_reasons(tx, erasure.mark):
+    tx.lock_user(erasure.subject_hash)
+    tx.lock_new_scopes(erasure.subject_hash)
+    if load_reasons(tx, erasure.subject_hash):
         return
     counts, ids = dict(erasure.counts), list(erasure.ids)
     keys = [tx.add_erased_scope(id_) for id_ in ids]
     add_counts(counts, delete_scopes(tx, [ScopeRow(key, Scope(), OPEN) for key in keys]))
-    user = find_user(tx, erasure.mark)
+    user = find_user(tx, erasure.subject_hash)
     at = to_micros(erasure.at)
     for row in lock_user_scopes(tx, user) if user else ():
         inside = tx.within(row.scope, row.key)

@@ -56,7 +56,7 @@ class Dump:
             if kind == "audit":
                 return list(_dump_audit(tx, after, limit))
             values: Values = {"a": _first_key(kind), "b": "", "c": "", **dict(zip("abc", after or (), strict=False))}
-            if kind in ("tombstone", "grave"):
+            if kind in ("tombstone", "erased_tombstone"):
                 values["b"] = bytes.fromhex(values["b"])
             values |= {"within": scope and scope.id, "limit": limit}
             if kind == "item":
@@ -181,7 +181,7 @@ _DUMPS: Mapping[RowKind, Callable[[Transaction, Values], Iterator[Row]]] = {
     "task": _make_own_dump("dump_tasks", lambda row: transfer.task_to_row(read_task(row))),
     "step": _dump_steps,
     "event": _make_dump("dump_events", transfer.event_to_row),
-    "grave": _make_own_dump(
+    "erased_tombstone": _make_own_dump(
         "dump_erased_tombstones", lambda row: transfer.erased_tombstone_to_row(row[0], row[1].hex())
     ),
     "erased": _make_own_dump("dump_receipts", lambda row: transfer.erased_to_row(read_receipt(row))),

@@ -23,9 +23,9 @@ from engrain.ports.erasure import NONE
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
 from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.forget import count_part, remove_part
 from engrain.stores.relational.holds import Holds, hide_user, load_reasons
 from engrain.stores.relational.leftovers import count_leftovers
-from engrain.stores.relational.removal import count_part, remove_part
 from engrain.stores.relational.replay import load_tombstones, replay_erasures
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (
@@ -51,12 +51,12 @@ class Erasures(Holds):
     def __init__(self, dialect: Dialect, audit: Audit) -> None:
         self._dialect, self._audit = dialect, audit
 
-    def mark(self, subject: Subject) -> str:
+    def hash_subject(self, subject: Subject) -> str:
         return hash_keyed(self._dialect.key, *subject.parts())
 
     # What would be removed
 
-    def reach(self, subject: Subject) -> Impact:
+    def measure(self, subject: Subject) -> Impact:
         return self._dialect.read(None, lambda tx: self._find_impact(tx, subject))
 
     def _find_impact(self, tx: Transaction, subject: Subject) -> Impact:
@@ -68,7 +68,7 @@ class Erasures(Holds):
         found = ids if subject.by == "id" else any(counts.values())
         return Impact(counts, (subject.scope,) if found else (), ids, kept)
 
-    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+    def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(())
 
     def copies(self) -> list[str]:
@@ -93,16 +93,16 @@ class Erasures(Holds):
         """Record the refusal, and hide the user, if a hold keeps the data."""
         user = subject if subject.by == "user" else find_owner(subject.scope)
         if user is not None:
-            tx.lock_user(self.mark(user))
+            tx.lock_user(self.hash_subject(user))
         if subject.by == "user":
-            tx.lock_new_scopes(self.mark(subject))
-        reasons = load_reasons(tx, self.mark(user)) if user else ()
+            tx.lock_new_scopes(self.hash_subject(subject))
+        reasons = load_reasons(tx, self.hash_subject(user)) if user else ()
         if user is None or not reasons:
             return None
         if subject.by == "user":
             hide_user(tx, subject)
-            tx.run("hide_hold", subject_hash=self.mark(subject))
-        self._audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, self.mark(subject))
+            tx.run("hide_hold", subject_hash=self.hash_subject(subject))
+        self._audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, self.hash_subject(subject))
         return make_hold_error(user, reasons, hides=subject.by == "user")
 
     def _begin(self, tx: Transaction, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
@@ -111,7 +111,7 @@ class Erasures(Holds):
         scopes = [row.scope for row in rows] if subject.by == "user" else [scope]
         listed = [[one.tenant, one.agent, one.user] for one in scopes]
         names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
-        values = {"subject_hash": self.mark(subject), "subject_kind": subject.by, "at": at, **names}
+        values = {"subject_hash": self.hash_subject(subject), "subject_kind": subject.by, "at": at, **names}
         tx.run("add_erasure", id=id, **values, scopes=json.dumps(listed), notes=json.dumps(dict(notes)))
         if self.deletes_at_begin:
             self._delete_rows(tx, id, subject, at)
@@ -119,21 +119,21 @@ class Erasures(Holds):
             block_scope(tx, row, ERASING)
         return self._load(tx, id)
 
-    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+    def save_progress(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         values = {"notes": json.dumps(notes), "fingerprints": prints}
         self._dialect.write(None, lambda tx: tx.run("store_fingerprints", id=id, **values), repeat=True)
 
-    def take(self, id: str) -> Erasure:
+    def delete_rows(self, id: str) -> Erasure:
         def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
             erasure = self._load(tx, id)
-            if erasure.stage == "shut" and erasure.subject is not None:
+            if erasure.stage == "blocked" and erasure.subject is not None:
                 if refused := self._refuse_held(tx, erasure.subject):
                     tx.run("delete_erasure", id=id)
                     return None, refused
                 # A part may be written to again from now on; a user only when the names are deleted.
                 at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
-            elif self.concurrent_writers and erasure.stage == "named" and erasure.by == "user":
+            elif self.concurrent_writers and erasure.stage == "anonymized" and erasure.by == "user":
                 remove_concurrent_writes(tx, erasure)
             return self._load(tx, id), None
 
@@ -153,11 +153,11 @@ class Erasures(Holds):
         tx.run("store_counts", id=id, counts=json.dumps(counts), ids=json.dumps(list(ids)), at=at)
         tx.mark_purge()
 
-    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
+    def anonymize(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         def do(tx: Transaction) -> Erasure:
-            tx.lock_new_scopes(self._load(tx, id).mark)
+            tx.lock_new_scopes(self._load(tx, id).subject_hash)
             erasure = self._load(tx, id)
-            if erasure.stage != "rows" or erasure.subject is None:
+            if erasure.stage != "deleted" or erasure.subject is None:
                 return erasure
             ids, at = erasure.ids, to_micros(erasure.at)
             if erasure.by == "user":
@@ -176,20 +176,20 @@ class Erasures(Holds):
 
         return self._dialect.write(None, do, repeat=True)
 
-    def left(self, erasure: Erasure) -> Mapping[str, int]:
-        return self.left_of([erasure])[0]
+    def count_remaining(self, erasure: Erasure) -> Mapping[str, int]:
+        return self.count_remaining_of([erasure])[0]
 
-    def left_of(self, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
+    def count_remaining_of(self, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
         """The same for several erasures, in one snapshot."""
         return self._dialect.read(None, lambda tx: count_leftovers(tx, erasures))
 
-    def finish(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
+    def complete(self, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
         def do(tx: Transaction) -> AuditEntry:
             erasure = self._load(tx, id)
             values = {"subject_kind": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             tx.run("delete_erasure", id=id)
-            tx.run("add_receipt", subject_hash=erasure.mark, **values)
-            return self._audit.write(tx, "erase", receipt, erasure.mark)
+            tx.run("add_receipt", subject_hash=erasure.subject_hash, **values)
+            return self._audit.write(tx, "erase", receipt, erasure.subject_hash)
 
         return self._dialect.write(None, do)
 
@@ -205,13 +205,13 @@ class Erasures(Holds):
     # What keeps erased data out
 
     def erased(self, subject: Subject) -> ErasedSubject | None:
-        rows = self._dialect.ask(None, "load_receipts", subject_hash=self.mark(subject))
+        rows = self._dialect.ask(None, "load_receipts", subject_hash=self.hash_subject(subject))
         return read_receipt(rows[0]) if rows else None
 
     def all_erased(self) -> list[ErasedSubject]:
         return [read_receipt(row) for row in self._dialect.ask(None, "load_receipts", subject_hash=None)]
 
-    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+    def find_tombstoned(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         key = self._dialect.key
         ids = [scope.id, hash_scope(key, scope)]
         hashes = [bytes.fromhex(hash_tombstone(key, text)) for text in texts]

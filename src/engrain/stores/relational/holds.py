@@ -73,11 +73,11 @@ class Holds:
         _dialect: Dialect
         _audit: Audit
 
-        def mark(self, subject: Subject) -> str: ...
+        def hash_subject(self, subject: Subject) -> str: ...
 
     def hold(self, subject: Subject, reason: str) -> Hold:
         def do(tx: Transaction) -> Hold:
-            subject_hash = self.mark(subject)
+            subject_hash = self.hash_subject(subject)
             tx.lock_hold(subject_hash, new=True)
             known = load_reasons(tx, subject_hash)
             reasons = add_reason(known, reason)
@@ -90,7 +90,7 @@ class Holds:
 
     def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         def do(tx: Transaction) -> bool:
-            subject_hash = self.mark(subject)
+            subject_hash = self.hash_subject(subject)
             tx.lock_hold(subject_hash)
             known = load_reasons(tx, subject_hash)
             left = remove_reasons(subject, known, reason)
@@ -108,8 +108,8 @@ class Holds:
         return self._dialect.write(None, do)
 
     def _end_hold(self, tx: Transaction, subject: Subject) -> None:
-        tx.lock_new_scopes(self.mark(subject))
-        tx.run("delete_hold", subject_hash=self.mark(subject))
+        tx.lock_new_scopes(self.hash_subject(subject))
+        tx.run("delete_hold", subject_hash=self.hash_subject(subject))
         for row in lock_user_scopes(tx, subject):
             if row.state == HIDDEN:
                 show_scope(tx, row)
@@ -122,6 +122,6 @@ class Holds:
         scopes = [Scope(row.scope.tenant, None, row.scope.user) for row in rows if row.state in (OPEN, HIDDEN)]
         return [user for user in map(find_owner, dict.fromkeys(scopes)) if user]
 
-    def held(self, scope: Scope) -> bool:
+    def is_on_hold(self, scope: Scope) -> bool:
         user = find_owner(scope)
-        return bool(user and self._dialect.ask(None, "load_hold", subject_hash=self.mark(user)))
+        return bool(user and self._dialect.ask(None, "load_hold", subject_hash=self.hash_subject(user)))

@@ -8,7 +8,7 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import hash_keyed
 from engrain.core.model.erasure import PART_KINDS, Erasure, Subject, find_owner, first_summary_version
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.removal import count_part, load_subjects
+from engrain.stores.relational.forget import count_part, load_subjects
 from engrain.stores.relational.scopes import ScopeRow, add_counts, load_scopes
 
 
@@ -19,7 +19,7 @@ def count_leftovers(tx: Transaction, erasures: Sequence[Erasure]) -> list[dict[s
     totals: list[dict[str, int]] = [_count_erased_rows(tx, one) for one in erasures]
     asked: dict[tuple[str, str], list[int]] = {}
     for n, one in enumerate(erasures):
-        asked.setdefault((one.by, one.mark), []).append(n)
+        asked.setdefault((one.by, one.subject_hash), []).append(n)
     kinds = {one.by for one in erasures}
     for row in load_scopes(tx):
         inside = tx.within(row.scope, row.key)
@@ -55,6 +55,6 @@ def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Eras
     named = {"item": ids, "source": kept}
     counts = {kind: int(tx.rows("count_older_items", ids=some, at=at)[0][0]) for kind, some in named.items()}
     if subject.by == "session":
-        values = {"session": subject.name, "subject_hash": erasure.mark, "at": at}
+        values = {"session": subject.name, "subject_hash": erasure.subject_hash, "at": at}
         add_counts(counts, dict(tx.rows("count_session_leftovers", **values, version=first_summary_version(at))))
     return counts

@@ -9,8 +9,7 @@ from engrain.core.identity import hash_keyed
 from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Subject, find_owner, group_by_scope, hash_tombstone
 from engrain.core.model.plans import Forget
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.forget import forget_item
-from engrain.stores.relational.removal import load_subjects, remove_part
+from engrain.stores.relational.forget import forget_item, load_subjects, remove_part
 from engrain.stores.relational.scopes import (
     HIDDEN,
     ScopeRow,
@@ -27,7 +26,7 @@ def replay_erasures(
     """Names are known as keyed hashes alone: each name in the copy is hashed and compared."""
     # A copy that was made after an erasure knows of it, and may hold what was said since.
     known = {subject_hash: at for subject_hash, _, at, _ in tx.rows("load_receipts", subject_hash=None)}
-    hashes = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
+    hashes = {one.subject_hash for one in erased if known.get(one.subject_hash, -1) < to_micros(one.at)}
     forgotten = group_by_scope(tombstones)
     total: dict[str, int] = {}
     for row in load_scopes(tx):
@@ -39,7 +38,7 @@ def replay_erasures(
             add_counts(total, _remove_parts(tx, row, hashes, forgotten.get(row.scope.id, set())))
     for one in erased:
         values = {"subject_kind": one.by, "at": to_micros(one.at), "receipt": one.receipt}
-        tx.run("add_receipt", subject_hash=one.mark, **values)
+        tx.run("add_receipt", subject_hash=one.subject_hash, **values)
         # A copy that was made during the erasure would resume it, and with it has the name.
         tx.run("delete_erasure", id=one.receipt)
     if erased:

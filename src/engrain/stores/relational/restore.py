@@ -301,7 +301,7 @@ class RestoreRun:
 
     # What belongs to the store
 
-    def _write_grave(self, rows: Sequence[Row]) -> None:
+    def _write_erased_tombstone(self, rows: Sequence[Row]) -> None:
         keys = {id_: self.tx.add_erased_scope(id_) for id_ in dict.fromkeys(row.key[0] for row in rows)}
         self._write_tombstones((keys[row.key[0]], row.key[1]) for row in rows)
 

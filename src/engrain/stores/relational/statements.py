@@ -1,18 +1,23 @@
-"""Load the named SQL statements of a dialect: the shared ones, with its own in place of some."""
+"""Load the SQL of an engine: the shared statements, its own in place of some, and its migrations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from importlib.resources import files
+from operator import itemgetter
+from typing import Any
 
 SHARED = "engrain.stores.relational"
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{([+\w]+)(?::(\w+))?\}")
 _LIST = re.compile(r"\{(?:not_)?(?:in|scope_in|scope_ids):(\w+)\}")
-# A name after a colon, but neither a cast (::text) nor anything inside quotes.
-_PARAMETER = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|(?<![:\w]):([a-z_]\w*)""")
+_MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
+# Quoted text, or a name after a colon that is not a cast (::text). The scan is fast because each case begins with a
+# character of its own.
+_PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|:(?<![:\w]:)([a-z_]\w*)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,9 @@ class Syntax:
         lists, changes = frozenset(_LIST.findall(body)), "{change}" in body
         while (expanded := _FRAGMENT.sub(self._expand, body)) != body:
             body = expanded
-        parameters = frozenset(match[2] for match in _PARAMETER.finditer(body) if match[2])
+        parameters = frozenset(match[1] for match in _PARAMETER.finditer(body) if match[1])
         if self.pyformat:
-            body = _PARAMETER.sub(lambda match: match[1] or f"%({match[2]})s", body.replace("%", "%%"))
+            body = _PARAMETER.sub(lambda match: f"%({match[1]})s" if match[1] else match[0], body.replace("%", "%%"))
         return Statement(name, body, parameters, lists, changes)
 
     def _expand(self, match: re.Match[str]) -> str:
@@ -61,6 +66,21 @@ class Syntax:
         if name not in self.fragments:
             return match[0]  # to be filled when it is run
         return self.fragments[name].replace("$", argument or "")
+
+
+@lru_cache(maxsize=1_000)
+def number_parameters(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
+    """The SQL with ?1, ?2 in place of names, and what puts named values into that order.
+
+    A driver binds many values three times as fast by position."""
+    names: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        return f"?{names.setdefault(match[1], len(names) + 1)}" if match[1] else match[0]
+
+    numbered = _PARAMETER.sub(number, sql)
+    # A getter of one name gives no tuple.
+    return numbered, itemgetter(*names) if len(names) > 1 else lambda values: tuple(values[name] for name in names)
 
 
 def read_folder(package: str) -> Iterator[tuple[str, str]]:
@@ -74,3 +94,11 @@ def read_folder(package: str) -> Iterator[tuple[str, str]]:
             names.add(name)
             lines = [line for line in body.strip().splitlines() if not line.startswith("--")]
             yield name, "\n".join(lines).rstrip(";")
+
+
+@cache
+def read_migrations(package: str) -> tuple[tuple[int, str], ...]:
+    """The number and the script of each migration, in order."""
+    folder = files(package) / "migrations"
+    named = ((_MIGRATION.fullmatch(one.name), one) for one in folder.iterdir())
+    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))

@@ -26,9 +26,9 @@ from engrain.core.model.tasks import (
     TaskRecord,
     TaskStatus,
 )
+from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import check_hold, load_held_scopes
-from engrain.stores.relational.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_time
 
 Answer = TypeVar("Answer")

@@ -1,16 +1,18 @@
-"""Count the uses of items in memory until a write to their scope takes them along."""
+"""Count how often items were used, and how procedures turned out."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from engrain.core.clock import from_micros
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
+from engrain.core.model.procedures import Tally, Trial
 from engrain.stores.relational.dialect import Dialect, Transaction
 
 Uses = dict[str, tuple[int, int]]  # by item: how often, and when last
@@ -18,7 +20,9 @@ _MOST_WAITING = 1_000
 
 
 class UsageCounts:
-    """Counts are no promise: those that wait are lost with the process."""
+    """Counts uses in memory, until a write to their scope takes them along.
+
+    Counts are no promise: those that wait are lost with the process."""
 
     def __init__(self, dialect: Dialect, read_only: bool) -> None:
         self._dialect, self._read_only = dialect, read_only
@@ -94,3 +98,35 @@ def _use(item: Item, count: int, at: int) -> Item:
     last = from_micros(at)
     latest = last if item.last_accessed is None or item.last_accessed < last else item.last_accessed
     return replace(item, access_count=item.access_count + count, last_accessed=latest)
+
+
+class Outcomes:
+    """The trials of procedures."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def count(self, scope: Scope, trial: Trial) -> bool:
+        def do(tx: Transaction) -> bool:
+            tx.lock_scope()  # so that the item is not forgotten meanwhile
+            if not tx.rows("find_item", id=trial.procedure):
+                raise NotFound(f"there is no procedure {trial.procedure!r} in this scope.")
+            added = tx.rows(
+                "add_trial",
+                id=trial.procedure,
+                task=trial.task,
+                at=to_micros(trial.at),
+                success=trial.success,
+                note=trial.note,
+            )
+            return bool(added)
+
+        return self._dialect.write(scope, do)
+
+    def tallies(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Tally]:
+        rows = self._dialect.ask(scope, "count_trials", ids=ids)
+        return {id_: Tally(good, bad, from_micros(last)) for id_, good, bad, last in rows}
+
+    def trials(self, scope: Scope, id: str, limit: int) -> list[Trial]:
+        rows = self._dialect.ask(scope, "load_trials", id=id, limit=limit)
+        return [Trial(id, task, bool(success), from_micros(at), note) for task, success, at, note in rows]

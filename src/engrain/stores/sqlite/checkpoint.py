@@ -35,6 +35,7 @@ class Checkpointer:
         self._requested = False
         self._requests: SimpleQueue[None] = SimpleQueue()
         self._stopped = False
+        self._start = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def after_commit(self, db: Connection, journal: str) -> None:
@@ -47,16 +48,19 @@ class Checkpointer:
                 self.request()
 
     def request(self) -> None:
-        if self._stopped:
-            return
-        self._requested = True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="engrain-checkpoint", daemon=True)
-            self._thread.start()
+        with self._start:
+            if self._stopped:
+                return
+            self._requested = True
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="engrain-checkpoint", daemon=True)
+                thread.start()
+                self._thread = thread
         self._requests.put(None)
 
     def stop(self) -> None:
-        self._stopped = True
+        with self._start:
+            self._stopped = True
         if self._thread:
             self._requests.put(None)
             self._thread.join()

@@ -18,7 +18,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
-from engrain.stores.relational.statements import Statement
+from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 MODEL_SHIFT = 40
+# Made once: json.dumps makes an encoder for each call with options.
+_encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @cache
@@ -63,18 +65,21 @@ class SqliteTransaction:
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
-        return self.db.rows(found.sql, self._bind(found, values))
+        sql, order = number_parameters(found.sql)
+        return self.db.rows(sql, order(self._complete(found, values)))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
         found = self.dialect.find(statement)
-        self.db.run(found.sql, self._bind(found, values))
+        sql, order = number_parameters(found.sql)
+        self.db.run(sql, order(self._complete(found, values)))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
-        self.db.many(found.sql, (self._bind(found, row) for row in rows))
+        sql, order = number_parameters(found.sql)
+        self.db.many(sql, (order(self._complete(found, dict(row))) for row in rows))
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
@@ -166,24 +171,24 @@ class SqliteTransaction:
             written += ((one.item, one.words, each) for each in given or [None])
         index.write(written)
 
-    def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
-        bound = dict(values)
+    def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the values that the transaction supplies."""
         for name in statement.lists:
-            bound[name] = json.dumps(list(bound[name]), ensure_ascii=False)
-        if "scope" in statement.parameters and "scope" not in bound:
-            bound["scope"] = self._scope_key()
+            values[name] = _encode_list(list(values[name]))
+        if "scope" in statement.parameters and "scope" not in values:
+            values["scope"] = self._scope_key()
         if "owner" in statement.parameters:
-            bound["owner"] = self.owner
+            values["owner"] = self.owner
         if "clock" in statement.parameters:
-            bound["clock"] = self.dialect.clock_micros()
+            values["clock"] = self.dialect.clock_micros()
         if "steady_clock" in statement.parameters:
-            bound["steady_clock"] = self.dialect.steady_clock and self.dialect.steady_clock()
+            values["steady_clock"] = self.dialect.steady_clock and self.dialect.steady_clock()
         if statement.changes:
             assert self._change is not None, "begin_write comes first"
             self._change += 1
             self.changes += 1
-            bound["change"] = self._change
-        return bound
+            values["change"] = self._change
+        return values
 
     def _scope_key(self) -> int | None:
         if self._key is None and self.scope is not None:

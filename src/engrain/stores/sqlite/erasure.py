@@ -9,8 +9,7 @@ from engrain.core.model.plans import Forget
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.erasure import Erasures
-from engrain.stores.relational.forget import find_removal
-from engrain.stores.relational.removal import find_part, find_requests
+from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
 from engrain.stores.sqlite.copies import find_copies, read_bytes
 from engrain.stores.sqlite.lock import FileLock
@@ -59,7 +58,7 @@ class SqliteErasures(Erasures):
     def raw(self) -> Iterator[bytes]:
         return read_bytes(self._file, self._lock, self._pool, _CHUNK_BYTES, _OVERLAP_BYTES)
 
-    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+    def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(self._dialect.read(None, lambda tx: list(_load_pieces(tx, subject))))
 
 
@@ -94,7 +93,7 @@ def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:
     else:
         yield subject.name.encode()
         numbers = {row[1]: row[0] for row in tx.rows("load_item_lineage")}
-        found = {numbers[id_]: id_ for id_ in find_part(tx, subject).gone}
+        found = {numbers[id_]: id_ for id_ in find_part(tx, subject).deleted}
     yield from (id_.encode() for id_ in find_requests(tx, found.values()))
     for page in _split_pages(list(found)):
         yield from (text.encode() for (text,) in tx.rows("load_item_texts", numbers=page))

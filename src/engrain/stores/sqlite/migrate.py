@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
-from engrain.stores.relational.migrate import read_migrations
+from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder

@@ -141,11 +141,11 @@ class OutboxVectorIndex:
             # A refusal counts too: an unreadable copy is no reason to return nothing.
             self._record_error(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
-            return self._search_without_server(query, unit, [one.item for one in waiting if not one.gone])
+            return self._search_without_server(query, unit, [one.item for one in waiting if not one.deleted])
 
     def _search_both(self, query: VectorQuery, unit: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
         known = {one.item for one in waiting}
-        scored = self._score_items(query, unit, [one.item for one in waiting if not one.gone])
+        scored = self._score_items(query, unit, [one.item for one in waiting if not one.deleted])
         # The store's time is never before the clock's, so data that is over by the clock is over.
         points = PointQuery(
             unit.astype(np.float32),
@@ -243,15 +243,15 @@ class OutboxVectorIndex:
                 there += found
         return there
 
-    def left(self, scope: Scope) -> int:
+    def count_remaining(self, scope: Scope) -> int:
         gone = self._items.removed()
         return sum(self._server.count(model, gone) for model, _ in self._collections()) if gone else 0
 
-    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+    def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
         """Count the points of items removed in any scope at any time. Pending removals are done first."""
         gone, there = self._items.removed(), 0
         for model, target in self._collections():
-            if due := [one.item for one in self._items.outbox(target, MAX_ENTRIES) if one.gone]:
+            if due := [one.item for one in self._items.outbox(target, MAX_ENTRIES) if one.deleted]:
                 self._server.drop(model, due)
             there += sum(
                 self._server.count(model, gone[at : at + CHUNK_SIZE]) for at in range(0, len(gone), CHUNK_SIZE)

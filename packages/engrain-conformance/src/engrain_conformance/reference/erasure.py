@@ -55,17 +55,17 @@ from engrain_conformance.reference.state import (
 
 class ReferenceErasing(StateView):
     @reads_all
-    def mark(self, state: State, subject: Subject) -> str:
+    def hash_subject(self, state: State, subject: Subject) -> str:
         return hash_keyed(state.key, *subject.parts())
 
     @reads_all
-    def reach(self, state: State, subject: Subject) -> Impact:
+    def measure(self, state: State, subject: Subject) -> Impact:
         return self._measure(state, subject)
 
     def _measure(self, state: State, subject: Subject) -> Impact:
         if subject.by == "user":
-            scopes = _list_scopes(state, subject)
-            return Impact({"scope": len(scopes), **_count_rows(state, scopes)}, tuple(scopes))
+            own = _list_scopes(state, subject)
+            return Impact({"scope": len(own), **_count_rows(state, own)}, tuple(own))
         if subject.scope in state.blocked:
             return Impact()
         if subject.by == "id":
@@ -74,9 +74,11 @@ class ReferenceErasing(StateView):
             return Impact(counts, (subject.scope,) if gone else (), tuple(gone))
         found = plan_part_removal(state, subject)
         counts = count_part(state, subject, found)
-        return Impact(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.lost_sources))
+        return Impact(
+            counts, (subject.scope,) if any(counts.values()) else (), found.deleted, tuple(found.lost_sources)
+        )
 
-    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+    def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(())  # there is no file to search
 
     def copies(self) -> list[str]:
@@ -94,34 +96,34 @@ class ReferenceErasing(StateView):
                 scopes = _list_scopes(state, subject) if subject.by == "user" else [subject.scope]
                 if subject.by == "user":
                     state.blocked.update(dict.fromkeys(scopes, ERASING))
-                mark, now = self.mark(subject), _take_moment(state, self.holder)
-                begun = Erasure(id, mark, subject.by, "shut", now, subject, tuple(scopes), notes=dict(notes))
+                subject_hash, now = self.hash_subject(subject), _take_moment(state, self.holder)
+                begun = Erasure(id, subject_hash, subject.by, "blocked", now, subject, tuple(scopes), notes=dict(notes))
                 return state.erasing.setdefault(id, begun)
         raise refused
 
     def _refuse(self, state: State, subject: Subject) -> OnHold | None:
         """The error if a hold protects the data. The refusal is recorded, and a held user is hidden."""
         user = subject if subject.by == "user" else find_owner(subject.scope)
-        held = state.holds.get(self.mark(user)) if user else None
+        held = state.holds.get(self.hash_subject(user)) if user else None
         if user is None or held is None:
             return None
         if subject.by == "user":
             state.blocked.update(dict.fromkeys(_list_scopes(state, subject), HIDDEN))
-            state.holds[held.mark] = replace(held, hidden=True)
+            state.holds[held.subject_hash] = replace(held, hidden=True)
         told = {"by": subject.by, "reasons": held.reasons}
-        record_audit(state, self.holder.now(), "erase_refused", told, self.mark(subject))
+        record_audit(state, self.holder.now(), "erase_refused", told, self.hash_subject(subject))
         return make_hold_error(user, held.reasons, hides=subject.by == "user")
 
     @writes
-    def keep(self, state: State, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+    def save_progress(self, state: State, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         one = _get_running(state, id)
-        if one.stage != "named":
+        if one.stage != "anonymized":
             state.erasing[id] = replace(one, notes=dict(notes), prints=prints)
 
-    def take(self, id: str) -> Erasure:
+    def delete_rows(self, id: str) -> Erasure:
         with self.holder.writing() as state:
             one = _get_running(state, id)
-            if one.stage != "shut" or one.subject is None:
+            if one.stage != "blocked" or one.subject is None:
                 return one
             refused = self._refuse(state, one.subject)
             if refused is None:
@@ -129,7 +131,7 @@ class ReferenceErasing(StateView):
                 counts, ids = take(state, one.subject)
                 # From now on anything may be written to a part.
                 at = one.at if one.by == "user" else _take_moment(state, self.holder)
-                state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids), at=at)
+                state.erasing[id] = replace(one, stage="deleted", counts=counts, ids=tuple(ids), at=at)
                 return state.erasing[id]
             del state.erasing[id]
         raise refused
@@ -160,7 +162,7 @@ class ReferenceErasing(StateView):
             return counts, [*gone, *outcome.marked]
         found = plan_part_removal(state, subject)
         counts = count_part(state, subject, found)
-        for id in found.gone:
+        for id in found.deleted:
             remove_item(work, id, id in found.tombstoned)
         for id, dead in found.lost_sources.items():
             sources = tuple(one for n, one in enumerate(state.items[id].item.sources) if n not in dead)
@@ -171,22 +173,22 @@ class ReferenceErasing(StateView):
             work.update(id, replaced_by=by)
         for key in [key for key in state.progress if key[0] == subject.scope and key[1] in found.reprocess_from]:
             state.progress[key] = min(state.progress[key], found.reprocess_from[key[1]])
-        for asked in list_requests(state, found.gone):
+        for asked in list_requests(state, found.deleted):
             del state.requests[asked]
         if subject.by == "session":
             drop_session(state, subject)
-        return counts, found.gone
+        return counts, found.deleted
 
     @writes
-    def unname(self, state: State, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
+    def anonymize(self, state: State, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         one = _get_running(state, id)
-        if one.stage == "rows":
+        if one.stage == "deleted":
             for scope in one.scopes if one.by == "user" else ():
                 state.blocked.pop(scope, None)
                 self._anonymize_tombstones(state, scope)
             state.erasing[id] = replace(
                 one,
-                stage="named",
+                stage="anonymized",
                 subject=None,
                 scopes=(),
                 ids=(),
@@ -200,11 +202,11 @@ class ReferenceErasing(StateView):
         state.tombstones -= mine
         state.erased_tombstones |= {(hash_keyed(state.key, "scope", scope.id), hash) for _, hash in mine}
 
-    def left(self, erasure: Erasure) -> Mapping[str, int]:
+    def count_remaining(self, erasure: Erasure) -> Mapping[str, int]:
         total: dict[str, int] = {}
         with self.holder.whole() as state:
             for subject in dict.fromkeys(_list_subjects(state, erasure.by)):
-                if self.mark(subject) != erasure.mark:
+                if self.hash_subject(subject) != erasure.subject_hash:
                     continue
                 more = _count_left_of_user if erasure.by == "user" else self._count_left
                 for kind, count in more(state, subject, erasure).items():
@@ -216,7 +218,7 @@ class ReferenceErasing(StateView):
         reach, at = self._measure(state, subject), erasure.at
         left = {
             "item": sum(state.items[id].item.recorded_at <= at for id in reach.ids),
-            "source": sum(state.items[id].item.recorded_at <= at for id in reach.kept),
+            "source": sum(state.items[id].item.recorded_at <= at for id in reach.remaining),
         }
         if subject.by == "session":
             left["episode"] = sum(
@@ -228,11 +230,11 @@ class ReferenceErasing(StateView):
         return left
 
     @writes
-    def finish(self, state: State, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
+    def complete(self, state: State, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
         one = _get_running(state, id)
         del state.erasing[id]
-        state.erased[one.mark] = ErasedSubject(one.mark, one.by, one.at, id)
-        return record_audit(state, self.holder.now(), "erase", receipt, one.mark)
+        state.erased[one.subject_hash] = ErasedSubject(one.subject_hash, one.by, one.at, id)
+        return record_audit(state, self.holder.now(), "erase", receipt, one.subject_hash)
 
     @reads_all
     def running(self, state: State) -> list[Erasure]:
@@ -240,14 +242,14 @@ class ReferenceErasing(StateView):
 
     @reads_all
     def erased(self, state: State, subject: Subject) -> ErasedSubject | None:
-        return state.erased.get(self.mark(subject))
+        return state.erased.get(self.hash_subject(subject))
 
     @reads_all
     def all_erased(self, state: State) -> list[ErasedSubject]:
         return list(state.erased.values())
 
     @reads_all
-    def barred(self, state: State, scope: Scope, texts: Sequence[str]) -> list[bool]:
+    def find_tombstoned(self, state: State, scope: Scope, texts: Sequence[str]) -> list[bool]:
         work = self._work(state, scope)
         return [work.is_tombstoned(text) for text in texts]
 
@@ -259,31 +261,31 @@ class ReferenceErasing(StateView):
         raise ConfigError("a store in memory is not restored from a backup.")
 
     def hold(self, subject: Subject, reason: str) -> Hold:
-        mark = self.mark(subject)
+        subject_hash = self.hash_subject(subject)
         with self.holder.writing() as state:
-            held = state.holds.get(mark, Hold(mark, self.holder.now(), ()))
+            held = state.holds.get(subject_hash, Hold(subject_hash, self.holder.now(), ()))
             reasons = add_reason(held.reasons, reason)
             if reasons != held.reasons:
-                state.holds[mark] = replace(held, reasons=reasons)
-                record_audit(state, self.holder.now(), "hold", {"reason": reason}, mark)
-            return state.holds[mark]
+                state.holds[subject_hash] = replace(held, reasons=reasons)
+                record_audit(state, self.holder.now(), "hold", {"reason": reason}, subject_hash)
+            return state.holds[subject_hash]
 
     def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
-        mark = self.mark(subject)
+        subject_hash = self.hash_subject(subject)
         with self.holder.writing() as state:
-            known = state.holds[mark].reasons if mark in state.holds else ()
+            known = state.holds[subject_hash].reasons if subject_hash in state.holds else ()
             left = remove_reasons(subject, known, reason)
             if left == known:
                 return False
             if left:
-                state.holds[mark] = replace(state.holds[mark], reasons=left)
+                state.holds[subject_hash] = replace(state.holds[subject_hash], reasons=left)
             else:
-                del state.holds[mark]
+                del state.holds[subject_hash]
                 for scope in _list_scopes(state, subject):
                     state.blocked.pop(scope, None)
             for one in known:
                 if one not in left:
-                    record_audit(state, self.holder.now(), "release", {"reason": one}, mark)
+                    record_audit(state, self.holder.now(), "release", {"reason": one}, subject_hash)
             return True
 
     @reads_all
@@ -298,17 +300,17 @@ class ReferenceErasing(StateView):
         ]
 
     @reads_all
-    def held(self, state: State, scope: Scope) -> bool:
+    def is_on_hold(self, state: State, scope: Scope) -> bool:
         return is_held(state, scope)
 
     def _work(self, state: State, scope: Scope) -> WriteContext:
         return WriteContext(state, scope, self.holder.now(), self.holder.ids)
 
 
-def hide_user(state: State, mark: str) -> None:
+def hide_user(state: State, subject_hash: str) -> None:
     """Hide the scopes of a user who is known only by the hash."""
     for scope in _list_all_scopes(state):
-        if (user := find_owner(scope)) and hash_keyed(state.key, *user.parts()) == mark:
+        if (user := find_owner(scope)) and hash_keyed(state.key, *user.parts()) == subject_hash:
             state.blocked[scope] = HIDDEN
 
 
@@ -357,7 +359,7 @@ def _count_session_left(state: State, subject: Subject, erasure: Erasure) -> dic
     The version of a summary with a text tells whether it is old.
     """
     session = subject.scope, subject.name
-    done, summary = state.erased.get(erasure.mark), state.summaries.get(session)
+    done, summary = state.erased.get(erasure.subject_hash), state.summaries.get(session)
     is_complete = done is not None and done.at >= erasure.at
     old = summary is not None and summary.version <= first_summary_version(to_micros(erasure.at))
     left = {"summaries": int(old and bool(not is_complete or (summary and summary.text)))}
@@ -441,8 +443,8 @@ def _to_lineage(item: Any) -> ItemLineage:
 
 
 def count_part(state: State, subject: Subject, found: RemovalPlan) -> dict[str, int]:
-    requests = list_requests(state, found.gone)
-    counts = {"item": len(found.gone), "source": len(found.lost_sources), "request": len(requests)}
+    requests = list_requests(state, found.deleted)
+    counts = {"item": len(found.deleted), "source": len(found.lost_sources), "request": len(requests)}
     if subject.by == "session":
         key = (subject.scope, subject.name)
         counts["episode"] = len(list_session_episodes(state, subject))

@@ -164,7 +164,7 @@ class ReferenceItems(StateHolder):
         later = sorted(one for one in state.changes.values() if one.scope == scope and one.seq > since)
         complete = len(later) <= limit
         seen = max(since, state.seq) if complete else later[limit - 1].seq
-        return Changes(seen, tuple(ItemChange(one.seq, one.id, one.gone) for one in later[:limit]), complete)
+        return Changes(seen, tuple(ItemChange(one.seq, one.id, one.deleted) for one in later[:limit]), complete)
 
     @reads
     def scopes(self, state: State) -> list[Scope]:
@@ -172,7 +172,7 @@ class ReferenceItems(StateHolder):
 
     @reads_all
     def removed(self, state: State) -> list[str]:
-        return [one.id for one in state.changes.values() if one.gone]
+        return [one.id for one in state.changes.values() if one.deleted]
 
     @reads
     def newest(self, state: State, scope: Scope) -> int:
@@ -222,7 +222,7 @@ class ReferenceItems(StateHolder):
             (one for one in state.changes.values() if one.seq > settled and scope in (None, one.scope)),
             key=lambda one: one.seq,
         )
-        return [OutboxEntry(one.seq, one.scope, one.id, one.gone) for one in waiting[:limit]]
+        return [OutboxEntry(one.seq, one.scope, one.id, one.deleted) for one in waiting[:limit]]
 
     @writes
     def settle(self, state: State, target: str, seq: int) -> None:

@@ -46,8 +46,8 @@ class ReferenceRows(StateHolder):
 
     def _make_token(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
         forgotten = sum(scope in scopes for scope, _ in state.tombstones)
-        removed = max((one.seq for one in state.changes.values() if one.gone and one.scope in scopes), default=0)
-        over = sorted((one.mark, one.at) for one in state.erased.values())
+        removed = max((one.seq for one in state.changes.values() if one.deleted and one.scope in scopes), default=0)
+        over = sorted((one.subject_hash, one.at) for one in state.erased.values())
         return ChangeToken(tuple(scopes), str([forgotten, removed, over, sorted(state.erasing)]))
 
     def restore(
@@ -120,7 +120,7 @@ _DUMPS: Mapping[RowKind, Callable[[State], Iterator[Row]]] = {
     "task": lambda state: (row_format.task_to_row(one) for one in state.tasks.values()),
     "step": _dump_steps,
     "event": lambda state: (row_format.event_to_row(*key, payload) for key, payload in state.events.items()),
-    "grave": lambda state: (row_format.erased_tombstone_to_row(*one) for one in state.erased_tombstones),
+    "erased_tombstone": lambda state: (row_format.erased_tombstone_to_row(*one) for one in state.erased_tombstones),
     "erased": lambda state: map(row_format.erased_to_row, state.erased.values()),
     "hold": lambda state: map(row_format.hold_to_row, state.holds.values()),
     "audit": _dump_audit,
@@ -227,7 +227,7 @@ _RESTORES: Mapping[RowKind, Callable[[State, Row], object]] = {
     "task": lambda state, row: state.tasks.update({(row.scope, row.key[1]): row_format.row_to_task(row)}),
     "step": _restore_step,
     "event": lambda state, row: state.events.update({(row.scope, row.key[1], row.key[2]): row.values["payload"]}),
-    "grave": lambda state, row: state.erased_tombstones.add((row.key[0], row.key[1])),
+    "erased_tombstone": lambda state, row: state.erased_tombstones.add((row.key[0], row.key[1])),
     "erased": _restore_erased,
     "hold": lambda state, row: state.holds.update({row.key[0]: row_format.row_to_hold(row)}),
     "audit": _restore_audit,

@@ -61,7 +61,7 @@ class ChangeRow(NamedTuple):
     seq: int
     scope: Scope
     id: str
-    gone: bool
+    deleted: bool
 
 
 @dataclass(slots=True)
@@ -278,5 +278,5 @@ def get_summary(state: State, scope: Scope, session: str) -> Summary:
     """The summary; of version 0 if there never was one, after an erasure of a version that was never used."""
     marks = hash_session_subjects(state.key, scope, session)
     known: list[ErasedSubject | Erasure] = [*state.erased.values(), *state.erasing.values()]
-    at = max((to_micros(one.at) for one in known if one.mark in marks), default=0)
+    at = max((to_micros(one.at) for one in known if one.subject_hash in marks), default=0)
     return state.summaries.get((scope, session), Summary("", 0, first_summary_version(at)))

@@ -66,8 +66,8 @@ class Transaction(WriteContext):
 
     def _check_began(self, plan: Plan, began: int) -> None:
         marks = {hash_keyed(self.state.key, *one.parts()) for one in find_subjects(plan)}
-        times = [(one.mark, one.at) for one in self.state.erased.values()]
-        times += [(one.mark, one.at) for one in self.state.erasing.values()]
+        times = [(one.subject_hash, one.at) for one in self.state.erased.values()]
+        times += [(one.subject_hash, one.at) for one in self.state.erasing.values()]
         if any(mark in marks and to_micros(at) >= began for mark, at in times):
             raise make_erased_error()
 

@@ -1,6 +1,6 @@
 -- add_erasure --
 insert into erasure (id, subject_hash, subject_kind, stage, at, tenant, agent, "user", name, scopes, notes)
-values (:id, :subject_hash, :subject_kind, 'shut', :at, :tenant, :agent, :user, :name, :scopes, :notes)
+values (:id, :subject_hash, :subject_kind, 'blocked', :at, :tenant, :agent, :user, :name, :scopes, :notes)
 on conflict (id) do nothing;
 
 -- load_erasures --
@@ -10,18 +10,18 @@ from erasure where cast(:id as text) is null or id = :id order by n;
 -- store_fingerprints --
 -- Fingerprints that are taken after the rows were deleted are of nothing: those of whoever was faster stay.
 update erasure set notes = :notes,
-  fingerprints = case when stage = 'shut' or length(fingerprints) = 0 then :fingerprints else fingerprints end
-where id = :id and stage <> 'named';
+  fingerprints = case when stage = 'blocked' or length(fingerprints) = 0 then :fingerprints else fingerprints end
+where id = :id and stage <> 'anonymized';
 
 -- store_counts --
-update erasure set stage = 'rows', counts = :counts, ids = :ids, at = :at where id = :id;
+update erasure set stage = 'deleted', counts = :counts, ids = :ids, at = :at where id = :id;
 
 -- update_counts --
 update erasure set counts = :counts, ids = :ids where id = :id;
 
 -- anonymize_erasure --
 -- The ids of the items that were removed, or of a user the hashes of the scopes, say where to look for rows that are left.
-update erasure set stage = 'named', tenant = null, agent = null, "user" = null, name = null, scopes = '[]', ids = :ids,
+update erasure set stage = 'anonymized', tenant = null, agent = null, "user" = null, name = null, scopes = '[]', ids = :ids,
   at = :at, notes = coalesce(:notes, notes)
 where id = :id;
 

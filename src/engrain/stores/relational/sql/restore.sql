@@ -106,12 +106,12 @@ insert into event (scope, task, event, at, payload) values (:scope, :task, :even
 on conflict (scope, task, event) do update set payload = excluded.payload;
 
 -- restore_receipt --
-insert into erasure_receipt (subject_hash, subject_kind, at, receipt) values (:mark, :by, :at, :receipt)
+insert into erasure_receipt (subject_hash, subject_kind, at, receipt) values (:subject_hash, :by, :at, :receipt)
 on conflict (subject_hash) do update
 set subject_kind = excluded.subject_kind, at = excluded.at, receipt = excluded.receipt;
 
 -- restore_hold --
-insert into hold (subject_hash, at, reason, hidden) values (:mark, :at, :reason, :hidden)
+insert into hold (subject_hash, at, reason, hidden) values (:subject_hash, :at, :reason, :hidden)
 on conflict (subject_hash) do update set at = excluded.at, reason = excluded.reason, hidden = excluded.hidden;
 
 -- restore_audit_entry --

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Vectors
+from engrain.stores.relational.vectors import stack_windows
 
 _LEVELS = 127
-_MAX_SQUARED_LENGTH = 1.001**2
 
 
 def code_type(dimension: int) -> np.dtype[np.void]:
@@ -21,18 +21,8 @@ def code_type(dimension: int) -> np.dtype[np.void]:
 
 def encode_items(items: Sequence[Vectors]) -> list[bytes]:
     """The codes of each item's windows, all of one model, after a check of the vectors."""
-    width = len(items[0].rows[0])
-    windows = [row for vectors in items for row in vectors.rows]
-    if width == 0 or width % 4 or any(len(row) != width for row in windows):
-        raise InvalidInput(f"vectors of {items[0].model} must all be float32 of {width // 4} dimensions.")
-    matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
-    if not np.isfinite(matrix).all():
-        raise InvalidInput("a vector holds a value that is not a finite number.")
-    # The error bound of a code holds for unit length. A shorter vector does no harm.
-    if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARED_LENGTH:
-        raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
-    coded = quantise(matrix)
-    ends = np.cumsum([len(vectors.rows) for vectors in items]).tolist()
+    coded = quantise(stack_windows(items, len(items[0].rows[0]) // 4))
+    ends = list(accumulate(len(vectors.rows) for vectors in items))
     return [coded[start:end].tobytes() for start, end in zip([0, *ends], ends, strict=False)]
 
 

@@ -21,4 +21,4 @@ update scope set id = :id, tenant = :tenant, agent = :agent, user = :user, state
 
 -- find_user_erasure --
 -- Its names go with the stage `named`, and from then on the user may come back.
-select 1 from erasure where subject_hash = :subject_hash and subject_kind = 'user' and stage <> 'named';
+select 1 from erasure where subject_hash = :subject_hash and subject_kind = 'user' and stage <> 'anonymized';
