@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
@@ -22,6 +23,20 @@ class Failing(HashEmbedder):
         if self.broken:
             raise EmbedderFailed("the server did not answer")
         return super().embed(texts, kind)
+
+
+class ByWord(HashEmbedder):
+    """A text is near a question if both have the word "lunch". `down` names the kind of text that it refuses."""
+
+    down: str | None = None
+
+    def embed(self, texts: Sequence[str], kind: str):  # type: ignore[no-untyped-def, override]
+        if kind == self.down:
+            raise EmbedderFailed("the server did not answer")
+        rows = np.zeros((len(texts), self.model.dimension), dtype=np.float32)
+        for number, text in enumerate(texts):
+            rows[number, 0 if "lunch" in text.lower() else 1] = 1
+        return rows
 
 
 def settled(memory: Memory) -> None:
@@ -116,3 +131,63 @@ def test_a_long_document_comes_back_by_the_part_that_answers(open_memory: Callab
     hit = memory.recall("Who prepares the food here?", min_relevance=0).hits[0]
     assert "Matilda" in hit.text
     assert sum(counted) <= 9
+
+
+FILLER = "This page lists spare parts, order codes and delivery times. " * 14
+
+
+def test_few_words_leave_the_choice_of_the_passage_to_the_meaning(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory(embedder=ByWord())
+    text = f"{FILLER}The canteen opens at noon. {FILLER}There is soup for lunch on Friday. {FILLER}"
+    memory.remember(text)
+    few = memory.recall("lunch canteen vegetables potatoes salads desserts", min_relevance=0).hits[0]
+    assert "soup for lunch" in few.text
+    many = memory.recall("canteen opens noon lunch", min_relevance=0).hits[0]
+    assert "canteen opens" in many.text
+    assert "soup" not in many.text
+
+
+def test_words_alone_choose_the_passage_of_a_message(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory(embedder=ByWord())
+    text = f"{FILLER}The canteen opens at noon. {FILLER}There is soup for lunch on Friday. {FILLER}"
+    memory.add_message("user", text)
+    query = "canteen noon lunch vegetables potatoes salads desserts noodles"
+    assert "canteen opens" in memory.recall(query, min_relevance=0).hits[0].text
+
+
+def test_a_long_document_is_found_by_one_word_while_the_embedder_is_down(
+    open_memory: Callable[..., Memory], caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder = ByWord()
+    memory = open_memory(embedder=embedder, background=False)
+    text = f"{FILLER}{FILLER}There is soup for lunch on Friday. {FILLER}"
+    memory.remember(text)
+    query = "soup vegetables potatoes salads desserts noodles"
+    embedder.down = "query"
+    assert memory.recall(query, min_relevance=0).hits[0].span[0] == 0
+    assert "recall searches by words only: the server did not answer" in caplog.text
+    # The question has a vector and the passages have none: the first of the nearest window is shown.
+    embedder.down = "document"
+    assert memory.recall(f"{query} lunch", min_relevance=0).hits[0].text in text
+
+
+def test_a_document_without_a_vector_shows_its_first_passage(open_memory: Callable[..., Memory]) -> None:
+    embedder = ByWord()
+    embedder.down = "document"
+    memory = open_memory(embedder=embedder, background=False)
+    memory.remember(f"{FILLER}{FILLER}There is soup for lunch on Friday. {FILLER}")
+    found = memory.recall("soup vegetables potatoes salads desserts noodles", min_relevance=0).hits[0]
+    assert found.span[0] == 0
+    assert found.found_by == ("words",)
+
+
+def test_a_language_whose_texts_cannot_be_embedded_is_judged_by_the_memory(open_memory: Callable[..., Memory]) -> None:
+    embedder = ByWord("refuses documents")
+    memory = open_memory(embedder=embedder, background=False)
+    memory.remember_many(["Das Lunch gibt es um zwölf.", "Das Auto wird im Herbst geprüft.", "Peter mag keine Nüsse."])
+    embedder.down = "document"
+    unsure = memory.recall("Wann gibt es das Lunch?", min_relevance=0).hits[0]
+    embedder.down = None
+    sure = memory.recall("Wann gibt es das Lunch?", min_relevance=0).hits[0]
+    assert unsure.item.id == sure.item.id
+    assert 0 < unsure.relevance <= 1

@@ -161,7 +161,11 @@ def test_under_asyncio(store: str, calls: Calls) -> None:
             await run.effect("first", calls.noting("first", first))
         except EffectNotPerformed:
             await run.effect("second", calls.noting("second"))
-        return await asyncio.gather(part(0, first), part(1, 1))
+        # Both end before the run does, or the second part might not be recorded.
+        answers = await asyncio.gather(part(0, first), part(1, 1), return_exceptions=True)
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers
 
     async def main() -> None:
         async with AsyncMemory(store) as memory:

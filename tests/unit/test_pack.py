@@ -9,14 +9,21 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import Hit, OutdatedText, Recall
+from engrain.core.identity import Scope
+from engrain.core.model.items import Citation, Item, Source
+from engrain.core.model.queries import EmbeddingModel, OutdatedSpan, Sketch
+from engrain.core.model.recall import Hit, OutdatedText, Recall, Section
+from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
+from engrain.retrieval.query import parse_query
+from engrain.retrieval.ranking import CandidateSet, fuse, rank
 from engrain.retrieval.selection import (
     Candidate,
     Selection,
     TokenBudget,
+    build_hit,
+    find_duplicates,
     merge_scopes,
     pack_hits,
     select_candidates,
@@ -118,6 +125,19 @@ def test_what_does_not_fit_is_cut_to_its_best_sentences(budget: int, text: str |
         assert one.item.text[slice(*one.span)] == one.text
 
 
+@pytest.mark.parametrize(
+    ("sentences", "budget", "kept"),
+    [
+        (["The vault code is new.", "Nothing was seen there.", "All is well.", "The vault is shut."], 28, [0]),
+        (["Nothing was seen there.", "The vault code is new."], 20, [1]),
+        (["The vault is shut.", "The vault code is new.", "Nothing was seen there at all, said one."], 26, [0, 1]),
+    ],
+)
+def test_a_cut_hit_stays_in_one_piece(sentences: list[str], budget: int, kept: list[int]) -> None:
+    recall = packed([" ".join(sentences)], budget, "vault code")
+    assert [one.text for one in recall.hits] == [" ".join(sentences[number] for number in kept)]
+
+
 def test_without_a_word_in_common_the_first_sentence_stays() -> None:
     assert packed([LONG], 23, "safe code").hits[0].text == "Nothing was seen in the north wing."
 
@@ -180,3 +200,135 @@ def test_an_item_cannot_fake_another_line(mark: str) -> None:
 def test_any_text_and_name_stay_on_one_line(text: str) -> None:
     shown = str(hit(text, speaker=text, sources=(Source(text or None),)))
     assert len(shown.splitlines()) == 1
+
+
+def test_a_source_keeps_the_larger_half_and_the_best_of_others_come_in() -> None:
+    candidates = [choice(n, 0.9, "a") for n in range(4)] + [choice(n, 0.5, "b") for n in range(4, 8)]
+    chosen = select_candidates(candidates, 4, 0.2, 0.2)
+    assert [one.row for one in chosen.selected] == [0, 1, 4, 5]
+    assert [one.row for one in chosen.omitted["source"]] == [2, 3]
+    assert [one.row for one in chosen.omitted["n"]] == [6, 7]
+    assert [one.row for one in select_candidates(candidates, 3, 0.2, 0.2).selected] == [0, 1, 4]
+    assert [one.row for one in select_candidates(candidates, 1, 0.2, 0.2).selected] == [0]
+
+
+def test_a_candidate_on_the_floor_is_relevant() -> None:
+    chosen = select_candidates([choice(0, 0.2), choice(1, 0.1)], 5, 0.2, 0.2)
+    assert [one.row for one in chosen.selected] == [0]
+    assert [one.row for one in chosen.omitted["floor"]] == [1]
+
+
+def test_the_own_scope_wins_a_tie() -> None:
+    scopes = [[choice(0, 0.5), choice(1, 0.4)], [choice(2, 0.6, scope=1), choice(3, 0.5, scope=1)]]
+    assert [one.row for one in merge_scopes(scopes)] == [2, 0, 3, 1]
+
+
+def built(text: str, passage: int, *marks: tuple[int, int]) -> Hit:
+    question = parse_query("tea", (), NOW)
+    sketch = Sketch("i0", "fact", None, None, None, None, 0.0, 0, 1, 0.5, False, 1.0, None)
+    model = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)
+    ranking = rank(fuse(CandidateSet([sketch], {}, {}, {}, 1, 5.0, (0,)), question, model), question, 0.0)
+    spans = [OutdatedSpan("i0", *mark, NOW, None) for mark in marks]
+    return build_hit(choice(0, 0.9), ranking, hit(text).item, passage, spans)
+
+
+def test_a_long_text_is_shown_by_one_passage_with_the_marks_that_lie_in_it() -> None:
+    text = "x" * 2_000
+    (first, second, third) = split_passages(text)
+    assert first[1] == second[0]
+    inside = (second[0] - 1, second[0] + 1), (second[1] - 1, third[0] + 1)
+    shown = built(text, 1, (0, second[0]), *inside, (second[1], len(text)))
+    assert shown.span == second
+    assert shown.text == text[slice(*second)]
+    assert [old.text for old in shown.outlived] == ["xx", "xx"]
+    assert built(text, 9).span == third
+
+
+def test_a_text_of_700_characters_is_shown_whole() -> None:
+    words = "tea " * 175
+    assert len(words) == 700
+    assert len(split_passages(words)) == 2
+    assert built(words, 1).span == (0, 700)
+    assert built(words + "x", 1).span == split_passages(words + "x")[1]
+    assert built(" " * 701, 0).span == (0, 701)
+
+
+def test_a_hit_lists_the_parts_of_its_score_that_are_not_zero() -> None:
+    assert built("tea", 0).arms == {"recency": 0.03}
+
+
+def test_a_cut_hit_loses_marks_that_only_touch_it() -> None:
+    whole = replace(hit("aabb cc"), outlived=(OutdatedText("aa", NOW, None), OutdatedText(" cc", NOW, None)))
+    assert shorten_hit(whole, (2, 4)).outlived == ()
+    assert shorten_hit(whole, (1, 5)).outlived == whole.outlived
+
+
+def budget_of(tokens: int | None) -> TokenBudget:
+    """Every line costs one token."""
+    return TokenBudget(tokens, lambda text: len(text.split("\n")) if text else 0)
+
+
+def test_the_context_shares_two_fifths_of_the_budget() -> None:
+    sections = (Section("Task", ("a", "b", "c")), Section("Recent", ("d",)))
+    assert budget_of(20).fit_context(sections) == sections
+    assert budget_of(19).fit_context(sections) == (Section("Task", ("a", "b")), sections[1])
+    assert budget_of(9).fit_context(sections) == ()
+    assert budget_of(None).fit_context(sections) == sections
+    assert budget_of(5).fit_context(()) == ()
+
+
+def test_context_comes_off_what_the_hits_may_have() -> None:
+    choices = [choice(0, 0.9), choice(1, 0.9)]
+    chosen = Selection(choices, {"floor": [], "n": [], "source": [], "budget": []})
+    hits = {one: hit(f"fact {one.row}") for one in choices}
+    context = (Section("Task", ("a",)),)
+    full = pack_hits(hits, chosen, TokenBudget(None, len), context)
+    assert (full.context, len(full.hits)) == (context, 2)
+    assert str(pack_hits(hits, chosen, TokenBudget(full.tokens, len), context)) == str(full)
+    short = pack_hits(hits, chosen, TokenBudget(full.tokens - 1, len), context)
+    assert [one.text for one in short.hits] == ["fact 0"]
+    assert [(left.reason, left.count) for left in short.omitted] == [("budget", 1)]
+    assert pack_hits({}, chosen, TokenBudget(None, estimate_tokens)).tokens == 0
+
+
+def test_a_second_heading_is_paid_for_once() -> None:
+    choices = [choice(number, 0.9) for number in range(3)]
+    chosen = Selection(choices, {"floor": [], "n": [], "source": [], "budget": []})
+    hits = dict(zip(choices, [hit("one"), hit("Quito", slot="user.city"), hit("two")], strict=True))
+    whole = pack_hits(hits, chosen, TokenBudget(None, len))
+    # A line break in front of the first heading is counted too.
+    assert len(pack_hits(hits, chosen, TokenBudget(whole.tokens + 1, len)).hits) == 3
+    assert len(pack_hits(hits, chosen, TokenBudget(whole.tokens - 1, len)).hits) == 2
+
+
+def test_what_was_left_out_is_listed_by_the_best_three() -> None:
+    left = [choice(0, 0.1), choice(1, 0.19), choice(2, 0.15), choice(3, 0.05)]
+    (omitted,) = pack_hits({}, select_candidates(left, 5, 0.2, 0.2), TokenBudget(None, estimate_tokens)).omitted
+    assert (omitted.reason, omitted.count, omitted.best, omitted.relevance) == ("floor", 4, ("i1", "i2", "i0"), 0.19)
+
+
+def test_half_the_relevance_of_a_hit_that_did_not_fit_is_enough() -> None:
+    recall = packed(["long " * 100, "near", "less"], 32, relevance=[0.8, 0.4, 0.39])
+    assert [one.text for one in recall.hits] == ["near"]
+
+
+def cited(kind: str, start: int | None, end: int | None) -> dict[Candidate, Candidate]:
+    message = hit("0123456789")
+    message = replace(message, item=replace(message.item, id="m", kind="message"))
+    source = Source("m", cites=(Citation("m", start, end),))
+    fact = hit("A fact.", sources=(source,))
+    fact = replace(fact, item=replace(fact.item, kind=kind))  # type: ignore[arg-type]
+    return find_duplicates({choice(0, 0.9): message, choice(1, 0.9): fact})
+
+
+def test_a_message_is_a_duplicate_of_the_fact_that_cites_most_of_it() -> None:
+    duplicate = {choice(0, 0.9): choice(1, 0.9)}
+    assert cited("fact", 2, 8) == cited("fact", None, None) == cited("fact", 3, None) == duplicate
+    assert cited("fact", 2, 7) == {}
+    assert cited("summary", 0, 10) == {}
+
+
+def test_duplicates_refer_to_the_first_and_stay_apart_by_slot_and_scope() -> None:
+    texts = [hit("Quito"), hit("Quito."), hit("Quito", slot="user.city"), replace(hit("Quito"), scope=Scope(user="b"))]
+    choices = [choice(number, 0.9) for number in range(4)]
+    assert find_duplicates(dict(zip(choices, texts, strict=True))) == {choices[1]: choices[0]}

@@ -99,7 +99,22 @@ def test_relative_dates_count_from_now() -> None:
     assert span.end == datetime(2026, 11, 15, tzinfo=UTC).timestamp()
     (span,) = asked("Whom did I meet two weeks ago?").spans
     assert span.start < datetime(2026, 11, 1, tzinfo=UTC).timestamp() < span.end
+    assert (span.start, span.end) == (day(10, 28), day(11, 5))
+    (span,) = asked("Whom did I meet 3 days ago?").spans
+    assert (span.start, span.end) == (day(11, 12), day(11, 13))
+    (span,) = asked("Whom did I meet 8 days ago?").spans
+    assert (span.start, span.end) == (day(11, 5), day(11, 10))
     assert asked("What did I eat?").spans == ()
+
+
+def day(month: int, number: int) -> float:
+    return datetime(2026, month, number, tzinfo=UTC).timestamp()
+
+
+def test_two_months_of_one_year_share_it() -> None:
+    assert asked("Was it in May or in June 2023?").days == (PartialDate(2023, 5), PartialDate(2023, 6))
+    assert asked("In 2019 or in 2021?").days == (PartialDate(2019), PartialDate(2021))
+    assert asked("What is due 2024-13-01?").days == ()
 
 
 @pytest.mark.parametrize(
@@ -143,3 +158,8 @@ def test_thousands_of_speakers_cost_little() -> None:
     question = parse_query("What did Person77 say?", speakers, NOW)
     assert question.speakers == {"Person77 Name77"}
     assert time.thread_time() - start < 1.0
+
+
+def test_a_name_of_one_letter_names_nobody() -> None:
+    assert asked("What does A eat?", "A", "Bo").speakers == frozenset()
+    assert asked("What does Bo eat?", "A", "Bo").speakers == {"Bo"}

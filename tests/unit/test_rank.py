@@ -8,10 +8,11 @@ import pytest
 from examples import for_each
 
 from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION
+from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.tokenizer import extract_terms
 from engrain.retrieval.query import PartialDate, Question, TimeSpan, parse_query
 from engrain.retrieval.ranking import CandidateSet, CandidateTable, Ranking, fuse, rank, score_dates
+from engrain.retrieval.selection import list_candidates
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 MODEL = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)
@@ -185,7 +186,11 @@ def test_relevance_is_a_share_whatever_comes_in() -> None:
         (PartialDate(0, 5), datetime(2024, 5, 2, tzinfo=UTC), 1.0),
         (PartialDate(0, 12), datetime(2024, 1, 2, tzinfo=UTC), 0.3),
         (PartialDate(2023, 5, 8), datetime(2023, 5, 10, tzinfo=UTC), 2.0),
+        (PartialDate(2023, 5, 8), datetime(2023, 5, 8, tzinfo=UTC), 2.0),
+        (PartialDate(2023, 5, 8), datetime(2023, 5, 15, tzinfo=UTC), 2.0),
+        (PartialDate(2023, 5, 8), datetime(2023, 5, 16, tzinfo=UTC), 1.3),
         (PartialDate(2023, 5, 8), datetime(2023, 5, 7, tzinfo=UTC), 1.3),
+        (PartialDate(0, 5, 8), datetime(2024, 5, 9, tzinfo=UTC), 1.7),
         (PartialDate(2023), datetime(2023, 1, 1, tzinfo=UTC), 0.3),
         (PartialDate(), datetime(2023, 1, 1, tzinfo=UTC), 0.0),
     ],
@@ -196,3 +201,137 @@ def test_date_match(day: PartialDate, moment: datetime, value: float) -> None:
 
 def test_a_span_of_time_matches_what_lies_in_it() -> None:
     assert list(score_dates((), (TimeSpan(10, 20),), np.array([9.0, 10.0, 19.0, 20.0]))) == [0, 1, 1, 0]
+
+
+def test_without_a_date_in_the_question_no_moment_is_better() -> None:
+    assert list(score_dates((), (), np.array([0.0, 1e9]))) == [0, 0]
+
+
+def part(found: Ranking, name: str) -> list[float]:
+    return [round(float(one), 6) for one in found.parts[:, found.names.index(name)]]
+
+
+def test_turns_next_to_a_match_inherit_its_words_from_both_sides() -> None:
+    sketches = [turn("a", 0), turn("b", 1), turn("c", 2), turn("d", 4)]
+    found = ranked(asked("cake"), sketches, {}, {"b": "cake"})
+    assert part(found, "words after") == [1.1, 0, 0, 0]
+    assert part(found, "words before") == [0, 0, 0.5, 0]
+
+
+def test_facts_without_a_session_are_nobodys_neighbours() -> None:
+    sketches = [FACT._replace(id="a", place=1), FACT._replace(id="b", place=2), turn("c", 3)]
+    found = fused(asked("cake"), sketches, {"a": "cake"})
+    assert found.previous.tolist() == found.next.tolist() == [-1, -1, -1]
+    assert found.session.tolist() == [-1, -1, 0]
+
+
+def test_turns_without_a_number_are_nobodys_neighbours() -> None:
+    sketches = [turn("a", 0)._replace(place=None), turn("b", 0)]
+    assert fused(asked("cake"), sketches, {"a": "cake"}).previous.tolist() == [-1, -1]
+
+
+def test_a_session_is_as_strong_as_the_mean_of_its_three_best_turns() -> None:
+    places = [turn(id, 2 * number) for number, id in enumerate("abcd")] + [turn("e", 1, session="t")]
+    cosines = {"a": 0.9, "b": 0.8, "c": 0.7, "d": -0.5, "e": 0.8}
+    assert part(ranked(asked("tea"), places, cosines, {}), "session") == [0, 0, 0, 0, 0]
+    weaker = part(ranked(asked("tea"), places, {**cosines, "e": 0.7}, {}), "session")
+    # A tenth of a cosine, in the model's deviations and in steps of meaning; half of it counts.
+    assert weaker == pytest.approx([0, 0, 0, 0, -0.95 * 0.1 / 0.085 / 1.4 / 2], abs=1e-5)
+
+
+def test_each_feature_counts_for_the_items_that_have_it() -> None:
+    sketches = [
+        FACT._replace(id="a", importance=0.9, trust=0.4, occurred_at=NOW.timestamp() - 30 * 86_400),
+        FACT._replace(id="b", pinned=True),
+        turn("c", 1, importance=0.9, trust=0.4, pinned=True),
+    ]
+    found = ranked(asked("tea"), sketches, {}, {})
+    assert part(found, "importance") == pytest.approx([0.12 * 0.4, 0, 0])
+    assert part(found, "pinned") == pytest.approx([0, 0.06, 0])
+    assert part(found, "trust") == pytest.approx([-0.12 * 0.6, 0, -0.12 * 0.6])
+    assert part(found, "recency") == pytest.approx([0.03 / np.e, 0.03, 0], abs=1e-6)
+
+
+def test_numbers_count_only_for_a_question_that_asks_for_one() -> None:
+    sketches = [FACT._replace(id="a", traits=NUMBER_OR_TIME), FACT._replace(id="b", traits=PREFERENCE)]
+    assert part(ranked(asked("How many cakes?"), sketches, {}, {}), "number or time") == [1.4, 0]
+    assert part(ranked(asked("Which cake?"), sketches, {}, {}), "number or time") == [0, 0]
+
+
+def test_a_preference_counts_by_its_topic_for_a_wish_for_advice() -> None:
+    sketches = [FACT._replace(id="a", traits=PREFERENCE), FACT._replace(id="b", traits=PREFERENCE), FACT]
+    cosines = {"a": 0.9, "b": 0.05 + 0.085 * (1.2 + 1.4 * 0.75)}  # far beyond a full topic, and half of one
+    found = ranked(asked("Can you suggest a wine?"), [*sketches[:2], FACT._replace(id="c")], cosines, {})
+    assert part(found, "preference") == pytest.approx([2.8, 1.4, 0])
+
+
+def test_an_answer_counts_by_the_words_and_the_meaning_of_its_question() -> None:
+    sketches = [turn("a", 1, traits=IS_QUESTION), turn("b", 2), turn("c", 5), turn("d", 6)]
+    cosines = {"a": 0.05 + 0.085 * (1.2 + 1.4 * 2), "b": 0.1, "c": 0.5, "d": 0.1}
+    found = ranked(asked("cake"), sketches, cosines, {"a": "cake"})
+    assert part(found, "only asks") == [-1.3, 0, 0, 0]
+    assert part(found, "answers, by words") == [0, 1.75, 0, 0]
+    assert part(found, "answers, by meaning") == pytest.approx([0, 0.8, 0, 0])
+    far = ranked(asked("cake"), sketches, {**cosines, "a": -0.5}, {})
+    assert not any(part(far, "answers, by meaning"))
+
+
+def test_the_assistants_words_count_for_a_question_about_them() -> None:
+    sketches = [turn("a", 1, role="user"), turn("b", 5, role="assistant"), turn("c", 9, role="tool")]
+    mine = ranked(asked("What is my budget?"), sketches, {}, {})
+    assert part(mine, "about me, assistant's") == [0, -2.2, -2.2]
+    assert not any(part(mine, "about you, assistant's"))
+    yours = ranked(asked("What did you recommend?"), sketches, {}, {})
+    assert part(yours, "about you, assistant's") == [0, 0.9, 0.9]
+
+
+def test_a_fact_of_another_speaker_loses_more_than_a_turn_of_his() -> None:
+    sketches = [turn("a", 1, speaker="Ben"), FACT._replace(id="b", speaker="Ben"), FACT._replace(id="c", speaker="Ana")]
+    found = ranked(asked("What does Ana eat?", "Ana", "Ben"), sketches, {}, {})
+    assert part(found, "another speaker") == pytest.approx([-1.1, -1.1 * 2.8, 0])
+    assert not any(part(ranked(asked("What to eat?", "Ana", "Ben"), sketches, {}, {}), "another speaker"))
+
+
+def test_the_best_match_by_words_has_one_and_another_less() -> None:
+    sketches = [FACT._replace(id=id) for id in "abc"]
+    found = fused(asked("green tea"), sketches, {"a": "green tea", "b": "green leaves of some old tree"})
+    assert found.words[0] == 1
+    assert 0 < found.words[1] < 1
+    assert found.words[2] == found.cover[2] == 0
+    assert found.meaning.tolist() == pytest.approx((3 * found.cover).tolist())
+
+
+def test_relevance_follows_from_the_own_match_and_the_best_one() -> None:
+    question = asked("tea")
+    found = CandidateSet([FACT, FACT._replace(id="b"), turn("c", 1)], {}, {}, {}, 1, 5.0, (0,))
+    cosines = {id: 0.05 + 0.085 * (1.2 + 1.4 * meaning) for id, meaning in (("a", 1.0), ("b", -1.0), ("c", 0.0))}
+    for passages, crowd in ((1, 2), (20, 2), (90, 9), (2_000, 200), (9_000, 200)):
+        sized = replace(found, cosines=cosines, passage_count=passages)
+        logits = np.array([1.0, -1.0, 0.0]) + np.minimum(0.9 - 1.18 * np.log1p(crowd) - 1.38, [-2, -2, -1])
+        relevance = rank(fuse(sized, question, MODEL), question, 0.0).relevance
+        assert relevance == pytest.approx(1 / (1 + np.exp(-logits)))
+
+
+def test_a_list_takes_from_every_session_the_first_one_too() -> None:
+    sketches = [turn("a", 1), turn("b", 5), turn("c", 1, session="t"), turn("d", 5, session="t"), FACT._replace(id="e")]
+    found = ranked(asked("cake"), sketches, {}, {})
+    found = replace(found, score=np.array([1.0, 0.9, 0.8, 0.75, 0.1]))
+    assert [one.id for one in list_candidates(found, 0, spread=False)] == list("abcde")
+    assert [one.id for one in list_candidates(found, 0, spread=True)] == list("acbde")
+    second_first = replace(found, score=np.array([0.8, 0.75, 1.0, 0.9, 0.1]))
+    assert [one.id for one in list_candidates(second_first, 0, spread=True)] == list("cadbe")
+
+
+def test_a_list_spreads_no_facts_and_nothing_beyond_its_pool() -> None:
+    facts = [FACT._replace(id=f"{number:03}") for number in range(70)]
+    found = replace(ranked(asked("cake"), facts, {}, {}), score=-np.arange(70) / 100)
+    assert [one.row for one in list_candidates(found, 0, spread=True)] == list(range(70))
+    turns = [turn(f"{number:03}", 2 * number) for number in range(61)] + [turn("x", 1, session="t")]
+    found = replace(ranked(asked("cake"), turns, {}, {}), score=-np.arange(62) / 100)
+    assert [one.row for one in list_candidates(found, 0, spread=True)] == list(range(62))
+
+
+def test_a_newer_id_wins_a_tie() -> None:
+    found = ranked(asked("cake"), [FACT, FACT._replace(id="c"), FACT._replace(id="b")], {}, {})
+    assert [one.id for one in list_candidates(found, 3, spread=False)] == ["c", "b", "a"]
+    assert {one.scope for one in list_candidates(found, 3, spread=False)} == {3}

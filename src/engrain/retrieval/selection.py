@@ -153,7 +153,7 @@ def _share_among_sources(
 
     A substitute must pass the usual floor, even if the caller has turned the floor off.
     """
-    share = max(1, (len(selected) + 1) // 2)
+    share = (len(selected) + 1) // 2  # at least half, so only one source can have more
     counts = Counter(one.source for one in selected if one.source is not None)
     substitutes = [one for one in waiting if one.relevance >= usual_floor]
     replaced: list[Candidate] = []
@@ -161,15 +161,13 @@ def _share_among_sources(
         source = selected[place].source
         if source is None or counts[source] <= share:
             continue
-        other = next((one for one in substitutes if one.source is None or counts[one.source] < share), None)
+        other = next((one for one in substitutes if one.source != source), None)
         if other is None:
             break
         substitutes.remove(other)
         replaced.append(selected[place])
         selected[place] = other
         counts[source] -= 1
-        if other.source is not None:
-            counts[other.source] += 1
     return selected, replaced[::-1]
 
 
