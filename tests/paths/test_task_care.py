@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -59,6 +62,88 @@ def test_a_worker_that_was_paused_too_long_can_change_nothing(memory: Memory, cl
     assert memory.tasks.load_checkpoint("order") is None
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
+def test_the_task_of_a_dead_worker_continues_before_its_lease_ends(open_memory: Open, calls: Calls) -> None:
+    child = os.fork()
+    if child == 0:
+        with open_memory().task("order") as run:
+            run.step("a", lambda: 1)
+            run.step("b", lambda: os._exit(0))
+    os.waitpid(child, 0)
+    memory = open_memory()
+    (left,) = memory.tasks.list()
+    assert (left.status, left.epoch) == ("running", 1)
+    with memory.task("order") as run:
+        assert (run.step("a", calls.noting("a")), run.step("b", calls.noting("b", 2))) == (1, 2)
+    assert calls == ["b"]
+    (done,) = memory.tasks.list()
+    assert (done.status, done.epoch) == ("done", 2)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
+def test_a_task_of_a_dead_worker_can_be_resumed_and_recovered(open_memory: Open, calls: Calls) -> None:
+    child = os.fork()
+    if child == 0:
+        with open_memory().task("order") as run:
+            run.step("b", lambda: os._exit(0))
+    os.waitpid(child, 0)
+    memory = open_memory()
+    assert memory.tasks.resume("order").status == "waiting"
+    recovered = memory.tasks.recover(lambda run: run.step("b", calls.noting("b")))
+    assert [one.status for one in recovered] == ["done"]
+
+
+def test_recover_takes_the_oldest_up_to_its_limit(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    for name in ("first", "second", "third"):
+        killed_in(memory, clock, name, lambda run: (run.step("a", lambda: 1), dies()))
+    for taken in (["first", "second"], ["third"], []):
+        recovered = memory.tasks.recover(lambda run: run.step("b", calls.noting("b")), limit=2)
+        assert [one.task for one in recovered] == taken
+    assert len(calls) == 3
+
+
+def test_recover_leaves_other_versions_and_running_tasks_alone(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), version="1")
+    with memory.task("busy") as run:
+        assert memory.tasks.recover(calls.noting("work")) == []
+        assert memory.tasks.recover(calls.noting("work"), version="2", accepts=("1",))[0].task == "old"
+        run.step("a", lambda: 1)
+    assert calls == ["work"]
+
+
+def test_the_end_of_a_task_is_removed_only_after_its_days(memory: Memory, clock: SetClock) -> None:
+    with memory.task("order") as run:
+        run.step("a", lambda: 1)
+    clock.advance(100)
+    assert memory.tasks.prune(101) == 0
+    assert memory.tasks.prune(timedelta(seconds=99)) == 1
+    assert memory.tasks.get("order") is None
+
+
+def test_only_a_parked_or_stopped_task_is_resumed_and_each_decision_is_recorded(memory: Memory) -> None:
+    with pytest.raises(OSError, match="down"), memory.task("order") as run:
+        run.step("a", lambda: (_ for _ in ()).throw(OSError("down")))
+    (parked,) = memory.tasks.list(status="parked")
+    assert parked.outcome == "OSError: down"
+    assert (memory.tasks.park("order", "later").status, memory.tasks.get("order").outcome) == ("parked", "later")  # type: ignore[union-attr]
+    assert memory.tasks.resume("order").status == "waiting"
+    assert memory.tasks.cancel("order", "not needed").outcome == "not needed"
+    with pytest.raises(TaskEnded, match="cancelled: not needed"), memory.task("order"):
+        pass
+    with pytest.raises(NotFound):
+        memory.tasks.resume("unknown")
+
+
+def test_an_event_is_delivered_once(memory: Memory) -> None:
+    assert memory.tasks.signal("order", "paid", 1) is True
+    assert memory.tasks.signal("order", "paid", 2) is False
+    with memory.task("order") as run:
+        assert run.wait_event("paid") == 1
+    assert memory.tasks.signal("order", "paid", 3) is False
+    with pytest.raises(TaskEnded, match="nobody waits for the event 'sent'"):
+        memory.tasks.signal("order", "sent")
+
+
 def test_a_broad_except_does_not_swallow_a_lost_lease(memory: Memory, clock: SetClock) -> None:
     with pytest.raises(LeaseLost), memory.task("order") as slow:
         clock.advance(31)
@@ -68,6 +153,11 @@ def test_a_broad_except_does_not_swallow_a_lost_lease(memory: Memory, clock: Set
             slow.step("a", lambda: 1)
         except Exception:  # noqa: BLE001
             pytest.fail("an except clause went on writing")
+
+
+def test_the_thread_that_extends_a_lease_does_not_keep_the_process_alive(memory: Memory) -> None:
+    with memory.task("order"):
+        assert [one.daemon for one in threading.enumerate() if one.name == "engrain-lease"][-1]
 
 
 def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
@@ -134,7 +224,7 @@ def test_a_sleep_keeps_the_time_it_was_first_given(memory: Memory, clock: SetClo
         clock.advance(1_000)
     assert [one.status for one in memory.tasks.list()] == ["waiting"]
     assert memory.tasks.recover(body) == []
-    clock.advance(1_601)
+    clock.advance(1_600)  # exactly when it is due
     assert [(one.task, one.status) for one in memory.tasks.recover(body)] == [("nap", "done")]
     assert calls == ["after"]
 
@@ -463,13 +553,13 @@ def test_a_wait_with_a_time_out_goes_on_when_nobody_signals(memory: Memory, cloc
     assert memory.tasks.recover(body) == []
     with pytest.raises(TaskWaiting), memory.task("ask") as run:
         body(run)  # looked at half way: the time-out counts from the first wait
-    clock.advance(1_801)
+    clock.advance(1_800)
     assert [(one.status, one.outcome) for one in memory.tasks.recover(body)] == [("done", "no answer")]
 
 
 def test_a_task_past_its_max_age_is_not_started_again(memory: Memory, clock: SetClock, calls: Calls) -> None:
     killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), max_age=3_600)
-    clock.advance(3_600)
+    clock.advance(3_540)  # exactly its max_age, with the minute after the kill
     with pytest.raises(TaskEnded, match="expired"), memory.task("old") as run:
         run.step("b", calls.noting("b"))
     assert calls == []

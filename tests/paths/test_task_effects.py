@@ -17,6 +17,10 @@ from killing import QUICK, Calls, Killed, dies, killed_in
 from engrain import Compensate, EffectNotPerformed, LeaseLost, Memory, Retry, Run, StepAmbiguous, TaskClaimed
 
 
+# Of the two effects "mail" of the task "order", started by the user ana when the tests' clock began.
+EFFECT_KEYS = ["bc85ce0579c2c7126f1aeaf65dcd5f85", "07b7845aabdc899fa2509516fcc12a21"]
+
+
 def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:
     keys: list[str] = []
 
@@ -40,6 +44,15 @@ def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:
     with memory.task("order") as run:  # another task, although it has the same name
         run.effect("mail", send, "ana", key_as="token")
     assert keys[3] not in keys[:3]
+
+
+def test_the_key_of_an_effect_stays_the_same_in_every_release(memory: Memory) -> None:
+    """A task that is continued after an upgrade must send the key that it sent before."""
+    keys: list[str] = []
+    with memory.task("order") as run:
+        for _ in range(2):
+            run.effect("mail", lambda token: keys.append(token), key_as="token")
+    assert keys == EFFECT_KEYS
 
 
 @pytest.mark.parametrize("end", [Killed(), OSError("timed out")])

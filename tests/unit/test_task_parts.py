@@ -7,19 +7,33 @@ import json
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.errors import InvalidInput, OutcomeUnknown, StoreCorrupt, TooLarge
+from engrain.core.errors import (
+    InvalidInput,
+    LeaseLost,
+    OutcomeUnknown,
+    StepAmbiguous,
+    StoreCorrupt,
+    TaskClaimed,
+    TaskWaiting,
+    TooLarge,
+)
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import Claim, Lease, StepRecord, TaskEnd, TaskRecord
 from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
-from engrain.tasks.lease import create_worker_name, is_worker_dead
+from engrain.tasks.journal import _MAX_WRITE_ATTEMPTS, write_reliably
+from engrain.tasks.lease import LeaseHolder, create_worker_name, is_worker_dead
+from engrain.tasks.outcomes import choose_task_end, describe_error, encode_error, failure_number, rebuild_error
 from engrain.tasks.serialization import decode, encode, fingerprint_arguments
 from engrain.tasks.steps import Retry
 
@@ -82,7 +96,13 @@ def test_pauses_grow_to_a_limit() -> None:
     retry = Retry(5, first=1, factor=2, most=10)
     for failures, whole in ((1, 1), (2, 2), (3, 4), (5, 10), (900, 10)):
         assert all(whole / 2 <= retry.pause(failures) <= whole for _ in range(20))
-    for wrong in ({"times": -1}, {"times": 1.5}, {"times": True}, {"factor": 0.5}, {"first": -1}):
+    assert all(0.5 <= Retry(3, first=1, factor=1).pause(failures) <= 1 for failures in (1, 2, 9))
+    assert Retry(1_000, first=0, most=0).pause(1) == 0
+    assert Retry(first=86_400, factor=86_400, most=86_400).pause(2) >= 43_200
+    for wrong in (
+        {"times": -1}, {"times": 1.5}, {"times": True}, {"times": 1_001}, {"factor": 0.5}, {"first": -1}, {"most": -1},
+        {"most": 86_401}, {"first": "1"}, {"factor": float("nan")},
+    ):  # fmt: skip
         with pytest.raises(InvalidInput):
             Retry(**wrong)  # type: ignore[arg-type]
 
@@ -177,3 +197,141 @@ def test_an_interrupt_that_broke_off_a_write_reaches_the_flow_of_both_drivers() 
         run_flow(flow())
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(run_flow_async(flow(), on_thread))
+
+
+class Journal:
+    """A journal that answers a write as it is told, and knows one task."""
+
+    def __init__(self, *answers: object, record: TaskRecord | None = None) -> None:
+        self.answers, self.record = list(answers), record
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def write(*args: Any) -> Any:
+            self.calls.append(name)
+            answer = self.answers.pop(0) if self.answers else None
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        return write
+
+    def task(self, *_: object) -> TaskRecord | None:
+        return self.record
+
+
+SCOPE, NOW = Scope(user="ana"), datetime(2026, 11, 15, tzinfo=UTC)
+CLAIM = Claim(SCOPE, "order", "me", 30.0)
+LEASE = Lease(SCOPE, "order", "me", 3, NOW)
+RECORD = TaskRecord(SCOPE, "order", "", "", "running", 3, "me", NOW, NOW)
+
+
+def holder(journal: Any) -> LeaseHolder:
+    held = LeaseHolder(journal, CLAIM)
+    held.stop()
+    return held
+
+
+def test_a_claim_with_an_unknown_outcome_is_looked_up_and_repeated_if_it_failed() -> None:
+    unknown = OutcomeUnknown("broken off")
+    made = Journal(unknown, record=RECORD)
+    assert holder(made).lease == LEASE
+    assert made.calls == ["claim"]
+    for record in (None, replace(RECORD, worker="other"), replace(RECORD, until=None)):
+        failed = Journal(unknown, LEASE, record=record)
+        assert holder(failed).lease == LEASE
+        assert failed.calls == ["claim", "claim"]
+
+
+def test_a_claimed_task_is_left_to_a_worker_that_may_be_alive() -> None:
+    for record in (None, replace(RECORD, worker=None), RECORD, replace(RECORD, worker=create_worker_name())):
+        journal = Journal(TaskClaimed("is run by another"), record=record)
+        with pytest.raises(TaskClaimed):
+            LeaseHolder(journal, CLAIM)  # type: ignore[arg-type]
+        assert journal.calls == ["claim"]
+
+
+def test_a_lease_is_extended_before_an_effect_once_a_third_of_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 119.9, 120.1, 120.1, 139.9, 140.2, 140.2])
+    monkeypatch.setattr("engrain.tasks.lease.read_boot_clock", lambda: next(times))
+    journal = Journal(LEASE)
+    held = holder(journal)
+    held.ensure_time_left()
+    assert journal.calls == ["claim"]
+    held.ensure_time_left()
+    assert journal.calls == ["claim", "extend"]
+    held.ensure_time_left()
+    assert journal.calls == ["claim", "extend"]
+    held.ensure_time_left()
+    assert journal.calls == ["claim", "extend", "extend"]
+
+
+def test_a_confirmation_with_an_unknown_outcome_is_repeated_once() -> None:
+    unknown = OutcomeUnknown("broken off")
+    journal = Journal(LEASE, unknown, None)
+    holder(journal).confirm()
+    assert journal.calls == ["claim", "extend", "extend"]
+    with pytest.raises(OutcomeUnknown):
+        holder(Journal(LEASE, unknown, unknown)).confirm()
+
+
+def test_an_end_with_an_unknown_outcome_is_repeated_unless_it_was_recorded() -> None:
+    unknown, end = OutcomeUnknown("broken off"), TaskEnd("done")
+    recorded = Journal(LEASE, unknown, record=replace(RECORD, worker=None))
+    holder(recorded).end(end)
+    assert recorded.calls == ["claim", "end"]
+    for record in (None, RECORD, replace(RECORD, worker=None, epoch=4)):
+        lost = Journal(LEASE, unknown, record=record)
+        holder(lost).end(end)
+        assert lost.calls == ["claim", "end", "end"]
+
+
+def test_a_lost_lease_is_remembered_unless_the_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseHolder, "_extend_periodically", lambda self: None)
+    held = LeaseHolder(Journal(LEASE, LeaseLost("taken over")), CLAIM)  # type: ignore[arg-type]
+    held.check()
+    with pytest.raises(LeaseLost):
+        held.confirm()
+    with pytest.raises(LeaseLost, match="taken over"):
+        held.check()
+    over = holder(Journal(LEASE, LeaseLost("taken over")))
+    with pytest.raises(LeaseLost):
+        over.confirm()
+    over.check()
+
+
+def test_a_write_with_an_unknown_outcome_is_repeated_a_few_times() -> None:
+    unknown = OutcomeUnknown("broken off")
+    journal = Journal(*[unknown] * (_MAX_WRITE_ATTEMPTS - 1), "written")
+    assert write_reliably(journal.keep, 1) == "written"
+    assert len(journal.calls) == _MAX_WRITE_ATTEMPTS
+
+
+class Odd(Exception):
+    def __init__(self, code: int, where: object) -> None:
+        super().__init__(code, where)
+        self.code, self.where = code, where
+
+
+def test_an_error_is_rebuilt_with_its_class_and_plain_attributes() -> None:
+    error = Odd(7, {1, 2})
+    error.add_note("not kept")
+    step = StepRecord("mail", 0, "effect", "failed", 1, 1, "", "", "", NOW, None, encode_error(error, 4), "Odd: 7")
+    again = rebuild_error(step)
+    assert type(again) is Odd
+    assert (again.args, again.code, vars(again)) == ((7, "{1, 2}"), 7, {"code": 7})
+    assert failure_number(step) == 4
+    assert failure_number(replace(step, status="done")) == failure_number(replace(step, result=None)) == 0
+    gone = replace(step, result=encode_error(error, 0).replace("Odd", "Gone"))
+    assert str(rebuild_error(gone)) == "effect 'mail' failed in an earlier run: Odd: 7"
+
+
+def test_how_a_task_stands_after_an_error() -> None:
+    ambiguous = StepAmbiguous("?", "order", "mail", 0, "k")
+    group = BaseExceptionGroup("", [OSError("down"), ExceptionGroup("", [TaskWaiting("sleeps"), ValueError()])])
+    assert choose_task_end(BaseExceptionGroup("", [OSError(), ambiguous])).outcome.startswith("the effect 'mail' may")
+    assert choose_task_end(group) == TaskEnd("parked", "OSError: down (and 1 more)")
+    assert choose_task_end(ValueError()) == TaskEnd("parked", "ValueError")
+    assert choose_task_end(TaskWaiting("sleeps")) == TaskEnd("waiting", "sleeps")
+    assert choose_task_end(KeyboardInterrupt()) == TaskEnd("waiting", "broken off: KeyboardInterrupt")
+    assert describe_error("x" * 3_000) == "x" * 2_000

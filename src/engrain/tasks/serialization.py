@@ -15,7 +15,8 @@ _DECODER = json.JSONDecoder()
 _SORTING = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, sort_keys=True)
 _DUMPS = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _HEAD = f'{{"v":{ENVELOPE_VERSION},"value":'
-_CONSTANTS = {None: "null", True: "true", False: "false"}
+_CONSTANTS: dict[object, str] = {None: "null", True: "true", False: "false"}
+_CONSTANT_TYPES = (bool, type(None))
 # JSON returns values of these types unchanged.
 _EXACT_TYPES = (str, int, float, bool, type(None))
 
@@ -26,7 +27,7 @@ def encode(value: object, what: object) -> str:
 
 
 def encode_plain(value: object, what: object) -> str:
-    return _CONSTANTS[value] if value is None or value is True or value is False else encode_json(value, what)
+    return _CONSTANTS[value] if type(value) in _CONSTANT_TYPES else encode_json(value, what)
 
 
 def encode_with_extras(value: str, extras: Mapping[str, Any]) -> str:
