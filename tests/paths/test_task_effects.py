@@ -16,7 +16,6 @@ from killing import QUICK, Calls, Killed, dies, killed_in
 
 from engrain import Compensate, EffectNotPerformed, LeaseLost, Memory, Retry, Run, StepAmbiguous, TaskClaimed
 
-
 # Of the two effects "mail" of the task "order", started by the user ana when the tests' clock began.
 EFFECT_KEYS = ["bc85ce0579c2c7126f1aeaf65dcd5f85", "07b7845aabdc899fa2509516fcc12a21"]
 
