@@ -34,9 +34,11 @@ TESTS = {
     "retrieval": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py "
     "tests/unit/test_doubles.py tests/paths/test_sections.py tests/paths/test_standing.py tests/paths/test_recall.py "
     "tests/paths/test_views.py tests/paths/test_models.py tests/paths/test_isolation.py tests/paths/test_scenes.py",
-    "stores/relational": "tests/conformance/test_sqlite*.py tests/unit/test_statements.py tests/unit/test_sqlite_s*.py"
-    " tests/paths/test_erase.py tests/paths/test_holds.py tests/paths/test_export.py "
-    "tests/conformance/test_postgres*.py",
+    "stores/relational": "tests/conformance/test_sqlite_tasks.py tests/paths/test_holds.py tests/paths/test_forget.py "
+    "tests/unit/test_statements.py tests/unit/test_sqlite_s*.py tests/conformance/test_sqlite.py "
+    "tests/paths/test_erase.py tests/paths/test_erase_proofs.py tests/paths/test_audit.py tests/paths/test_episodic.py "
+    "tests/paths/test_copy.py tests/paths/test_replay_proofs.py tests/paths/test_restore_receipts.py "
+    "tests/paths/test_export.py tests/conformance/test_postgres*.py",
 }
 OPPOSITE = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,

@@ -327,6 +327,17 @@ def test_a_tool_call_leaves_its_place_to_its_result(memory: Memory) -> None:
     assert any("ring_up" in hit.text for hit in memory.recall("Did you ring up Zorblatt?").hits), "it has no result"
 
 
+def test_words_beside_a_tool_call_keep_their_place(memory: Memory) -> None:
+    memory.start_session("a")
+    call = ToolCall("c", "look_up", {"parcel": 5})
+    found = Message("tool", "Parcel 5 is in depot 35.", answers=call.id, tool="look_up")
+    memory.add_messages([Message("assistant", "I look up parcel 5 for Zorblatt.", calls=(call,)), found])
+    memory.start_session("b")
+    told = [hit.text for hit in memory.recall("Can you look up parcel 5?", n=4).hits]
+    assert "Parcel 5 is in depot 35." in told
+    assert any("for Zorblatt" in text for text in told)
+
+
 def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -> None:
     said = [
         ("Greta", "Yes."), ("Tom", "Did you sleep well?"), ("Greta", "Oh no."), ("Lena", "My cat is ill again."),

@@ -102,6 +102,22 @@ def test_recover_takes_the_oldest_up_to_its_limit(memory: Memory, clock: SetCloc
     assert len(calls) == 3
 
 
+def test_recover_reports_a_task_that_was_taken_over_meanwhile(
+    memory: Memory, clock: SetClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed_in(memory, clock, "order", lambda run: (run.step("a", lambda: 1), dies()))
+
+    def lose(run: Run) -> None:
+        clock.advance(31)
+        with memory.task("order") as other:
+            other.step("b", lambda: 2)
+        run.step("b", lambda: 3)
+
+    assert [one.status for one in memory.tasks.recover(lose)] == ["done"]
+    assert "task 'order' was taken over while it was recovered" in caplog.text
+    assert memory.tasks.timeline("order").steps[1].epoch == 3
+
+
 def test_recover_leaves_other_versions_and_running_tasks_alone(memory: Memory, clock: SetClock, calls: Calls) -> None:
     killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), version="1")
     with memory.task("busy") as run:
@@ -534,8 +550,9 @@ def test_a_run_is_entered_first_and_once(memory: Memory) -> None:
     run = memory.task("order")
     with pytest.raises(TaskError, match="enter the run first"):
         run.step("a", lambda: 1)
+    assert run.epoch == 0
     with run:
-        pass
+        assert run.epoch == 1
     with pytest.raises(TaskError, match="entered before"), run:
         pass
 

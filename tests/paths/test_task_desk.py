@@ -224,6 +224,13 @@ def test_an_outcome_becomes_knowledge_once_and_counts_for_its_procedure(memory: 
     assert (found.tally.successes, found.tally.failures) == (1, 0)
 
 
+def test_without_working_memory_an_outcome_is_recorded_and_not_remembered(memory: Memory) -> None:
+    with memory.task("order", working=False) as run:
+        run.outcome = "shipped"
+    assert memory.tasks.list()[0].outcome == "shipped"
+    assert memory.list() == []
+
+
 def test_a_task_that_stops_half_way_counts_for_nothing_yet(memory: Memory) -> None:
     memory.procedural.learn("ship", ["pack", "send"])
     with pytest.raises(RuntimeError), memory.task("order", procedure="ship"):
