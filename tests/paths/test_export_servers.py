@@ -103,7 +103,7 @@ def test_a_dry_run_does_not_keep_others_waiting_for_long(
     raw = exported(filled(stores.fresh("sqlite"), clock))
     there = stores.fresh(kind)
     monkeypatch.setattr(load_export, "MAX_PREVIEW_SECONDS", -1.0)
-    for file in (raw, b'{"text": "Lima"}\n', b'{"text": "Lima", "place": {"session": "s", "number": 0}}\n'):
+    for file in (raw, b'{"text": "Lima"}\n', b'{"text": "Lima", "position": {"session": "s", "number": 0}}\n'):
         with pytest.raises(TooLarge, match="other writers"):
             loaded(there, file, dry_run=True)
         assert there.list() == []
