@@ -67,11 +67,11 @@ def test_a_role_without_rights_is_told_so() -> None:
             PostgresStore(f"{url()}&schema={schema}")
 
 
-def test_doctor_warns_of_a_role_above_the_walls() -> None:
+def test_doctor_warns_of_a_role_above_row_security() -> None:
     with fresh_schema() as schema:
         where = f"{postgres().url('postgres')}?schema={schema}"
         PostgresStore(where).close()
         result = CliRunner().invoke(root, ["--store", where, "doctor"])
         told = " ".join(result.output.split())
-    assert "! 20 walls this role ignores row-level security" in told, result.output
+    assert "! 20 isolation this role ignores row-level security" in told, result.output
     assert "Fix: connect as a role that is neither superuser nor BYPASSRLS" in told

@@ -192,8 +192,8 @@ def test_erasing_a_scope_blocks_nobody_and_leaves_the_others(server: Server, clu
         for number in range(600):
             store.state.save(scope, f"session {number}", "text")
     assert store.erase(ANA) > 600
-    assert store.left(ANA) == 0
-    assert store.left(BEN) > 600
+    assert store.count_remaining(ANA) == 0
+    assert store.count_remaining(BEN) > 600
     assert all("cmdstat_keys" not in one.client.info("commandstats") for one in servers)
     store.close()
 
