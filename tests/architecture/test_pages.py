@@ -134,7 +134,7 @@ def test_the_map_names_every_page() -> None:
 
 
 def test_every_path_on_the_page_of_the_architecture_exists() -> None:
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     paths = re.findall(r"`([\w/-]+/(?:[\w]+\.(?:py|toml))?)`", page)
     assert len(paths) > 30
     assert [one for one in paths if not (ROOT / "src" / "engrain" / one).exists() and not (ROOT / one).exists()] == []

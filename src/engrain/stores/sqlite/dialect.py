@@ -346,7 +346,7 @@ class SqliteDialect:
         return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
 
     def check_full_access(self, tx: Transaction) -> None:
-        """Whoever opens the file reads all of it."""
+        """Do nothing: every process that opens the file may read all of it."""
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all its reads see one snapshot."""
