@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: check  ## format, types, import contracts and tests, under four minutes on two cores
+test: check  ## format, types, import contracts and tests, about five minutes on two cores
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
 test-all: check  ## the long suites as well: crash matrices, every backend and pooler, load
