@@ -34,6 +34,7 @@ def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
     """Return a text that may be empty."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
+    _raise_if_nul(text, what)
     size = _utf8_size(text, what)
     if size > limit:
         advice = " Split it and store the parts." if what == "text" else ""
@@ -85,8 +86,8 @@ def check_keys(value: object, known: Sequence[str], what: str, *, ignore_empty: 
     """Return a dict that has known keys only; with `ignore_empty`, also unknown keys with an empty value."""
     if not isinstance(value, Mapping):
         raise InvalidInput(f"a {what} must be a dict, not {type(value).__name__}.")
-    for key, one in value.items():
-        if key not in known and not (ignore_empty and one in (None, [], {}, "")):
+    for key, content in value.items():
+        if key not in known and not (ignore_empty and content in (None, [], {}, "")):
             raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")
     return dict(value)
 
@@ -97,22 +98,27 @@ def check_metadata(metadata: object) -> dict[str, Json]:
         return {}
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a dict, not {type(metadata).__name__}.")
-    size = sum(_field_size(key, value, f"metadata[{key!r}]") for key, value in metadata.items())
+    _raise_if_not_json(metadata, "metadata", (), "store text, numbers, lists or dicts", strict=True)
+    plain: dict[str, Json] = _copy_plain(metadata)
+    size = len(_ENCODER.encode(plain).encode())
     if size > MAX_METADATA:
-        raise TooLarge(f"metadata has about {size:,} bytes; the limit is {MAX_METADATA:,}.")
-    return {key: _copy_plain(value) for key, value in metadata.items()}
+        raise TooLarge(f"metadata has {size:,} bytes as JSON; the limit is {MAX_METADATA:,}.")
+    return plain
 
 
-def _copy_plain(value: Any) -> Json:
+def _copy_plain(value: Any) -> Any:
     """Copy with plain dicts and lists."""
     if isinstance(value, Mapping):
         return {key: _copy_plain(item) for key, item in value.items()}
     return [_copy_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _utf8_size(text: str, what: str) -> int:
+def _raise_if_nul(text: str, what: str) -> None:
     if "\x00" in text:
         raise BadText(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it.")
+
+
+def _utf8_size(text: str, what: str) -> int:
     try:
         return len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as exc:
@@ -120,35 +126,6 @@ def _utf8_size(text: str, what: str) -> int:
             f"{what} is not valid Unicode: a lone surrogate at position {exc.start}. "
             "Decode the bytes with errors='replace' if the source is damaged."
         ) from exc
-
-
-def _field_size(key: object, value: object, where: str, depth: int = 0) -> int:
-    if not isinstance(key, str):
-        raise InvalidInput(f"{where}: keys must be str, not {type(key).__name__}.")
-    return _utf8_size(key, where) + _value_size(value, where, depth)
-
-
-def _value_size(value: object, where: str, depth: int) -> int:
-    if depth > MAX_METADATA_DEPTH:
-        raise TooLarge(f"{where} is nested deeper than {MAX_METADATA_DEPTH} levels.")
-    if value is None or isinstance(value, bool):
-        return 5
-    if isinstance(value, int):
-        # The smallest range that every backend keeps exactly.
-        if not -(2**63) <= value < 2**63:
-            raise InvalidInput(f"{where}: {value} does not fit into 64 bits; store it as text.")
-        return 20
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidInput(f"{where}: {value} is not a JSON number; leave it out or store it as text.")
-        return 24
-    if isinstance(value, str):
-        return _utf8_size(value, where) + 2
-    if isinstance(value, Mapping):
-        return sum(_field_size(k, v, f"{where}[{k!r}]", depth + 1) for k, v in value.items()) + 2
-    if isinstance(value, (list, tuple)):
-        return sum(_value_size(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)) + 2
-    raise InvalidInput(f"{where}: a {type(value).__name__} is not plain JSON; store text, numbers, lists or dicts.")
 
 
 MAX_JSON = 16_000_000  # bytes
@@ -193,50 +170,49 @@ def _is_plain_ascii(value: object, depth: int) -> bool:
         return False
     if kind is dict:
         items = value.items()  # type: ignore[attr-defined]
-        return all(type(key) is str and key.isascii() and _is_plain_ascii(one, depth + 1) for key, one in items)
-    return (kind is list or kind is tuple) and all(_is_plain_ascii(one, depth + 1) for one in value)  # type: ignore[attr-defined]
+        return all(type(key) is str and key.isascii() and _is_plain_ascii(item, depth + 1) for key, item in items)
+    return (kind is list or kind is tuple) and all(_is_plain_ascii(item, depth + 1) for item in value)  # type: ignore[attr-defined]
 
 
-def _raise_if_not_json(value: object, where: str, inside: tuple[int, ...], advice: str) -> None:
-    """Raise an error that names the first bad part. `inside` has the identities of the values around this one."""
+def _raise_if_not_json(
+    value: object, where: str, inside: tuple[int, ...], advice: str, *, strict: bool = False
+) -> None:
+    """Raise an error that names the first bad part. `inside` has the identities of the values around this one.
+
+    `strict` is for metadata: the integers and texts that every backend keeps exactly, and fewer levels.
+    """
+    deepest = MAX_METADATA_DEPTH if strict else MAX_JSON_DEPTH
     if value is None or isinstance(value, bool):
         return
     if id(value) in inside:
         raise InvalidInput(f"{where} contains itself, which JSON cannot express; {advice}.")
-    if len(inside) > MAX_JSON_DEPTH:
-        raise TooLarge(f"{where} is nested deeper than {MAX_JSON_DEPTH} levels.")
+    if len(inside) > deepest:
+        raise TooLarge(f"{where} is nested deeper than {deepest} levels.")
     if isinstance(value, str):
-        _raise_if_bad_text(value, where)
+        _utf8_size(value, where)
+        if strict:
+            _raise_if_nul(value, where)
     elif isinstance(value, int):
+        if strict and not -(2**63) <= value < 2**63:
+            raise InvalidInput(f"{where} is a number that does not fit into 64 bits; store it as text.")
         if value.bit_length() > _MAX_INTEGER_BITS:
             raise TooLarge(f"{where} is a number of more than 4,000 digits; store it as text.")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(f"{where}: {value} is not a JSON number; {advice}.")
-    elif isinstance(value, dict):
-        for key, one in value.items():
+    elif isinstance(value, Mapping if strict else dict):
+        for key, item in value.items():
             if not isinstance(key, str):
-                raise InvalidInput(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are str.")
-            _raise_if_bad_text(key, where)
-            _raise_if_not_json(one, f"{where}[{key!r}]", (*inside, id(value)), advice)
+                raise InvalidInput(f"{where}: the key {key!r} is a {type(key).__name__}; keys must be str.")
+            _raise_if_not_json(key, where, (), advice, strict=strict)
+            _raise_if_not_json(item, f"{where}[{key!r}]", (*inside, id(value)), advice, strict=strict)
     elif isinstance(value, (list, tuple)):
-        for number, one in enumerate(value):
-            _raise_if_not_json(one, f"{where}[{number}]", (*inside, id(value)), advice)
+        for number, item in enumerate(value):
+            _raise_if_not_json(item, f"{where}[{number}]", (*inside, id(value)), advice, strict=strict)
     else:
-        raise InvalidInput(f"{where}: {_show_short(value)} is a {type(value).__name__}, not plain JSON; {advice}.")
-
-
-def _raise_if_bad_text(text: str, where: str) -> None:
-    try:
-        if not text.isascii():
-            text.encode()
-    except UnicodeEncodeError as exc:
-        raise BadText(f"{where} is not valid Unicode: a lone surrogate at position {exc.start}.") from exc
-
-
-def _show_short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:79] + "…"
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:79] + "…"
+        raise InvalidInput(f"{where}: {shown} is a {type(value).__name__}, not plain JSON; {advice}.")
 
 
 def find_similar_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
@@ -255,7 +231,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 def fields_to_plain(value: Any) -> dict[str, Any]:
     """Return the fields of a dataclass as plain JSON."""
-    return {one.name: to_plain(getattr(value, one.name)) for one in fields(value)}
+    return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def to_plain(value: Any) -> Any:
@@ -267,13 +243,13 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): to_plain(one) for key, one in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if is_dataclass(value):
         return fields_to_plain(value)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return to_plain(value._asdict())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(one) for one in value]
+        return [to_plain(item) for item in value]
     return to_plain(value.item()) if hasattr(value, "item") else str(value)
 
 

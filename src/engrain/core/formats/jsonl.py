@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping, Sequence
@@ -136,10 +137,6 @@ def _check_vector(row: object, what: str) -> None:
         raise InvalidInput(f"{what} must be float32 numbers in base64.")
 
 
-def _object_with(known: Mapping[str, Check]) -> Check:
-    return lambda value, what: _check_fields(value, what, known)
-
-
 def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     found = check_metadata(value)
     if not isinstance(found.get(RESERVED_KEY, {}), dict):
@@ -147,118 +144,69 @@ def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     return found
 
 
-ITEM_FIELDS: Mapping[str, Check] = {
-    "id": check_key,
-    "kind": _one_of(KINDS),
+def _check_relation(value: object, what: str) -> Line:
+    return _check_fields(value, what, dict.fromkeys(("subject", "relation", "object"), check_key))
+
+
+def _check_raw(value: object, what: str) -> Line:
+    return _check_fields(value, what, {"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})
+
+
+_CHECKS: Mapping[str, Check] = {
+    "key": check_key,
+    "name": check_name,
     "text": check_text,
-    "importance": check_share,
-    "recorded_at": _check_time_text,
-    "valid_from": _check_time_text,
-    "valid_to": _optional(_check_time_text),
-    "occurred_at": _optional(_check_time_text),
-    "slot": _optional(check_key),
+    "note": _text_up_to(MAX_TEXT),  # may be empty
+    "json": _text_up_to(MAX_JSON),
+    "share": check_share,
+    "flag": _check_flag,
+    "time": _check_time_text,
+    "count": _number_from(0),
+    "number": _number_from(1),
+    "place": lambda value, what: check_count(value, what, 0, MAX_PLACE),
     "metadata": _check_metadata_field,
     "sources": _check_sources,
-    "trust": check_share,
-    "session": _optional(check_key),
-    "place": _optional(lambda value, what: check_count(value, what, 0, MAX_PLACE)),
-    "speaker": _optional(check_key),
-    "role": _optional(check_key),
-    "relation": _optional(_object_with({"subject": check_key, "relation": check_key, "object": check_key})),
-    "pinned": _check_flag,
-    "replaced_by": _optional(check_key),
-    "retracted_at": _optional(_check_time_text),
-    "expires_at": _optional(_check_time_text),
-    "access_count": _number_from(0),
-    "last_accessed": _optional(_check_time_text),
+    "cites": _check_cites,
     "vectors": _check_vectors,
+    "relation": _check_relation,
+    "raw": _check_raw,
+    "item_kind": _one_of(KINDS),
+    # A loaded task that had not ended is parked until somebody resumes it.
+    "task_status": _one_of(("parked", *ENDED_STATUSES)),
+    "step_kind": _one_of(get_args(StepKind)),
+    "step_status": _one_of(get_args(StepStatus)),
 }
-EPISODE_FIELDS: Mapping[str, Check] = {
-    "id": check_key,
-    "session": check_key,
-    "kind": check_key,
-    "text": _text_up_to(MAX_TEXT),
-    "importance": check_share,
-    "happened_at": _check_time_text,
-    "expires_at": _optional(_check_time_text),
-    "count": _number_from(1),
-    "data": _check_metadata_field,
-    "item": _optional(check_key),
-    "key": _optional(check_name),
-    "raw": _optional(_object_with({"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})),
+# The fields of each kind in the order of a line, each with its check. A field with "?" may be missing.
+# Those before the bar form the key of the row within its scope and kind.
+_TABLES: Mapping[str, str] = {
+    "item": """id:key | kind:item_kind text:text importance:share recorded_at:time valid_from:time valid_to:time?
+        occurred_at:time? slot:key? metadata:metadata sources:sources trust:share session:key? place:place?
+        speaker:key? role:key? relation:relation? pinned:flag replaced_by:key? retracted_at:time? expires_at:time?
+        access_count:count last_accessed:time? vectors:vectors""",
+    "cites": "item:key | cites:cites",
+    "session": "session:key | length:number rank:number",
+    "summary": "session:key | text:note upto:count version:count by:name",
+    "progress": "session:key work:key | upto:count",
+    "episode": """id:key | session:key kind:key text:note importance:share happened_at:time expires_at:time?
+        count:number data:metadata item:key? key:name? raw:raw?""",
+    "trial": "procedure:key task:name | success:flag at:time note:note",
+    "task": """task:key | goal:note version:name status:task_status epoch:count started_at:time ended_at:time?
+        outcome:note deadline:time? snapshot:json?""",
+    "step": """task:key number:number | name:key occurrence:count kind:step_kind status:step_status attempt:count
+        epoch:count input:name key:name version:name began_at:time ended_at:time? result:json? error:note?""",
+    "event": "task:key event:key | payload:json",
 }
-# A loaded task that had not ended is parked until somebody resumes it.
-TASK_FIELDS: Mapping[str, Check] = {
-    "task": check_key,
-    "goal": _text_up_to(MAX_TEXT),
-    "version": check_name,
-    "status": _one_of(("parked", *ENDED_STATUSES)),
-    "epoch": _number_from(0),
-    "started_at": _check_time_text,
-    "ended_at": _optional(_check_time_text),
-    "outcome": _text_up_to(MAX_TEXT),
-    "deadline": _optional(_check_time_text),
-    "snapshot": _optional(_text_up_to(MAX_JSON)),
-}
-STEP_FIELDS: Mapping[str, Check] = {
-    "task": check_key,
-    "number": _number_from(1),
-    "name": check_key,
-    "occurrence": _number_from(0),
-    "kind": _one_of(get_args(StepKind)),
-    "status": _one_of(get_args(StepStatus)),
-    "attempt": _number_from(0),
-    "epoch": _number_from(0),
-    "input": check_name,
-    "key": check_name,
-    "version": check_name,
-    "began_at": _check_time_text,
-    "ended_at": _optional(_check_time_text),
-    "result": _optional(_text_up_to(MAX_JSON)),
-    "error": _optional(_text_up_to(MAX_TEXT)),
-}
-LINE_FIELDS: Mapping[str, Mapping[str, Check]] = {
-    "item": ITEM_FIELDS,
-    "cites": {"item": check_key, "cites": _check_cites},
-    "session": {"session": check_key, "length": _number_from(1), "rank": _number_from(1)},
-    "summary": {
-        "session": check_key,
-        "text": _text_up_to(MAX_TEXT),
-        "upto": _number_from(0),
-        "version": _number_from(0),
-        "by": check_name,
-    },
-    "progress": {"session": check_key, "work": check_key, "upto": _number_from(0)},
-    "episode": EPISODE_FIELDS,
-    "trial": {
-        "procedure": check_key,
-        "task": check_name,
-        "success": _check_flag,
-        "at": _check_time_text,
-        "note": _text_up_to(MAX_TEXT),
-    },
-    "task": TASK_FIELDS,
-    "step": STEP_FIELDS,
-    "event": {"task": check_key, "event": check_key, "payload": _text_up_to(MAX_JSON)},
-}
-# The fields that form the key of a row within its scope and kind.
-_KEY_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "item": ("id",),
-    "cites": ("item",),
-    "session": ("session",),
-    "summary": ("session",),
-    "progress": ("session", "work"),
-    "episode": ("id",),
-    "trial": ("procedure", "task"),
-    "task": ("task",),
-    "step": ("task", "number"),
-    "event": ("task", "event"),
-}
+
+
+def _read_fields(table: str) -> dict[str, Check]:
+    pairs = [entry.split(":") for entry in table.replace("|", "").split()]
+    return {name: _optional(_CHECKS[c[:-1]]) if c.endswith("?") else _CHECKS[c] for name, c in pairs}
+
+
+LINE_FIELDS: Mapping[str, Mapping[str, Check]] = {kind: _read_fields(table) for kind, table in _TABLES.items()}
+_KEY_FIELDS = {kind: tuple(_read_fields(table.partition("|")[0])) for kind, table in _TABLES.items()}
 _KEYS_NOT_IN_VALUES = {"cites", "session", "summary", "progress", "step", "event"}
-_TIME_FIELDS = {
-    "recorded_at", "valid_from", "valid_to", "occurred_at", "retracted_at", "expires_at", "last_accessed",
-    "happened_at", "at", "started_at", "ended_at", "deadline", "began_at",
-}  # fmt: skip
+_TIME_FIELDS = {name for table in _TABLES.values() for name in re.findall(r"(\w+):time", table)}
 
 
 def is_row(line: object) -> bool:

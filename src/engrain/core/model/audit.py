@@ -19,7 +19,7 @@ BROKEN = "f" * 32  # the `previous` of an entry after an end that cannot be trus
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _NOBODY = "-"
 # `json.dumps` with options creates an encoder on each call.
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
 
 
@@ -118,14 +118,14 @@ def verify_log(key: bytes, entries: Iterable[AuditEntry], head: AuditHead, begun
     """Verify all entries in order. `begun`: an erasure or a hold exists, so an empty log must have lost its entries."""
     found: list[str] = []
     last, previous = 0, FIRST_PREVIOUS
-    for one in entries:
-        if one.n != last + 1:
-            found.append(f"after entry {last} comes {one.n}: {one.n - last - 1} are missing.")
-        elif one.previous != previous:
-            found.append(f"entry {one.n} does not follow entry {last}: one of them was changed or moved.")
-        if one.hash != _hash_entry(key, one):
-            found.append(f"entry {one.n} was changed.")
-        last, previous = one.n, one.hash
+    for entry in entries:
+        if entry.n != last + 1:
+            found.append(f"after entry {last} comes {entry.n}: {entry.n - last - 1} are missing.")
+        elif entry.previous != previous:
+            found.append(f"entry {entry.n} does not follow entry {last}: one of them was changed or moved.")
+        if entry.hash != _hash_entry(key, entry):
+            found.append(f"entry {entry.n} was changed.")
+        last, previous = entry.n, entry.hash
     if begun and not last and not head.n:
         found.append("the log is empty, and something was erased or is held here: all entries are missing.")
     if not _is_genuine(key, head):
@@ -162,15 +162,9 @@ def _is_genuine(key: bytes, head: AuditHead) -> bool:
     return head == (seal_head(key, head.n, head.hash) if head.n > 0 else AuditHead())
 
 
-def _hash_entry(key: bytes, one: AuditEntry) -> str:
-    text = _encode(one.details)
-    return hash_keyed(
-        key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous
-    )
-
-
-def _encode(details: Any) -> str:
-    return _ENCODER.encode(details)
+def _hash_entry(key: bytes, entry: AuditEntry) -> str:
+    values = (entry.what, entry.subject or _NOBODY, _encode(entry.details), entry.previous)
+    return hash_keyed(key, "entry", str(entry.n), str(to_micros(entry.at)), *values)
 
 
 def is_code(value: object) -> bool:
@@ -179,12 +173,12 @@ def is_code(value: object) -> bool:
 
 def _check_details(value: Any) -> None:
     if isinstance(value, Mapping):
-        for name, one in value.items():
+        for name, detail in value.items():
             _check_code(name)
-            _check_details(one)
+            _check_details(detail)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            _check_details(one)
+        for detail in value:
+            _check_details(detail)
     elif value is not None and not isinstance(value, (bool, int, float)):
         _check_code(value)
 

@@ -215,7 +215,10 @@ def parse_note(value: object) -> Note:
         if isinstance(given.get(name), Mapping):
             part = dict(given[name])
             if name == "source":
-                part["cites"] = _parse_cites(part.get("cites"))
+                cites = check_list(part.get("cites"), "cites")
+                part["cites"] = tuple(
+                    cite if isinstance(cite, Citation) else _build(Citation, cite, "cite") for cite in cites
+                )
             given[name] = _build(kind, part, name)
     return _build(Note, given, "note")  # type: ignore[no-any-return]
 
@@ -258,12 +261,6 @@ def _check_source(source: str | Source | None) -> Source:
     for cite in source.cites:
         _check_cite(cite)
     return source
-
-
-def _parse_cites(given: object) -> tuple[Citation, ...]:
-    return tuple(
-        cite if isinstance(cite, Citation) else _build(Citation, cite, "cite") for cite in check_list(given, "cites")
-    )
 
 
 def _check_cite(cite: object) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal
 
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput
@@ -63,12 +63,7 @@ class ChatMessage:
     failed: bool = False
 
     def __post_init__(self) -> None:
-        if self.role not in get_args(Role):
-            raise InvalidInput(f"unknown role {self.role!r}. Known: {', '.join(get_args(Role))}.")
-        if not isinstance(self.text, str):
-            raise InvalidInput(f"the text of a message must be a str, not {type(self.text).__name__}.")
-        if self.calls and self.role != "assistant":
-            raise InvalidInput(f"only an assistant's message calls tools, not one of the {self.role}.")
+        _check_role_and_text(self)
         if self.answers is not None and self.role != "tool":
             raise InvalidInput(f"only a tool's message answers a call, not one of the {self.role}.")
 
@@ -116,20 +111,7 @@ class ChatReply:
         return ChatMessage("assistant", self.text, self.calls)
 
 
-class HasCalls(Protocol):
-    """A message that makes calls or answers one."""
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def calls(self) -> Sequence[ToolCall]: ...
-
-    @property
-    def answers(self) -> str | None: ...
-
-
-def match_results(messages: Sequence[HasCalls]) -> dict[int, tuple[int, int]]:
+def match_results(messages: Sequence[Message | ChatMessage]) -> dict[int, tuple[int, int]]:
     """Map the index of each tool result to the message that called and the number of its call.
 
     Some servers reuse ids: a result belongs to the nearest earlier call with its id.
@@ -184,15 +166,11 @@ class Message:
 
 def check_message(message: Message) -> Message:
     """Return the message with every value checked, except the content of the text, which `message_to_note` checks."""
-    role = message.role
-    if role not in ROLES:
-        raise InvalidInput(f"unknown role {role!r}. Known: {', '.join(ROLES)}.")
-    if not isinstance(message.text, str):
-        raise InvalidInput(f"the text of a message must be a str, not {type(message.text).__name__}.")
-    if message.calls and role != "assistant":
-        raise InvalidInput(f"only an assistant's message calls tools, not one of the {role}.")
-    if role != "tool" and (message.answers is not None or message.tool is not None or message.failed):
-        raise InvalidInput(f"answers, tool and failed are for the result of a tool, not for a message of the {role}.")
+    _check_role_and_text(message)
+    if message.role != "tool" and (message.answers is not None or message.tool is not None or message.failed):
+        raise InvalidInput(
+            f"answers, tool and failed are for the result of a tool, not for a message of the {message.role}."
+        )
     if message.event is not None and message.event not in EVENTS:
         raise InvalidInput(f"unknown event {message.event!r}. Known: {', '.join(EVENTS)}.")
     for name in ("speaker", "tool"):
@@ -211,18 +189,26 @@ def check_message(message: Message) -> Message:
     )
 
 
+def _check_role_and_text(message: Message | ChatMessage) -> None:
+    if message.role not in ROLES:
+        raise InvalidInput(f"unknown role {message.role!r}. Known: {', '.join(ROLES)}.")
+    if not isinstance(message.text, str):
+        raise InvalidInput(f"the text of a message must be a str, not {type(message.text).__name__}.")
+    if message.calls and message.role != "assistant":
+        raise InvalidInput(f"only an assistant's message calls tools, not one of the {message.role}.")
+
+
 def message_to_note(message: Message, session: str, *, placed: bool = False, derived: bool = False) -> Note:
     """Return a checked message as the note of its log row. With `placed` it keeps its own number.
 
     Calls are written into the text as JSON, so that search and forgetting reach them. The metadata says where.
     """
-    text, kept = _write_text(message)
-    particulars = {"answers": message.answers, "tool": message.tool, "event": message.event}
-    kept |= {name: value for name, value in particulars.items() if value is not None}
-    kept |= {"failed": True} if message.failed else {}
+    text, own = _write_text(message)
+    own |= {name: value for name in ("answers", "tool", "event") if (value := getattr(message, name)) is not None}
+    own |= {"failed": True} if message.failed else {}
     return Note(
         text=check_text(text),
-        metadata={**message.metadata, RESERVED_KEY: kept} if kept else message.metadata,
+        metadata={**message.metadata, RESERVED_KEY: own} if own else message.metadata,
         source=Source(message.tool, _SOURCES[message.role]),
         occurred_at=message.occurred_at,
         position=SessionPosition(session, message.number if placed else None, message.speaker, message.role),
@@ -233,10 +219,11 @@ def message_to_note(message: Message, session: str, *, placed: bool = False, der
 def item_to_message(item: Item) -> Message:
     """Return the message of a log row. A row that was cut or corrected gives its present words as text."""
     metadata = dict(item.metadata)
-    kept = metadata.pop(RESERVED_KEY, None)
+    metadata.pop(RESERVED_KEY, None)
+    own = _get_own(item.metadata)
     role = item.role if item.role in ROLES else "user"
-    text, calls = _read_text(item.text, kept if isinstance(kept, dict) else {})
-    result = kept if isinstance(kept, dict) and role == "tool" else {}
+    text, calls = _read_text(item.text, own)
+    result = own if role == "tool" else {}
     return Message(
         role=str(role),
         text=text,
@@ -245,7 +232,7 @@ def item_to_message(item: Item) -> Message:
         answers=_text_or_none(result.get("answers")),
         tool=_text_or_none(result.get("tool")),
         failed=result.get("failed") is True,
-        event=_text_or_none(kept.get("event")) if isinstance(kept, dict) else None,
+        event=_text_or_none(own.get("event")),
         metadata=metadata,
         occurred_at=item.occurred_at or item.recorded_at,
         id=item.id,
@@ -255,14 +242,12 @@ def item_to_message(item: Item) -> Message:
 
 def read_calls(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """Return the calls in the text of a log row; none if the row was cut or corrected."""
-    kept = metadata.get(RESERVED_KEY)
-    return _read_text(text, kept)[1] if isinstance(kept, Mapping) else ()
+    return _read_text(text, _get_own(metadata))[1]
 
 
 def get_answered_call(metadata: Mapping[str, Any]) -> str | None:
     """Return the id of the call that a log row answers."""
-    kept = metadata.get(RESERVED_KEY)
-    return _text_or_none(kept.get("answers")) if isinstance(kept, Mapping) else None
+    return _text_or_none(_get_own(metadata).get("answers"))
 
 
 def encode_arguments(call: ToolCall) -> str:
@@ -271,9 +256,9 @@ def encode_arguments(call: ToolCall) -> str:
 
 def find_call_spans(row: Item) -> list[tuple[int, int]]:
     """Return the spans of the calls' arguments in the text of a log row; none if the row was cut since."""
-    kept = row.metadata.get(RESERVED_KEY, {})
-    whole = kept.get("size") == len(row.text)
-    return [(start, end) for _, _, start, end, _ in kept.get("calls", ())] if whole else []
+    own = _get_own(row.metadata)
+    whole = own.get("size") == len(row.text)
+    return [(start, end) for _, _, start, end, _ in own.get("calls", ())] if whole else []
 
 
 def _check_call(call: object) -> ToolCall:
@@ -303,12 +288,18 @@ def _write_text(message: Message) -> tuple[str, dict[str, Any]]:
     return text, {"own": len(message.text), "size": len(text), **({"calls": calls} if calls else {})}
 
 
-def _read_text(text: str, kept: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
-    own = kept.get("own")
-    if not isinstance(own, int) or kept.get("size") != len(text):
+def _get_own(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return engrain's own part of the metadata of a log row."""
+    own = metadata.get(RESERVED_KEY)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _read_text(text: str, own: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
+    size = own.get("own")
+    if not isinstance(size, int) or own.get("size") != len(text):
         return text, ()
     try:
-        return text[:own], tuple(_read_call(text, *values) for values in kept.get("calls", ()))
+        return text[:size], tuple(_read_call(text, *values) for values in own.get("calls", ()))
     except (TypeError, ValueError):
         return text, ()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from engrain.core.clock import from_micros
+from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Citation, Item
@@ -215,7 +215,6 @@ class UnprocessedSession(NamedTuple):
 
 
 FOREVER = 2**50  # the `ends` of a point without an end, later than every time
-_EPOCH = from_micros(0)
 
 
 class VectorPoint(NamedTuple):
@@ -254,14 +253,14 @@ def item_to_points(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[Vect
     """Return the points of an item. A corrected item has none, because it is valid at no moment."""
     if item.retracted_at is not None:
         return []
-    ends = min((to_seconds(one) + 1 for one in (item.valid_to, item.expires_at) if one), default=FOREVER)
+    ends = min((to_seconds(end) + 1 for end in (item.valid_to, item.expires_at) if end), default=FOREVER)
     begins = to_seconds(item.valid_from)
     return [VectorPoint(item.id, number, scope, begins, ends, row) for number, row in enumerate(rows)]
 
 
 def to_seconds(moment: datetime) -> int:
     """Return whole seconds since 1970. Servers compare float64, which has no room for microseconds of far years."""
-    return (moment - _EPOCH) // (from_micros(1_000_000) - _EPOCH)
+    return to_micros(moment) // 1_000_000
 
 
 EmbedKind = Literal["query", "document"]

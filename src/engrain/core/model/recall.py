@@ -15,13 +15,8 @@ from engrain.core.validation import fields_to_plain
 
 Reason = Literal["floor", "n", "budget", "source", "double"]
 
-SESSION_HEADING, RECENT_HEADING, FACTS, KNOWLEDGE, HOW_TO = (
-    "Current session",
-    "Recent context",
-    "Facts",
-    "Relevant knowledge",
-    "How to",
-)
+SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
+FACTS, KNOWLEDGE, HOW_TO = "Facts", "Relevant knowledge", "How to"
 
 SUMMARY_LABEL = "in short"  # opens the lines of a summary
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
@@ -189,9 +184,9 @@ def render_block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
     return "\n\n".join(map(str, (*context, *group_hits(hits))))
 
 
-def quote_item(item: Item) -> str:
+def quote_item(item: Item, outlived: tuple[OutdatedText, ...] = ()) -> str:
     """Return a whole item as the line that recall would write."""
-    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0))
+    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0, outlived=outlived))
 
 
 def escape_text(text: str) -> str:

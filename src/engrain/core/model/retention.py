@@ -146,58 +146,20 @@ class Tier:
 
 
 _ALL = (
-    Tier(
-        "working",
-        holds="task, goal, subgoals, results, scratchpad and variables; a buffer of the newest items",
-        lives="the task",
-        found_by="order",
-        store="process",
-        max_items=WORKING_LIMITS.max_items,
-        window=WORKING_LIMITS,
-    ),
-    Tier(
-        "conversation",
-        holds="messages: a window for the model, and the whole log that everything else cites",
-        lives="window: the session; log: kept",
-        found_by="order; across sessions by meaning and words",
-        store="sqlite",
-        at_scale=("postgresql",),
-        max_items=CONVERSATION_LIMITS.max_items,
-        window=CONVERSATION_LIMITS,
-    ),
-    Tier(
-        "episodic",
-        holds="turns, tool calls, decisions, errors and their resolutions; the newest of each session",
-        lives="24 hours unless important, time-decayed",
-        found_by="recency",
-        store="sqlite",
-        at_scale=("redis",),
-        ttl_seconds=86_400,
-        max_items=1_000,
-    ),
-    Tier(
-        "semantic",
-        holds="facts, preferences, knowledge, relations",
-        lives="until forgotten",
-        found_by="meaning, words, slot",
-        store="sqlite",
-        at_scale=("postgresql", "qdrant", "chroma"),
-    ),
-    Tier(
-        "procedural",
-        holds="named ways of doing things, their versions, and how often each succeeded",
-        lives="until replaced",
-        found_by="key, goal",
-        store="sqlite",
-        at_scale=("postgresql",),
-    ),
-    Tier(
-        "files",
-        holds="SOUL.md (identity), MEMORY.md (curated facts), memory/YYYY-MM-DD.md (daily log)",
-        lives="until edited",
-        found_by="name",
-        store="folder",
-    ),
-)
+    Tier("working", "task, goal, subgoals, results, scratchpad and variables; a buffer of the newest items",
+         "the task", "order", "process", max_items=WORKING_LIMITS.max_items, window=WORKING_LIMITS),
+    Tier("conversation", "messages: a window for the model, and the whole log that everything else cites",
+         "window: the session; log: kept", "order; across sessions by meaning and words", "sqlite", ("postgresql",),
+         max_items=CONVERSATION_LIMITS.max_items, window=CONVERSATION_LIMITS),
+    Tier("episodic", "turns, tool calls, decisions, errors and their resolutions; the newest of each session",
+         "24 hours unless important, time-decayed", "recency", "sqlite", ("redis",),
+         ttl_seconds=86_400, max_items=1_000),
+    Tier("semantic", "facts, preferences, knowledge, relations",
+         "until forgotten", "meaning, words, slot", "sqlite", ("postgresql", "qdrant", "chroma")),
+    Tier("procedural", "named ways of doing things, their versions, and how often each succeeded",
+         "until replaced", "key, goal", "sqlite", ("postgresql",)),
+    Tier("files", "SOUL.md (identity), MEMORY.md (curated facts), memory/YYYY-MM-DD.md (daily log)",
+         "until edited", "name", "folder"),
+)  # fmt: skip
 
 TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in _ALL})

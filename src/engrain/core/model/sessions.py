@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import Hit, OutdatedText, Section, escape_text, quote_item
+from engrain.core.model.recall import OutdatedText, Section, escape_text, quote_item
 from engrain.core.rules.importance import decay_importance
 
 
@@ -26,7 +26,7 @@ class SessionStart:
     outlived: tuple[OutdatedText, ...] = ()
 
     def __str__(self) -> str:
-        last = [str(_summary_hit(self.summary, self.outlived))] if self.summary else []
+        last = [quote_item(self.summary, self.outlived)] if self.summary else []
         profile, episodes = [*map(quote_item, self.profile)], [*map(quote_item, self.episodes)]
         parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
@@ -52,10 +52,6 @@ class SessionInfo:
     messages: int
     last_at: datetime | None
     summary: str
-
-
-def _summary_hit(summary: Item, outlived: tuple[OutdatedText, ...]) -> Hit:
-    return Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +96,13 @@ class EpisodeDraft:
 
 def merge_episodes(episode: Episode, others: Iterable[Episode]) -> Episode:
     """Return one episode in place of the repeats of one event."""
-    same = (episode, *others)
-    ends = [one.expires_at for one in same if one.expires_at is not None]
+    repeats = (episode, *others)
+    ends = [repeat.expires_at for repeat in repeats if repeat.expires_at is not None]
     return replace(
         episode,
-        count=sum(one.count for one in same),
-        importance=max(one.importance for one in same),
-        expires_at=max(ends) if len(ends) == len(same) else None,
+        count=sum(repeat.count for repeat in repeats),
+        importance=max(repeat.importance for repeat in repeats),
+        expires_at=max(ends) if len(ends) == len(repeats) else None,
     )
 
 
@@ -137,24 +133,10 @@ class Event:
 
 
 def make_event(episode: Episode, text: str, now: datetime) -> Event:
-    return Event(
-        id=episode.id,
-        session=episode.session,
-        kind=episode.kind,
-        text=text,
-        importance=episode.importance,
-        decayed=decay_importance(episode.importance, (now - episode.happened_at).total_seconds()),
-        happened_at=episode.happened_at,
-        expires_at=episode.expires_at,
-        count=episode.count,
-        why=_list_reasons(episode),
-        data=episode.data,
-        item=episode.item,
-    )
-
-
-def _list_reasons(episode: Episode) -> tuple[tuple[str, float], ...]:
-    """List the parts of the importance. An episode merged with a more important one has the difference as "before"."""
+    names = ("id", "session", "kind", "importance", "happened_at", "expires_at", "count", "data", "item")
+    shared: dict[str, Any] = {name: getattr(episode, name) for name in names}
+    decayed = decay_importance(episode.importance, (now - episode.happened_at).total_seconds())
     why = [(str(name), float(part)) for name, part in episode.data.get("why", ())]
+    # An episode that was merged with a more important one has the difference as "before".
     rest = round(episode.importance - sum(part for _, part in why), 3)
-    return (*why, ("before", rest)) if why and rest > 0 else tuple(why)
+    return Event(text=text, decayed=decayed, why=(*why, ("before", rest)) if why and rest > 0 else tuple(why), **shared)
