@@ -77,6 +77,10 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "erase a user": lambda memory: memory.store.erase(user="ana"),
     "hold": lambda memory: memory.store.hold(user="ana", reason="case-7"),
     "status": lambda memory: memory.store.status(memory.scope),
+    "doctor": lambda memory: memory.store.doctor(memory.scope),
+    "doctor of every memory": lambda memory: memory.store.doctor(),
+    "maintain": lambda memory: memory.store.maintain(memory.scope),
+    "maintain every memory": lambda memory: memory.store.maintain(),
 }
 ABOVE = 4  # files above the store
 

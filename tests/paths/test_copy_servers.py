@@ -149,7 +149,7 @@ def test_a_role_that_sees_one_scope_at_a_time_copies_nothing(url: str, tmp_path:
     schema = url.partition("schema=")[2]
     with closing(PostgresStore(url, clock=clock)) as store:
         add(store, fact("Ana likes tea."))
-        postgres().run(f"drop policy upkeep on {schema}.item", f"drop policy upkeep on {schema}.task")
+        postgres().run(f"drop policy maintenance on {schema}.item", f"drop policy maintenance on {schema}.task")
         with pytest.raises(ConfigError, match=r"hides rows of item, task from this role.*BYPASSRLS"):
             store.dump("store", None, 1)
         assert [row.kind for row in dump_all(store, scope=ANA)] == ["store", "item"]

@@ -23,7 +23,8 @@ from engrain.cli.commands.doctor import CHECK_COUNT as SHOWN
 from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
 from engrain.core.model.results import GROUPS, CheckResult, summarize_checks
-from engrain.health import CHECKS, explain_unopened
+from engrain.health import CHECKS
+from engrain.health.context import explain_unopened
 from engrain.stores.sqlite import migrate
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checklist.md"
@@ -119,7 +120,7 @@ def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
     ],
 )
 def test_a_store_that_does_not_open_fails_at_the_point_that_says_why(error: Any, point: str) -> None:
-    found = explain_unopened(error)
+    found = explain_unopened(CHECKS, error)
     assert [one.number for one in found] == list(range(1, 36))
     (why,) = [one for one in found if one.state == "fail"]
     assert (why.name, why.why) == (point, str(error).rstrip("."))

@@ -33,7 +33,8 @@ from engrain.core.model.queries import Finding, Summary
 from engrain.core.model.results import CheckResult
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
-from engrain.health import CHECKS, CheckContext, privacy, run_checks
+from engrain.health import CHECKS, privacy
+from engrain.health.context import CheckContext, run_checks
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
 from engrain.maintenance.scheduler import MAINTENANCE_TASK
 from engrain.ports.storage import on_encrypted_disk
@@ -407,12 +408,12 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
 
     away = Away()
     kit = replace(memory.store.services, vectors=away, feed=away, servers=(away,))  # type: ignore[arg-type]
-    found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope))}
+    found = {one.name: one for one in run_checks(CHECKS, CheckContext(kit, memory.scope))}
     assert (found["vector server"].state, "start the server" in found["vector server"].fix) == ("fail", True)
     assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
     assert away.asked == 1
     told = {"vectors": {"error": "qdrant://away did not answer", "behind": None}}
-    found = {one.name: one for one in run_checks(CheckContext(kit, memory.scope, told))}
+    found = {one.name: one for one in run_checks(CHECKS, CheckContext(kit, memory.scope, told))}
     assert found["vector server"].state == "fail"
     assert away.asked == 1, "who looked how work beside stands has asked it"
 
@@ -670,7 +671,7 @@ def test_32_what_others_write_while_the_doctor_looks_is_not_ahead_of_the_clock(m
     look = CheckContext(memory.store.services, memory.scope)
     clock.advance(60)
     memory.remember("Written during a long look.")
-    assert {one.name: one.state for one in run_checks(look)}["clock"] == "pass"
+    assert {one.name: one.state for one in run_checks(CHECKS, look)}["clock"] == "pass"
 
 
 def test_33_a_task_that_waits_for_a_person_warns(memory: Memory) -> None:

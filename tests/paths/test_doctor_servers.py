@@ -20,7 +20,8 @@ from servers import postgres, start_postgres
 from engrain import Memory
 from engrain.core.model.queries import Finding
 from engrain.core.model.results import CheckResult
-from engrain.health import CHECKS, CheckContext
+from engrain.health import CHECKS
+from engrain.health.context import CheckContext
 from engrain.stores.postgres import health
 from engrain.stores.postgres.dialect import load_statements
 

@@ -18,6 +18,7 @@ from engrain.core.errors import StoreError
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim
 from engrain.maintenance import scheduler as keeping
+from engrain.maintenance.maintain import maintain
 from engrain.maintenance.passes import MAINTENANCE_SCOPE, RunHooks
 from engrain.maintenance.scheduler import LEASE_SECONDS, MAINTENANCE_TASK, MaintenanceScheduler
 
@@ -150,7 +151,7 @@ def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, c
     def care(still: Callable[[], None]) -> MaintenanceReport:
         clock.advance(LEASE_SECONDS + 1)  # stopped, and another took over meanwhile
         assert keeper(memory).once() is not None
-        return memory.store.workers.maintain([memory.scope], RunHooks(late.append, still))
+        return maintain(memory.store.services, memory.scope, hooks=RunHooks(late.append, still))
 
     memory.episodic.record("Late.", session="s")
     clock.advance(25 * HOUR)
@@ -179,13 +180,13 @@ def test_it_runs_while_a_memory_is_open_and_stops_with_it(
         assert (state["rounds"], state["error"], state["last"]) == (1, None, clock())
     finally:
         memory.close()
-    assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
+    assert not [one for one in threading.enumerate() if one.name.startswith("engrain-maintain")]
 
 
 def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         assert memory.store.status(memory.scope).background["maintenance"] == {"every_minutes": 0}
-        assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
+        assert not [one for one in threading.enumerate() if one.name.startswith("engrain-maintain")]
 
 
 def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_units_have_the_sections_of_their_kind() -> None:
 
 
 def test_every_command_of_the_compose_file_exists(services: dict[str, Any]) -> None:
-    called = commands(" ".join(services["upkeep"]["command"]))
+    called = commands(" ".join(services["maintenance"]["command"]))
     assert [words[0] for words in called] == ["maintain", "doctor"]
     assert all(map(known, called))
 
@@ -111,8 +111,8 @@ def test_the_settings_name_servers_of_the_compose_file(services: dict[str, Any])
         assert re.match(r"\w+://(?:\w+@)?(\w+):", url)[1] in services  # type: ignore[index]
     assert parse_redis_url(str(chosen.episodic)).timeout == 2
     assert parse_vector_url(str(chosen.vectors), 0).port == 6333
-    assert services["upkeep"]["environment"]["ENGRAIN_STORE"].endswith("/engrain.toml")
-    assert any("engrain.toml" in volume for volume in services["upkeep"]["volumes"])
+    assert services["maintenance"]["environment"]["ENGRAIN_STORE"].endswith("/engrain.toml")
+    assert any("engrain.toml" in volume for volume in services["maintenance"]["volumes"])
 
 
 def test_the_journal_s_redis_keeps_what_a_journal_needs_and_the_other_does_not(services: dict[str, Any]) -> None:

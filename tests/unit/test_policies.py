@@ -1,4 +1,4 @@
-"""The settings of upkeep: checked when read, plain values, and pure rules."""
+"""The settings of maintenance: checked when read, plain values, and pure rules."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_rows_of_others_are_neither_changed_nor_removed_nor_made(schema: str) ->
 def test_the_scope_ends_with_the_transaction(schema: str) -> None:
     store = open_store(schema, "&pool=1")
     assert len(list_items(store)) > 0
-    for setting in ("engrain.scope", "engrain.upkeep"):
+    for setting in ("engrain.scope", "engrain.maintenance"):
         store.status()
         left = store._database.alone(lambda connection: connection.execute(f"show {setting}".encode()).fetchall())  # noqa: B023
         assert left == [("",)]
@@ -145,7 +145,7 @@ def test_the_index_is_used_under_row_level_security(schema: str, what: str, monk
     """With many scopes in the tables, a scope's own rows are looked up and not searched for."""
     index, ask = PLANS[what]
     with member(schema) as connection:
-        connection.execute("select set_config('engrain.upkeep', 'on', false)")
+        connection.execute("select set_config('engrain.maintenance', 'on', false)")
         _crowd(connection)
     store = open_store(schema)
     plans: list[str] = []
@@ -192,10 +192,10 @@ def _crowd(connection: psycopg.Connection) -> None:
 
 
 def test_no_read_of_the_store_needs_more_than_its_scope(schema: str) -> None:
-    """Without the policy for upkeep a scope still works in full; only what looks across scopes finds nothing."""
+    """Without the policy for maintenance a scope still works in full; only what looks across scopes finds nothing."""
     with member(schema) as connection:
         for table in tables(connection, schema):
-            connection.execute(f"drop policy upkeep on {table}".encode())
+            connection.execute(f"drop policy maintenance on {table}".encode())
     store = open_store(schema)
     store.apply(Plan(ANA, (Add(fact("New.")), Add(message("Next.")))))
     assert "New." in texts(list_items(store))
@@ -211,7 +211,7 @@ def test_a_role_that_may_not_look_through_all_scopes_still_sees_what_waits_of_it
     waiting = store.outbox("index", 100, ANA)
     with member(schema) as connection:
         for table in tables(connection, schema):
-            connection.execute(f"drop policy upkeep on {table}".encode())
+            connection.execute(f"drop policy maintenance on {table}".encode())
     assert waiting
     assert store.outbox("index", 100, ANA) == waiting
     assert store.outbox("index", 100) == []
@@ -227,7 +227,7 @@ def test_what_this_role_cannot_take_from_a_vector_server_is_told_as_pending(sche
         assert not memory.forget(tea).pending
         with member(schema) as connection:
             for table in tables(connection, schema):
-                connection.execute(f"drop policy upkeep on {table}".encode())
+                connection.execute(f"drop policy maintenance on {table}".encode())
         assert memory.forget(train).pending
         assert memory.store.status(memory.scope).store["hidden"]
     told = CliRunner().invoke(root, ["status", "--store", str(toml)]).stdout

@@ -437,7 +437,7 @@ def test_numbers_in_metadata_compare_exactly(
         assert found == {item.id for item in store.get_many(SCOPE, ids) if matches_filter(where, item)}
 
 
-# Upkeep
+# Maintenance
 
 
 def test_rebuild_makes_words_anew_and_drops_vectors_that_do_not_fit(store: SqliteStore) -> None:

@@ -1,7 +1,8 @@
-"""Give the checks access to a store, and read each thing that several checks need once."""
+"""Run the checks of a store, and read each thing that several checks need once."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -10,12 +11,26 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from engrain.core.errors import StoreUnavailable
+from engrain.core.errors import (
+    BackendMissing,
+    ConfigError,
+    DiskFull,
+    EngrainError,
+    InvalidInput,
+    NewerStore,
+    NotADatabase,
+    OlderStore,
+    StoreClosed,
+    StoreCorrupt,
+    StoreUnavailable,
+    WrongKey,
+)
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, AuditResult
 from engrain.core.model.items import Item
 from engrain.core.model.queries import Finding, ListQuery, StoreStatus
-from engrain.core.model.results import Group, Verdict, format_command
+from engrain.core.model.results import NOT_OPENED, CheckResult, Group, Verdict, format_command, report_pass
+from engrain.core.validation import count_noun
 from engrain.ports import Services
 from engrain.ports.storage import Deployed
 
@@ -72,6 +87,21 @@ MAX_AUDIT_ENTRIES = 5_000
 SEVERITY = ("fail", "warn", "unknown", "pass")
 
 T = TypeVar("T")
+_log = logging.getLogger("engrain")
+_RESTORE = "`engrain restore BACKUP STORE --force --yes`"
+_FIX_SETTINGS = "fix the settings, and run engrain doctor again"
+# Error of opening a store -> the check that reports it, and the fix. Other errors belong to the first check.
+_OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
+    (StoreCorrupt, "integrity", _RESTORE),
+    (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
+    (NewerStore, "schema", "`pip install -U engrain`"),
+    (OlderStore, "schema", "%s brings it up to date; a file's old version is kept as a copy"),
+    (DiskFull, "disk", "free some space on its disk"),
+    (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
+    (ConfigError, "stores", _FIX_SETTINGS),
+    (InvalidInput, "stores", _FIX_SETTINGS),
+    (BackendMissing, "stores", "install it, and run engrain doctor again"),
+)
 
 
 class CheckContext:
@@ -242,3 +272,91 @@ def describe_age(moment: datetime, now: datetime) -> str:
 def find_worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     """Return the first of the worst verdicts; None if there are none."""
     return min(verdicts, key=lambda one: SEVERITY.index(one.state), default=None)
+
+
+def run_checks(
+    checks: Sequence[Check], context: CheckContext, report: Callable[[int], None] = lambda _: None
+) -> list[CheckResult]:
+    """Run the checks in order. `report` is called with 1 after each."""
+    found = []
+    for check in checks:
+        context.verdicts[check.name] = _check_all_memories(check, context)
+        found.append(_build_result(check, context.verdicts[check.name]))
+        report(1)
+    return found
+
+
+def explain_unopened(checks: Sequence[Check], error: EngrainError, store: str | None) -> list[CheckResult]:
+    """Return the results for a store that does not open: one check explains it, the others are unknown."""
+    reason, fix = next(
+        ((name, fix) for kind, name, fix in _OPEN_ERRORS if isinstance(error, kind)),
+        ("stores", "start its server, or name another store with --store"),
+    )
+    why = Verdict("fail", _shorten_message(error), fix.replace("%s", f"`{format_command('status', store=store)}`"))
+    rest = Verdict("unknown", NOT_OPENED)
+    return [_build_result(check, why if check.name == reason else rest) for check in checks]
+
+
+def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
+    """Run a check for all memories. Return the worst finding, and name its memory."""
+    if not check.each or context.memory_count is None:
+        return _run_check(check, context)
+    found = [(one.scope, _run_check(check, one)) for one in context.memories[: check.most]]
+    scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
+    if first.state == "pass" and check.whole:
+        together = _run_check(replace(check, run=check.whole), context)
+        if together.state != "pass":
+            return together
+    if first.state in ("pass", "unknown") and _is_about_store(first, [verdict for _, verdict in found]):
+        return first
+    if first.state == "pass":
+        few = (
+            f"the {len(found):,} of {context.memory_count:,}"
+            if len(found) < context.memory_count
+            else f"all {len(found):,}"
+        )
+        last = " last written to," if len(found) < context.memory_count else ""
+        return report_pass(f"in {few} memories{last} {check.each}")
+    more = sum(verdict.state == first.state for _, verdict in found) - 1
+    others = f"; the same in {count_noun(more, 'more memory', 'more memories')}" if more else ""
+    return Verdict(first.state, f"{scope}: {first.why}{others}", first.fix)
+
+
+def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:
+    """Check whether a finding is about the store: all memories have the same text without numbers."""
+    return len(found) == 1 or ({one.why for one in found} == {first.why} and not any(map(str.isdigit, first.why)))
+
+
+def _run_check(check: Check, context: CheckContext) -> Verdict:
+    """Run one check. Its error becomes a finding, so that the others still run."""
+    try:
+        return check.run(context)
+    except StoreClosed:
+        raise
+    except StoreUnavailable as exc:
+        return Verdict("unknown", f"not checked: {_shorten_message(exc)}", "start the server")
+    except EngrainError as exc:
+        return Verdict("fail", f"the check failed: {_shorten_message(exc)}", _choose_fix(exc, context))
+    except (ValueError, TypeError, LookupError, ArithmeticError) as exc:
+        # Another program or a bad disk may leave anything in a row. Its content is not repeated here.
+        _log.debug("check %s failed to run", check.number, exc_info=True)
+        why = f"the check failed: stored data is not as engrain writes it ({type(exc).__name__})"
+        return Verdict("fail", why, f"{context.build_command('doctor', '--rebuild')}; if it stays, {_RESTORE}")
+
+
+def _choose_fix(error: EngrainError, context: CheckContext) -> str:
+    if "--rebuild" in str(error):
+        return context.build_command("doctor", "--rebuild")
+    known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), None)
+    return (
+        known and known.replace("%s", context.build_command("status"))
+    ) or "fix what it names, and run engrain doctor again"
+
+
+def _shorten_message(error: EngrainError) -> str:
+    """Drop the advice to run the doctor, which is running."""
+    return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
+
+
+def _build_result(check: Check, verdict: Verdict) -> CheckResult:
+    return CheckResult(check.number, check.group, check.name, *verdict)

@@ -131,7 +131,7 @@ def _check_manual_maintenance(context: CheckContext) -> Verdict:
         else "maintenance never had an effect"
     )
     why = f"nobody seems to maintain this store: data is overdue, and {since}"
-    daily = f"{context.build_command('maintain')} daily, as deploy/engrain-upkeep.timer does"
+    daily = f"{context.build_command('maintain')} daily, as deploy/engrain-maintenance.timer does"
     return report_warning(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
 

@@ -200,7 +200,7 @@ class EmbeddingWorker:
     def wake(self) -> None:
         with self._lock:
             if self._enabled and not self._stop.is_set() and not self._running():
-                self._thread = threading.Thread(target=self._work, name="engrain-upkeep", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="engrain-embed", daemon=True)
                 self._thread.start()
 
     def stop(self) -> None:

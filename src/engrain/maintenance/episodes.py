@@ -100,35 +100,24 @@ def _promote_entry(context: MaintenanceContext, entry: Episode, loaded: EpisodeE
 
 
 def _plan_expiry(context: MaintenanceContext, loaded: EpisodeEntries, expired: Sequence[Episode]) -> MaintenancePass:
-    """Plan the expiry for all scopes of the store, and list the actions of this one. Old raw outputs go as well."""
+    """Plan the expiry of this scope alone. A run over all scopes lets the store expire all, old raw outputs too."""
 
     def act(report: ReportProgress) -> None:
-        if context.services.episodes is not None:
-            context.services.episodes.expire(context.now)
-        report(len(expired))
+        for start in range(0, len(expired), PAGE_SIZE):
+            _remove(context, expired[start : start + PAGE_SIZE], report)
 
     actions = tuple(
         MaintenanceAction("remove", one.id, f"its time was over {one.expires_at:%Y-%m-%d %H:%M}", loaded.text(one))
         for one in expired
     )
     qualifier = "whose time is over, and raw outputs past theirs"
-    return MaintenancePass("expired", actions, REMOVED, "episode", qualifier, act, not context.clock_jumped)
+    return MaintenancePass("expired", actions, REMOVED, "episode", qualifier, act)
 
 
-def limit_expiry_to_scope(context: MaintenanceContext, expire: MaintenancePass) -> MaintenancePass:
-    """Expire the episodes of this scope alone: those of other scopes are not promoted yet.
-
-    Raw outputs wait for a run over all scopes.
-    """
-    ids = [one.id for one in expire.actions]
-
-    def act(report: ReportProgress) -> None:
-        for start in range(0, len(ids) if context.services.episodes else 0, PAGE_SIZE):
-            page = ids[start : start + PAGE_SIZE]
-            context.services.episodes.remove(context.scope, page)  # type: ignore[union-attr]
-            report(len(page))
-
-    return replace(expire, act=act, always=False)
+def _remove(context: MaintenanceContext, entries: Sequence[Episode], report: ReportProgress) -> None:
+    if context.services.episodes is not None:
+        context.services.episodes.remove(context.scope, [one.id for one in entries])
+    report(len(entries))
 
 
 def _find_surplus(entries: Sequence[Episode]) -> list[Episode]:
@@ -160,10 +149,6 @@ def _is_orphaned(entry: Episode, loaded: EpisodeEntries, context: MaintenanceCon
 
 
 def _plan_orphan_removal(context: MaintenanceContext, orphans: Sequence[Episode]) -> MaintenancePass:
-    def act(report: ReportProgress) -> None:
-        if context.services.episodes is not None:
-            context.services.episodes.remove(context.scope, [one.id for one in orphans])
-        report(len(orphans))
-
     actions = tuple(MaintenanceAction("remove", one.id, "its words were forgotten") for one in orphans)
+    act = partial(_remove, context, orphans)
     return MaintenancePass("tidied", actions, REMOVED, "episode", "whose words were forgotten", act)

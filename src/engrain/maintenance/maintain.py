@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,18 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
-from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
+from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, next_state, write_clock_state
+from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
 from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
-from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, TaskEnd, TaskQuery
 from engrain.maintenance.backups import plan_backups
 from engrain.maintenance.consolidate import plan_consolidation
 from engrain.maintenance.embedding import count_missing, count_vectors, plan_vector_passes
-from engrain.maintenance.episodes import limit_expiry_to_scope, plan_episode_passes
+from engrain.maintenance.episodes import plan_episode_passes
 from engrain.maintenance.passes import (
+    CLOCK_TASK,
+    MAINTENANCE_SCOPE,
     NO_HOOKS,
     NO_LIMIT,
     REMOVED,
@@ -32,15 +35,17 @@ from engrain.maintenance.passes import (
     RunHooks,
     list_scopes,
     load_clock_state,
-    record_run,
 )
 from engrain.mirror.mirror import Mirror
 from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.audit import record
 from engrain.privacy.erase import resume_erasures
+from engrain.tasks.lease import create_worker_name
 
 T = TypeVar("T")
+_LEASE_SECONDS = 10.0
+_log = logging.getLogger("engrain")
 
 
 def maintain(
@@ -63,7 +68,7 @@ def maintain(
         for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
         _purge(services, trouble)
-        record_run(services, ClockState() if trust_clock else known, now)
+        _record_run(services, ClockState() if trust_clock else known, now)
     return run.build_report(trouble)
 
 
@@ -92,8 +97,7 @@ class MaintenanceRun:
             counts = counts.after(len(self._removed), self._removed_unembedded, len(self._actions("promoted")))
             plan = partial(plan_vector_passes, counts=counts, removed=self._removed)
             self._plan_and_do("embedded", self._store, plan)
-        pruning = [(one, self._plan("pruned", one, plan_task_pruning)) for one in self._contexts]
-        self._do_once([_set_scope(context.scope, one) for context, one in pruning if one])
+        self._prune_tasks()
         for context, folder in self._find_folders():
             plan_mirror = partial(plan_folder_sync, folder=folder, changed=context.scope in self._changed)
             self._plan_and_do("mirrored", context, plan_mirror)
@@ -104,25 +108,35 @@ class MaintenanceRun:
 
         If the run does not cover every scope, only its own episodes expire.
         """
-        expiring: list[MaintenancePass] = []
+        expiring: list[tuple[MaintenanceContext, MaintenancePass]] = []
         later: list[tuple[MaintenanceContext, MaintenancePass]] = []
         promoted = True
         for context in self._contexts:
             found = self._plan("episodes", context, plan_episode_passes)
             promoted &= found is not None and self._do(context, found[0])
-            expiring += [_set_scope(context.scope, found[1])] if found else []
-            later += [(context, one) for one in (found or ())[2:]]
+            for one in (found or ())[1:]:
+                (expiring if one.name == "expired" else later).append((context, one))
         if not promoted:
-            expiring = [replace(one, actions=(), always=False) for one in expiring]
+            expiring = [(context, replace(one, actions=())) for context, one in expiring]
             reason = StoreError("left for the next round: not all important episodes could be kept.")
             self._note_failure("expired", None, reason)
-        if {*list_scopes(self._store.services)} <= {context.scope for context in self._contexts}:
-            self._do_once(expiring)
-        else:
-            for context, one in zip(self._contexts, expiring, strict=False):
-                self._do(context, limit_expiry_to_scope(context, one))
-        for context, one in later:
+        episodes = self._store.services.episodes
+        if expiring and {*list_scopes(self._store.services)} <= {context.scope for context in self._contexts}:
+            actions = [action for context, one in expiring for action in _set_scope(context.scope, one).actions]
+            expire = partial(episodes.expire, self._store.now) if episodes and promoted else None
+            self._do_for_all(replace(expiring[0][1], actions=tuple(actions)), expire)
+            expiring = []
+        for context, one in (*expiring, *later):
             self._do(context, one)
+
+    def _prune_tasks(self) -> None:
+        journal, days = self._store.services.journal, self._store.policies.task_days
+        before = self._store.now - timedelta(days=days)
+        found = [self._plan("pruned", one, partial(find_old_tasks, before=before)) for one in self._contexts]
+        actions = tuple(action for some in found for action in some or ())
+        qualifier = f"that ended more than {days:g} days ago"
+        pruning = MaintenancePass("pruned", actions, REMOVED, "task", qualifier, lambda report: None)
+        self._do_for_all(pruning, partial(journal.prune, before) if journal else None)
 
     def _consolidate(self) -> None:
         self._changed = {action.scope for action in self._actions("promoted") if action.scope}
@@ -191,10 +205,10 @@ class MaintenanceRun:
             self._note_failure(name, context.owner, exc)
             return None
 
-    def _do(self, context: MaintenanceContext, one: MaintenancePass) -> bool:
-        """Carry out a pass. False if it failed."""
+    def _do(self, context: MaintenanceContext, one: MaintenancePass, always: bool = False) -> bool:
+        """Carry out a pass, `always` even without actions. False if it failed."""
         actions, succeeded = one.actions, True
-        if not self._dry_run and (actions or one.always):
+        if not self._dry_run and (actions or always):
             try:
                 self._hooks.before_pass()
                 result = one.act(self._hooks.report)
@@ -210,17 +224,15 @@ class MaintenanceRun:
         so_far.extend(_set_scope(context.owner, replace(one, actions=actions)).actions)
         return succeeded
 
-    def _do_once(self, passes: Sequence[MaintenancePass]) -> None:
-        """Carry out one pass for all scopes: the store does it for all at once, and each scope has planned its own."""
-        if not passes:
-            return
-        actions = tuple(action for one in passes for action in one.actions)
+    def _do_for_all(self, one: MaintenancePass, call: Callable[[], object] | None) -> None:
+        """Let the store do a pass for all scopes at once, also those that have planned nothing."""
 
         def act(report: ReportProgress) -> None:
-            passes[0].act(lambda _: None)
-            report(len(actions))
+            if call is not None:
+                call()
+            report(len(one.actions))
 
-        self._do(self._store, replace(passes[0], actions=actions, act=act))
+        self._do(self._store, replace(one, act=act), always=call is not None and not self._store.clock_jumped)
 
     def _note_failure(self, name: str, scope: Scope | None, reason: EngrainError | str) -> None:
         if isinstance(reason, EngrainError):
@@ -287,6 +299,23 @@ def _purge(services: Services, trouble: list[str]) -> None:
         trouble.append(f"bytes of forgotten items: {exc}")
 
 
+def _record_run(services: Services, before: ClockState, now: datetime) -> None:
+    """Record the time of a run. Another process that records its own at the same time serves as well."""
+    after, journal = next_state(before, now), services.journal
+    if journal is None or (after == before and journal.task(MAINTENANCE_SCOPE, CLOCK_TASK) is not None):
+        return
+    claim = Claim(MAINTENANCE_SCOPE, CLOCK_TASK, create_worker_name(), _LEASE_SECONDS, "times of maintenance")
+    try:
+        lease = journal.claim(claim)
+        journal.keep(lease, write_clock_state(after))
+        journal.end(lease, TaskEnd("parked"))
+    except StoreClosed:
+        raise
+    except (EngrainError, LeaseLost) as exc:
+        raise_interrupt(exc)
+        _log.info("the time of this run was not recorded: %s", exc)
+
+
 def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
     """Plan to complete the running erasures of the whole store; no pass if there are none."""
     running = context.services.erasing.running() if context.services.erasing else []
@@ -307,26 +336,18 @@ def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
     return [MaintenancePass("erased", actions, ("completed", "complete"), "erasure", "under way", act)]
 
 
-def plan_task_pruning(context: MaintenanceContext) -> MaintenancePass:
-    """Plan to prune the tasks of all scopes, and list the actions of this one."""
+def find_old_tasks(context: MaintenanceContext, before: datetime) -> list[MaintenanceAction]:
+    """List the tasks of this scope that ended before this time."""
     journal, days = context.services.journal, context.policies.task_days
-    before = context.now - timedelta(days=days)
-    blocked = journal is None or context.is_held or context.clock_jumped
-    query = TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)
-    ended = journal.tasks(query) if journal is not None and not blocked else []
-    old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
-
-    def act(report: ReportProgress) -> None:
-        if journal is not None:
-            journal.prune(before)
-        report(len(old))
-
-    why = f"{{}} {{:%Y-%m-%d}}, more than {days:g} days ago"
-    actions = tuple(
-        MaintenanceAction("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old
-    )
-    qualifier = f"that ended more than {days:g} days ago"
-    return MaintenancePass("pruned", actions, REMOVED, "task", qualifier, act, always=not context.clock_jumped)
+    if journal is None or context.is_held or context.clock_jumped:
+        return []
+    ended = journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT))
+    why = f"more than {days:g} days ago"
+    return [
+        MaintenanceAction("remove", one.task, f"{one.status} {one.ended_at:%Y-%m-%d}, {why}", one.goal, context.scope)
+        for one in ended
+        if one.ended_at is not None and one.ended_at < before
+    ]
 
 
 def read_folder_scope(folder: Folder) -> str | None:

@@ -1,29 +1,18 @@
-"""The parts of a maintenance run: its context, its passes, and the time of the last run."""
+"""The parts of a maintenance run: its context and its passes."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from engrain.core.clock import (
-    CLOCK_CONFIRMATION,
-    ClockState,
-    clock_jumped,
-    next_state,
-    read_clock_state,
-    write_clock_state,
-)
-from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, raise_interrupt
+from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, read_clock_state
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import Policies
-from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.ports import Services
-from engrain.tasks.lease import create_worker_name
 
 # Maintenance keeps its own records under this scope, where no user's task is listed.
 MAINTENANCE_SCOPE = Scope(tenant="engrain", agent="maintain")
@@ -31,8 +20,6 @@ NO_LIMIT = 1_000_000
 REMOVED = ("removed", "remove")
 ReportProgress = Callable[[int], None]
 CLOCK_TASK = "clock"
-_LEASE_SECONDS = 10.0
-_log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +43,11 @@ class MaintenanceContext:
     reembed: bool = False  # the caller wants vectors of the current model
     clock_jumped: bool = False  # the clock may be wrong: nothing is removed for its age
     whole_store: bool = False  # for passes that belong to no scope
+    is_held: bool = field(init=False)  # a legal hold keeps everything of this scope
+
+    def __post_init__(self) -> None:
+        erasing = self.services.erasing
+        object.__setattr__(self, "is_held", erasing is not None and erasing.is_on_hold(self.scope))
 
     @property
     def policies(self) -> Policies:
@@ -64,11 +56,6 @@ class MaintenanceContext:
     @property
     def owner(self) -> Scope | None:
         return None if self.whole_store else self.scope
-
-    @property
-    def is_held(self) -> bool:
-        """True if a legal hold keeps everything of this scope."""
-        return self.services.erasing is not None and self.services.erasing.is_on_hold(self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +79,6 @@ class MaintenancePass:
     noun: str
     qualifier: str
     act: Callable[[ReportProgress], PassResult | None]
-    always: bool = False  # act even without actions: other scopes of the store may have some
 
     def line(self, dry_run: bool) -> str:
         count = len(self.actions)
@@ -117,21 +103,3 @@ def load_clock_state(services: Services, now: datetime, *scopes: Scope) -> Clock
     newest = (item for one in scopes for item in services.items.page(ListQuery(one, before, history=True, limit=1)))
     times = [item.recorded_at for item in newest] + ([known.last] if known.last else [])
     return ClockState(max(times, default=None), known.since)
-
-
-def record_run(services: Services, before: ClockState, now: datetime) -> None:
-    """Record the time of a run. Another process that records its own at this moment serves as well."""
-    after = next_state(before, now)
-    journal = services.journal
-    if journal is None or (after == before and journal.task(MAINTENANCE_SCOPE, CLOCK_TASK) is not None):
-        return
-    claim = Claim(MAINTENANCE_SCOPE, CLOCK_TASK, create_worker_name(), _LEASE_SECONDS, "times of maintenance")
-    try:
-        lease = journal.claim(claim)
-        journal.keep(lease, write_clock_state(after))
-        journal.end(lease, TaskEnd("parked"))
-    except StoreClosed:
-        raise
-    except (EngrainError, LeaseLost) as exc:
-        raise_interrupt(exc)
-        _log.info("the time of this run was not recorded: %s", exc)

@@ -54,7 +54,7 @@ class MaintenanceScheduler:
 
     def start(self) -> None:
         if self._enabled:
-            self._thread = threading.Thread(target=self._work, name="engrain-keeper", daemon=True)
+            self._thread = threading.Thread(target=self._work, name="engrain-maintain", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:

@@ -73,9 +73,8 @@ class Workers:
         """Return every scope of the store. An empty store has one, so that the store itself is maintained."""
         return list_scopes(self.services) or [Scope()]
 
-    def maintain(self, scopes: Sequence[Scope], hooks: RunHooks, **options: bool) -> MaintenanceReport:
-        """Do one round over these scopes. Then switch the embedder if it is ready, and catch up on enrichment."""
-        report = maintain(self.target, *scopes, hooks=hooks, **options)
+    def follow_maintenance(self, scopes: Sequence[Scope], report: MaintenanceReport) -> MaintenanceReport:
+        """Switch the embedder if it is ready after a round of maintenance, and catch up on enrichment."""
         self.embedding.switch_if_ready()
         if not report.dry_run:
             self.enrichment.catch_up(scopes)
@@ -121,7 +120,8 @@ class Workers:
             _log.warning("an erasure is still to be completed: %s", exc)
 
     def _maintain_all(self, check_lease: Callable[[], None]) -> MaintenanceReport:
-        return self.maintain(self.scopes(), RunHooks(before_pass=check_lease))
+        scopes = self.scopes()
+        return self.follow_maintenance(scopes, maintain(self.target, *scopes, hooks=RunHooks(before_pass=check_lease)))
 
     def _catch_up(self) -> None:
         self.enrichment.catch_up(list_scopes(self.services))

@@ -123,11 +123,13 @@ class Store:
         jumped by half a year since the last round.
         """
         from engrain.core.model.results import count_progress
+        from engrain.maintenance.maintain import maintain
         from engrain.maintenance.passes import RunHooks
 
-        hooks = RunHooks(count_progress(progress, "maintain"))
-        scopes = self._open.scopes() if scope is None else [scope]
-        return self._open.maintain(scopes, hooks, dry_run=dry_run, reembed=reembed, trust_clock=trust_clock)
+        workers, hooks = self._open, RunHooks(count_progress(progress, "maintain"))
+        scopes = workers.scopes() if scope is None else [scope]
+        options = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock}
+        return workers.follow_maintenance(scopes, maintain(workers.target, *scopes, hooks=hooks, **options))
 
     @traced
     def backup(self, path: PathLike, *, key: str | None = None) -> BackupInfo:
@@ -146,7 +148,8 @@ class Store:
         Each answer has a state, the reason and the fix.
         """
         from engrain.core.model.results import count_progress
-        from engrain.health import CHECKS, CheckContext, run_checks
+        from engrain.health import CHECKS
+        from engrain.health.context import CheckContext, run_checks
         from engrain.maintenance.passes import list_scopes
         from engrain.maintenance.status import read_background_state
 
@@ -154,7 +157,7 @@ class Store:
         others = list_scopes(services) if scope is None else None
         background = read_background_state(self._open)
         context = CheckContext(services, scope or Scope(), background, others=others, store=self._location)
-        return run_checks(context, count_progress(progress, "points", len(CHECKS)))
+        return run_checks(CHECKS, context, count_progress(progress, "points", len(CHECKS)))
 
     @traced
     def rebuild(self, *, progress: Progress | None = None) -> int:

@@ -156,7 +156,7 @@ def copy_store(cli: CommandContext, source: str, target: str) -> None:
     and you run it again.
 
     Episodes and tasks that a .toml file keeps in Redis are copied too. In Postgres the role must see all memories: the
-    policy "upkeep", or BYPASSRLS. To move a single memory use `engrain export` and `engrain load`.
+    policy "maintenance", or BYPASSRLS. To move a single memory use `engrain export` and `engrain load`.
     """
     if _is_same(source, target):
         raise InvalidInput("FROM and TO are the same store.")

@@ -69,9 +69,10 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
     except EmptyText:  # an empty name on the command line
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
-        from engrain.health import explain_unopened
+        from engrain.health import CHECKS
+        from engrain.health.context import explain_unopened
 
-        return explain_unopened(error, cli.store)
+        return explain_unopened(CHECKS, error, cli.store)
 
 
 def _is_empty(memory: Memory, everyone: bool) -> bool:

@@ -119,7 +119,7 @@ def _format_maintenance(state: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _format_store(store: dict[str, Any]) -> str:
     if store["hidden"]:
-        return "hidden from this role by row-level security (the policy upkeep)"
+        return "hidden from this role by row-level security (the policy maintenance)"
     memories = count_noun(store["scopes"], "memory", "memories")
     return f"{count_noun(store['open_items'], 'item')}, {store['items']:,} with old versions, in {memories}"
 

@@ -50,7 +50,7 @@ _BEGIN = {
 _READING = ("read", "look")
 _COMMIT = b"commit"
 _SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.scope', %s, true),
-  set_config('engrain.upkeep', %s, true), set_config('statement_timeout', %s, true),
+  set_config('engrain.maintenance', %s, true), set_config('statement_timeout', %s, true),
   set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true),
   set_config('plan_cache_mode', 'force_custom_plan', true)"""
 
@@ -79,7 +79,7 @@ class TimedConnection(psycopg.Connection[Row]):
 
 @dataclass(frozen=True, slots=True)
 class PipelinedConnection:
-    """A connection inside a transaction of a scope, or of upkeep across all."""
+    """A connection inside a transaction of a scope, or of maintenance across all."""
 
     connection: TimedConnection
 
@@ -200,9 +200,9 @@ class Database:
 
     def _settings(self, scope: Scope | None) -> tuple[str, ...]:
         millis = int(self.address.timeout * 1000)
-        owner, upkeep = ("", "on") if scope is None else (scope.id, "")
+        owner, maintenance = ("", "on") if scope is None else (scope.id, "")
         # A lock before the statement: then the error says what was waited for.
-        return (self.path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
+        return (self.path, owner, maintenance, str(millis), str(millis * 4 // 5), str(2 * millis))
 
     def _persist(self, do: Callable[[TimedConnection], Answer], lent: Lent | None = None) -> Answer:
         attempt, deadline = 0, time.monotonic() + self.address.timeout

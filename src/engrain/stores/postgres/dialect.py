@@ -273,7 +273,7 @@ class PostgresDialect:
         if hidden := [name for (name,) in tx.rows("list_restricted_tables")]:
             raise ConfigError(
                 f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
-                "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
+                "Copy as a role that has BYPASSRLS or that the policy `maintenance` of these tables is for."
             )
 
 

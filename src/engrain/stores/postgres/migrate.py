@@ -96,7 +96,7 @@ def _upgrade(connection: TimedConnection, schema: str) -> None:
         if not have:
             connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
         connection.execute(b"select set_config('search_path', %s, true)", (_path(connection, schema),))
-        connection.execute(b"select set_config('engrain.upkeep', 'on', true)")
+        connection.execute(b"select set_config('engrain.maintenance', 'on', true)")
         for number, script in load_migrations():
             if number > have:
                 connection.execute(script.encode())

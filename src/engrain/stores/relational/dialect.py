@@ -55,7 +55,7 @@ class IndexEntry:
 
 
 class Transaction(Protocol):
-    """One transaction of one scope, or of upkeep across all scopes (`scope` None).
+    """One transaction of one scope, or of maintenance across all scopes (`scope` None).
 
     Values are given by name; a list goes where the statement says {in:name}. The transaction binds `:scope`
     (the scope's key; null for a scope that the store does not know), `:owner`, `:clock` and `:change` itself."""
@@ -131,12 +131,12 @@ class Transaction(Protocol):
     def begin_write(self) -> tuple[int, int]:
         """Lock the scope as lock_scope does: the number of its last change, and the time to record.
 
-        Needed before the first statement with {change}. Upkeep has locked its scopes by then."""
+        Needed before the first statement with {change}. Maintenance has locked its scopes by then."""
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Pending:
         """Record the scope's last change: one row with its number. Call after the last statement with {change}.
 
-        Upkeep names the scopes that changed."""
+        Maintenance names the scopes that changed."""
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         """Write what search reads of new items, given by their numbers."""

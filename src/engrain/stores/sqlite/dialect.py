@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import InvalidInput, ReadOnlyStore, StoreBusy, StoreClosed
@@ -19,7 +19,7 @@ from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry,
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement, number_parameters
-from engrain.stores.sqlite.connection import CLOSED, Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
@@ -27,9 +27,6 @@ from engrain.stores.sqlite.pool import HeldSnapshot, Loan, Pool
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.stores.sqlite.writer import WriteQueue
-
-if TYPE_CHECKING:
-    from engrain.stores.sqlite.index.items import Reader
 
 Answer = TypeVar("Answer")
 MODEL_SHIFT = 40

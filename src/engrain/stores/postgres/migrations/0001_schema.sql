@@ -429,13 +429,13 @@ end $$;
 -- Refuse a new scope of a user whose other scopes are blocked, seen through the wall.
 create function refuse_blocked() returns trigger language plpgsql as $$
 declare
-  upkeep text := coalesce(current_setting('engrain.upkeep', true), '');
+  maintenance text := coalesce(current_setting('engrain.maintenance', true), '');
   found smallint;
 begin
-  perform set_config('engrain.upkeep', 'on', true);
+  perform set_config('engrain.maintenance', 'on', true);
   select max(state) into found from scope
   where tenant is not distinct from new.tenant and "user" = new."user" and state > 0 and scope <> new.scope;
-  perform set_config('engrain.upkeep', upkeep, true);
+  perform set_config('engrain.maintenance', maintenance, true);
   perform is_open(coalesce(found, 0::smallint));
   return new;
 end $$;
@@ -457,14 +457,14 @@ create trigger refuse_task before insert on event for each row execute function 
 -- Copied and deleted, because Citus updates no distribution column.
 create function adopt(new uuid, old uuid) returns void language plpgsql as $$
 declare
-  upkeep text := coalesce(current_setting('engrain.upkeep', true), '');
+  maintenance text := coalesce(current_setting('engrain.maintenance', true), '');
 begin
-  perform set_config('engrain.upkeep', 'on', true);
+  perform set_config('engrain.maintenance', 'on', true);
   insert into tombstone (scope, hash, at) select new, hash, at from tombstone where scope = old on conflict do nothing;
   delete from tombstone where scope = old;
   insert into deleted_item (scope, change, n, id) select new, change, n, id from deleted_item where scope = old;
   delete from deleted_item where scope = old;
-  perform set_config('engrain.upkeep', upkeep, true);
+  perform set_config('engrain.maintenance', maintenance, true);
 end $$;
 
 -- Every table with rows of a scope. Those that others point to come first, and of these the ones that point to none.
@@ -513,8 +513,8 @@ begin
   delete from scope where scope = key;
 end $$;
 
--- The wall. It holds for the owner of the tables too. Upkeep (what is still to embed, what is to hand out, counts)
--- looks through all scopes; where one role must never do that, drop the policy `upkeep` and let another role do it.
+-- The wall. It holds for the owner of the tables too. Maintenance (what is still to embed, what is to hand out, counts)
+-- looks through all scopes; where one role must never do that, drop the policy `maintenance` and let another role do it.
 -- A setting is read in a query of its own, once for a statement: without that, once for every row (1.8 µs each).
 do $$
 declare
@@ -529,6 +529,6 @@ begin
     execute format('alter table %I force row level security', name);
     execute format(
       'create policy own on %I using (scope = (select nullif(current_setting(''engrain.scope'', true), '''')::uuid))', name);
-    execute format('create policy upkeep on %I using ((select current_setting(''engrain.upkeep'', true) = ''on''))', name);
+    execute format('create policy maintenance on %I using ((select current_setting(''engrain.maintenance'', true) = ''on''))', name);
   end loop;
 end $$;

@@ -11,7 +11,7 @@ select relname from pg_class
 where relnamespace = current_schema()::regnamespace and relkind = 'r' and row_security_active(pg_class.oid)
   and not exists (
     select 1 from pg_policy, unnest(polroles) as role
-    where polrelid = pg_class.oid and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage')))
+    where polrelid = pg_class.oid and polname = 'maintenance' and (role = 0 or pg_has_role(role, 'usage')))
 order by relname;
 
 -- dump_vectors --

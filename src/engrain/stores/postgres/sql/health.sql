@@ -14,7 +14,7 @@ select
   -- Row-level security shows this role the items of one scope and no more.
   row_security_active('item'::regclass) and not exists (
     select 1 from pg_policy, unnest(polroles) as role
-    where polrelid = 'item'::regclass and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage')));
+    where polrelid = 'item'::regclass and polname = 'maintenance' and (role = 0 or pg_has_role(role, 'usage')));
 
 -- find_schema_version --
 select value from meta where name = 'schema';
@@ -48,7 +48,7 @@ where relnamespace = current_schema()::regnamespace and relkind = 'i' and starts
   and not exists (select 1 from pg_stat_progress_create_index as building where building.index_relid = pg_class.oid)
   and (not row_security_active('embedded'::regclass) or exists (
     select 1 from pg_policy, unnest(polroles) as role
-    where polrelid = 'embedded'::regclass and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage'))));
+    where polrelid = 'embedded'::regclass and polname = 'maintenance' and (role = 0 or pg_has_role(role, 'usage'))));
 
 -- find_checksum_setting --
 select current_setting('data_checksums');

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engrain.core.model.queries import Sketch
+from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.index.items import (
     SQL,
     Column,
@@ -17,9 +18,7 @@ from engrain.stores.sqlite.index.items import (
     ItemTable,
     Mask,
     NameCodes,
-    Reader,
     expand_ranges,
-    read_pages,
     replace_nulls,
 )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import gt
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.dialect import load_sql
 
 Array = npt.NDArray[Any]
@@ -21,16 +22,8 @@ SQL = load_sql()
 _NEVER, _ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 # Fewer removed rows than this are kept: reading so small a scope again would gain nothing.
 MIN_REMOVED = 256
-# Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
-PAGE_ROWS = 512
 # Room that is not yet touched costs address space, not memory.
 _FIRST_CAPACITY = 64
-
-
-class Reader(Protocol):
-    """A connection that sees one snapshot of the store."""
-
-    def rows(self, sql: str, args: Any = ()) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,8 +203,8 @@ class EntryTable:
     An entry that was replaced or removed has the owner -1."""
 
     def __init__(self) -> None:
-        self._loaded = False
-        self._last_change = 0
+        self.loaded = False
+        self.last_change = 0
         self._owners = Column(np.int64)  # the item's row, for each entry
         self._firsts = Column(np.int64)  # the first entry, for each item
         self._counts = Column(np.int64)
@@ -225,21 +218,17 @@ class EntryTable:
     def is_stale(self) -> bool:
         return is_mostly_removed(self._removed, len(self._owners))
 
-    def refresh(self, db: Reader, items: ItemTable) -> None:
-        """Read the changes up to the last one that the items have."""
-        self._firsts.grow(len(items), 0)
-        self._counts.grow(len(items), 0)
-        if not self._loaded:
-            self._loaded = True
-            self._load(db, items)
-        elif items.last_change > self._last_change:
-            self._update(db, items)
-        self._last_change = items.last_change
+    def grow(self, items: int) -> None:
+        """Make room for so many items."""
+        self._firsts.grow(items, 0)
+        self._counts.grow(items, 0)
 
-    def _load(self, db: Reader, items: ItemTable) -> None:
+    def load(self, db: Reader, items: ItemTable) -> None:
+        """Read all entries of the items."""
         raise NotImplementedError
 
-    def _update(self, db: Reader, items: ItemTable) -> None:
+    def update(self, db: Reader, items: ItemTable) -> None:
+        """Read the changes since the last one."""
         raise NotImplementedError
 
     def _clear_cache(self) -> None:
@@ -323,19 +312,6 @@ class NameCodes(dict[str | None, int]):
 
     def decode(self, numbers: Array) -> list[str | None]:
         return list(map(self._names.__getitem__, numbers.tolist()))
-
-
-def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the columns of a statement's rows page by page. The rows are ordered by their first column."""
-    after = values["first"] - 1
-    while True:
-        rows = db.rows(statement, {**values, "after": after, "page": PAGE_ROWS})
-        if rows:
-            columns = list(zip(*rows, strict=True))
-            after = columns[0][-1]
-            yield columns
-        if len(rows) < PAGE_ROWS:
-            return
 
 
 def is_mostly_removed(removed: int, total: int) -> bool:

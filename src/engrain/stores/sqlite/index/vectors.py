@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput, StoreCorrupt
+from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.dialect import vector_key
 from engrain.stores.sqlite.index.codes import code_type, quantise
 from engrain.stores.sqlite.index.items import (
@@ -22,9 +23,7 @@ from engrain.stores.sqlite.index.items import (
     Ints,
     ItemTable,
     Mask,
-    Reader,
     expand_ranges,
-    read_pages,
 )
 
 
@@ -71,7 +70,7 @@ class VectorIndex(EntryTable):
 
     # Reading changes
 
-    def _load(self, db: Reader, items: ItemTable) -> None:
+    def load(self, db: Reader, items: ItemTable) -> None:
         # Spare room, so that the first write afterwards does not copy the matrix.
         self._codes.reserve(len(items) + len(items) // 8)
         statement = SQL["load_codes_in_range" if items.is_dense else "load_codes"]
@@ -89,8 +88,8 @@ class VectorIndex(EntryTable):
         self._errors.extend(windows["error"])
         self._codes.extend(windows["codes"])
 
-    def _update(self, db: Reader, items: ItemTable) -> None:
-        values = {"base": self._base, "scope": items.scope, "since": self._last_change}
+    def update(self, db: Reader, items: ItemTable) -> None:
+        values = {"base": self._base, "scope": items.scope, "since": self.last_change}
         changed = db.rows(SQL["load_changed_codes"], values)
         rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
         added: list[tuple[int, bytes]] = []

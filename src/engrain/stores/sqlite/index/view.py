@@ -14,13 +14,14 @@ from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.queries import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
+from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.filters import build_where
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
     from engrain.stores.sqlite.index.fields import FieldTable
-    from engrain.stores.sqlite.index.items import Mask, Reader
+    from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
     from engrain.stores.sqlite.index.vectors import VectorIndex
     from engrain.stores.sqlite.index.words import BestPassages, Scores, WordIndex
 
@@ -193,19 +194,19 @@ class ScopeIndex:
         return self.items.nbytes + self._words.nbytes + self._fields.nbytes + vectors
 
     def words(self, db: Reader) -> WordIndex:
-        self._words.refresh(db, self.items)
+        _refresh_entries(self._words, db, self.items)
         if self._words.is_stale:
             from engrain.stores.sqlite.index.words import WordIndex
 
             self._words = WordIndex()
-            self._words.refresh(db, self.items)
+            _refresh_entries(self._words, db, self.items)
         return self._words
 
     def vectors(self, db: Reader, model: str) -> VectorIndex | None:
         """None if the store has no vectors of the model at all."""
         index = self._vectors.get(model)
         if index is not None:
-            index.refresh(db, self.items)
+            _refresh_entries(index, db, self.items)
         if index is None or index.is_stale:
             known = list(db.rows(SQL["find_vector_model"], {"model": model}))
             if not known:
@@ -213,7 +214,7 @@ class ScopeIndex:
             from engrain.stores.sqlite.index.vectors import VectorIndex
 
             index = self._vectors[model] = VectorIndex(*known[0])
-            index.refresh(db, self.items)
+            _refresh_entries(index, db, self.items)
         return index
 
     def fields(self, db: Reader) -> FieldTable:
@@ -264,6 +265,17 @@ def _refresh(index: ScopeIndex | None, db: Reader, scope_id: str) -> ScopeIndex:
         index = ScopeIndex(scope)
         index.items.refresh(db, newest)
     return index
+
+
+def _refresh_entries(entries: EntryTable, db: Reader, items: ItemTable) -> None:
+    """Read the changes up to the last one that the items have."""
+    entries.grow(len(items))
+    if not entries.loaded:
+        entries.loaded = True
+        entries.load(db, items)
+    elif items.last_change > entries.last_change:
+        entries.update(db, items)
+    entries.last_change = items.last_change
 
 
 def _make_matches(index: ScopeIndex, scores: Scores, best: BestPassages) -> WordMatches:

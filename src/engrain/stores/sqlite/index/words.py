@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
+from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.index.items import (
     SQL,
     Column,
@@ -18,9 +19,7 @@ from engrain.stores.sqlite.index.items import (
     Ints,
     ItemTable,
     Mask,
-    Reader,
     expand_ranges,
-    read_pages,
 )
 from engrain.stores.sqlite.index.postings import Pairs, Postings, parse_pairs
 
@@ -80,7 +79,7 @@ class WordIndex(EntryTable):
 
     # Reading changes
 
-    def _load(self, db: Reader, items: ItemTable) -> None:
+    def load(self, db: Reader, items: ItemTable) -> None:
         statement = SQL["load_index_words_in_range" if items.is_dense else "load_index_words"]
         for numbers, blobs in read_pages(db, statement, items.bounds):
             rows = items.find_rows(np.array(numbers, dtype=np.int64))
@@ -100,8 +99,8 @@ class WordIndex(EntryTable):
         self._lengths.extend(lengths)
         self._postings.add(pairs.terms, pairs.passage + first, pairs.counts)
 
-    def _update(self, db: Reader, items: ItemTable) -> None:
-        changed = db.rows(SQL["load_changed_index_words"], {"scope": items.scope, "since": self._last_change})
+    def update(self, db: Reader, items: ItemTable) -> None:
+        changed = db.rows(SQL["load_changed_index_words"], {"scope": items.scope, "since": self.last_change})
         rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
         added: list[tuple[int, bytes]] = []
         for row, (_, blob) in zip(rows.tolist(), changed, strict=True):
