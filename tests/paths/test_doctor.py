@@ -120,7 +120,7 @@ def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
     ],
 )
 def test_a_store_that_does_not_open_fails_at_the_point_that_says_why(error: Any, point: str) -> None:
-    found = explain_unopened(CHECKS, error)
+    found = explain_unopened(CHECKS, error, None)
     assert [one.number for one in found] == list(range(1, 36))
     (why,) = [one for one in found if one.state == "fail"]
     assert (why.name, why.why) == (point, str(error).rstrip("."))
