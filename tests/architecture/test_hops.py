@@ -50,6 +50,13 @@ def summarize(memory: Memory) -> None:
         memory.add_message("user", f"message {number}", session="long")
 
 
+def ask_to_forget(memory: Memory) -> None:
+    memory.add_message("user", "I live in Quito.")
+    memory.add_message("user", "Forget that I live in Quito.")
+    memory.add_message("user", "Forget that I like tea.")  # of which nothing is known
+    memory.session("monday").add_message("user", "Forget my city.")
+
+
 VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember": lambda memory: memory.remember("The parcel is in Lisbon.", slot="parcel.place"),
     "remember a turn": lambda memory: memory.remember("Hello.", position=SessionPosition("monday")),
@@ -58,6 +65,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "prompt": lambda memory: memory.prompt("Where is the parcel?"),
     "add_message": lambda memory: memory.add_message("user", "I moved to Quito."),
     "add_message until a summary is due": summarize,
+    "add_message that asks to forget": ask_to_forget,
     "start_session": lambda memory: memory.start_session("monday"),
     "slot": lambda memory: memory.slots.get("parcel.place"),
     "relation": lambda memory: memory.relations.add("Ana", "works at", "Acme"),

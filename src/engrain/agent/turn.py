@@ -27,6 +27,7 @@ from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, Message, ToolCall, find_call_spans
 from engrain.core.tokens import cut_middle, estimate_tokens
+from engrain.ingest.messages import RecordOptions
 from engrain.tasks.driver import Flow, StoreCall, UserCall
 from engrain.tasks.run import AsyncRun, Run
 from engrain.tasks.steps import Retry, StepWork
@@ -426,7 +427,7 @@ class Turn:
         return ids
 
     def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:
-        return list(self._open_conversation().append(said, expect=seen, request_id=request, began=self._began).ids)
+        return self._open_conversation().append(said, RecordOptions(request, seen, self._began))
 
     def _open_conversation(self) -> ConversationMemory:
         """Return the conversation of this turn: one object, which caches what it has read."""

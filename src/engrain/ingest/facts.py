@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engrain.core.identity import Scope
@@ -10,7 +10,6 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import ROLES, Citation, Draft, ForgetRequest, Item, Note, Source, Statement
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
-from engrain.core.model.queries import WordQuery
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
 from engrain.core.text.languages import load_languages
@@ -20,7 +19,6 @@ from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
-MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
 
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
@@ -33,34 +31,64 @@ class Utterance:
 
     message: Message
     row_id: str  # of its log row, or the plan's placeholder for that id
-    is_live: bool = False  # utterance now, not imported from an earlier time
+    is_live: bool = False  # said now, not imported from an earlier time
     speaker: str | None = None  # None: the user
 
     def quote(self, found: Statement | ForgetRequest) -> str:
         return self.message.text[found.start : found.end]
 
 
+@dataclass(frozen=True, slots=True)
+class FactReads:
+    """The facts to read before a statement is planned."""
+
+    slots: tuple[str, ...] = ()
+    history: str | None = None  # the slot of which all values are read
+    words: str = ""  # facts that share words with this text, and match the filter
+    where: Filter = _FACTS
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFacts:
+    """The facts that were read. `likely` are those that share words with the statement, by the same speaker."""
+
+    slots: Mapping[str, Item | None]
+    history: Sequence[Item]
+    likely: Sequence[Item]
+
+
+def resolve_slots(found: Sequence[Statement | ForgetRequest], utterance: Utterance) -> list[Statement | ForgetRequest]:
+    """Return the statements with the slots of their speaker. Blank ones are dropped."""
+    spoken = (one for one in found if utterance.quote(one).strip())
+    return [replace(one, slot=rename_for_speaker(utterance.speaker, one.slot)) for one in spoken]
+
+
+def list_reads(found: Statement | ForgetRequest, utterance: Utterance) -> FactReads:
+    if isinstance(found, ForgetRequest):
+        return FactReads(history=found.slot, words=utterance.quote(found))
+    if found.slot is None:
+        return FactReads(words=found.replaces or "", where=_GATE_FACTS)
+    if not _says_ended(found, utterance):
+        return FactReads()
+    job = (_job_of(found.slot),) if found.slot.endswith(_EMPLOYER) else ()
+    return FactReads((found.slot, *job), words=found.replaces or "", where=_GATE_FACTS)
+
+
 def plan_steps(
-    found: Sequence[Statement | ForgetRequest],
+    found: Statement | ForgetRequest,
     utterance: Utterance,
     planned: Sequence[Step],
-    scope: Scope,
+    stored: StoredFacts,
     services: Services,
 ) -> list[Step]:
-    """Return the planned steps with those of this message added, and without those that it retracts."""
-    steps = [*planned]
-    for one in found:
-        if not utterance.quote(one).strip():
-            continue
-        one = replace(one, slot=rename_for_speaker(utterance.speaker, one.slot))
-        if isinstance(one, Statement):
-            steps.append(_plan_statement(one, utterance, steps, scope, services))
-            continue
-        writes = [step for step in steps if isinstance(step, (Add, Correct))]
-        retracted = [step for step in writes if _retracts_draft(one, utterance, step.draft)]
-        steps = [step for step in steps if step not in retracted]
-        steps += _plan_forgetting(one, utterance, [step.draft for step in retracted], scope, services)
-    return steps
+    """Return the planned steps with those of this statement added, and without those that it retracts."""
+    if isinstance(found, Statement):
+        return [*planned, _plan_statement(found, utterance, planned, stored, services)]
+    writes = [step for step in planned if isinstance(step, (Add, Correct))]
+    retracted = [step for step in writes if _retracts_draft(found, utterance, step.draft)]
+    others = [step for step in planned if step not in retracted]
+    meant = _find_meant(found, utterance.quote(found), stored)
+    return [*others, *_plan_forgetting(found, utterance, meant, [step.draft for step in retracted], services)]
 
 
 def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
@@ -92,52 +120,49 @@ def build_note(found: Statement, utterance: Utterance, services: Services) -> No
 
 
 def _plan_statement(
-    found: Statement, utterance: Utterance, planned: Sequence[Step], scope: Scope, services: Services
+    found: Statement, utterance: Utterance, planned: Sequence[Step], stored: StoredFacts, services: Services
 ) -> Step:
-    planned_values = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
-
-    def read_slot(slot: str) -> str | None:
-        item = None if slot in planned_values else services.items.slot(scope, slot, None)
-        return item.text if item else planned_values.get(slot)
-
-    found = replace(found, slot=_choose_slot(found, utterance, read_slot))
-    old = _find_replaced(found, utterance, scope, services)
+    values = {slot: item.text for slot, item in stored.slots.items() if item}
+    values |= {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
+    found = replace(found, slot=_choose_slot(found, utterance, values))
+    old = _find_replaced(found, utterance, stored.likely)
     slot = found.slot if old is None else old.slot
     made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _choose_slot(found: Statement, utterance: Utterance, read_slot: Callable[[str], str | None]) -> str | None:
+def _choose_slot(found: Statement, utterance: Utterance, values: Mapping[str, str]) -> str | None:
     """Return the slot that a statement fills.
 
     A statement that something ended fills a slot only if the slot holds that value: somebody who lives in Quito may
     say that he no longer lives in Lima.
     """
-    slot = found.slot or ""
-    if found.slot is None or not load_statement_rules().sign("ended").search(utterance.quote(found)):
-        return found.slot
-    value = read_slot(slot)
+    slot = found.slot
+    if slot is None or not _says_ended(found, utterance):
+        return slot
+    value = values.get(slot)
     if found.replaces is not None:
         return slot if value and set(extract_terms(found.replaces)) <= set(extract_terms(value)) else None
     # "I quit my job" ends the job if no employer is known.
-    job = slot.removesuffix(_EMPLOYER) + _JOB
-    return job if not value and slot.endswith(_EMPLOYER) and read_slot(job) else slot
+    return _job_of(slot) if not value and slot.endswith(_EMPLOYER) and values.get(_job_of(slot)) else slot
 
 
-def _find_replaced(found: Statement, utterance: Utterance, scope: Scope, services: Services) -> Item | None:
+def _says_ended(found: Statement, utterance: Utterance) -> bool:
+    return load_statement_rules().sign("ended").search(utterance.quote(found)) is not None
+
+
+def _job_of(slot: str) -> str:
+    return slot.removesuffix(_EMPLOYER) + _JOB
+
+
+def _find_replaced(found: Statement, utterance: Utterance, likely: Sequence[Item]) -> Item | None:
     """Return the preference that the statement ends, or the fact that it repeats to deny it ("I no longer like tea").
 
     None if several facts could be meant.
     """
     if found.replaces is None or found.slot is not None:
         return None
-    words = set(extract_terms(found.replaces))
-    likely = [
-        item
-        for item in _search_words(found.replaces, _GATE_FACTS, scope, services)
-        if _is_by_same_speaker(item, utterance)
-    ]
-    quoted = set(tokenize(utterance.quote(found)))
+    words, quoted = set(extract_terms(found.replaces)), set(tokenize(utterance.quote(found)))
     named = [item for item in likely if words <= set(extract_terms(item.text))]
     meant = [item for item in named if detect_traits(item.text) & PREFERENCE or quoted > set(tokenize(item.text))]
     return meant[0] if len(meant) == 1 else None
@@ -150,20 +175,22 @@ def _retracts_draft(found: ForgetRequest, utterance: Utterance, draft: Draft) ->
         return False
     if found.slot is None or draft.slot != found.slot:
         return tokenize(draft.text) == tokenize(statement)
-    return not gate.find_statements(statement) or not _extract_value_terms(found.slot, statement).isdisjoint(
-        extract_terms(draft.text)
-    )
+    value = _extract_value_terms(found.slot, statement)
+    return not gate.find_statements(statement) or not value.isdisjoint(extract_terms(draft.text))
 
 
 def _plan_forgetting(
-    found: ForgetRequest, utterance: Utterance, retracted: Sequence[Draft], scope: Scope, services: Services
+    found: ForgetRequest,
+    utterance: Utterance,
+    meant: Sequence[Item],
+    retracted: Sequence[Draft],
+    services: Services,
 ) -> list[Step]:
     """Plan to forget the facts that are meant, the words that name them in this message, and the retracted drafts.
 
     A statement cites all of these words, so forgetting a meant fact forgets them too. If no fact is known yet, the
     statement has expired from the start and the caller forgets it: this keeps the words from being ingested later.
     """
-    meant = _find_meant(found, utterance, scope, services)
     now = services.clock()
     span = Citation(utterance.row_id, found.start, found.end)
     words = [cite for draft in retracted for cite in draft.source.cites]
@@ -176,22 +203,18 @@ def _plan_forgetting(
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _find_meant(found: ForgetRequest, utterance: Utterance, scope: Scope, services: Services) -> list[Item]:
+def _find_meant(found: ForgetRequest, statement: str, stored: StoredFacts) -> list[Item]:
     """Return the facts that a forget request means.
 
     A slot's named values, or all that it ever had if none is named ("forget my city"). Otherwise, facts with exactly
     the same words.
     """
-    statement = utterance.quote(found)
-    if found.slot is None:
-        return _find_same_words(statement, utterance, scope, services)
-    return _find_slot_values(found.slot, statement, scope, services) or _find_same_words(
-        statement, utterance, scope, services
-    )
+    values = _find_slot_values(found.slot, statement, stored.history) if found.slot else []
+    return values or [item for item in stored.likely if tokenize(item.text) == tokenize(statement)]
 
 
-def _find_slot_values(slot: str, statement: str, scope: Scope, services: Services) -> list[Item]:
-    versions = [item for item in services.items.history(scope, slot) if item.retracted_at is None]
+def _find_slot_values(slot: str, statement: str, history: Sequence[Item]) -> list[Item]:
+    versions = [item for item in history if item.retracted_at is None]
     if not gate.find_statements(statement):
         return versions
     value = _extract_value_terms(slot, statement)
@@ -205,19 +228,3 @@ def _find_slot_values(slot: str, statement: str, scope: Scope, services: Service
 
 def _extract_value_terms(slot: str, statement: str) -> set[int]:
     return set(extract_terms(statement)) - set(extract_terms(split_identifier(slot))) - load_languages().stop_terms
-
-
-def _find_same_words(statement: str, utterance: Utterance, scope: Scope, services: Services) -> list[Item]:
-    likely = _search_words(statement, _FACTS, scope, services)
-    return [
-        item for item in likely if tokenize(item.text) == tokenize(statement) and _is_by_same_speaker(item, utterance)
-    ]
-
-
-def _is_by_same_speaker(item: Item, utterance: Utterance) -> bool:
-    return item.metadata.get(SPEAKER_KEY) == utterance.speaker
-
-
-def _search_words(text: str, where: Filter, scope: Scope, services: Services) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
-    return services.items.get_many(scope, [hit.id for hit in services.words.best(query).hits]) if query.terms else []

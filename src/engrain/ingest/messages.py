@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
+from engrain.core.chat.parse import parse_messages
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
@@ -14,11 +16,15 @@ from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
 from engrain.core.model.messages import Message, item_to_message, message_to_note
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
+from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.slots import SPEAKER_KEY
+from engrain.core.text.tokenizer import extract_terms
+from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
-from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
+from engrain.ingest.facts import StoredFacts, Utterance, find_other_speaker, list_reads, plan_steps, resolve_slots
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
@@ -27,12 +33,15 @@ from engrain.ports.sessions import Episodes
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000
 MAX_ATTEMPTS = 5
+MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
 
+Found = Statement | ForgetRequest
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordResult:
+    messages: Sequence[Message]  # as they were given
     ids: tuple[str, ...]
     places: tuple[int, ...]  # the messages' numbers in the session
     facts: tuple[str, ...] = ()  # facts that the gate kept, and important episodes
@@ -53,27 +62,27 @@ class RecordOptions:
 class AnalyzedMessage:
     message: Message  # as the log shows it
     raw: str | None  # the whole of a long tool output
-    found: Sequence[Statement | ForgetRequest]
+    found: Sequence[Found]
     event: EpisodeEvent | None
 
 
 def record_messages(
-    messages: Sequence[Message], session: str, scope: Scope, services: Services, options: RecordOptions | None = None
+    messages: Iterable[Any], session: str, scope: Scope, services: Services, options: RecordOptions | None = None
 ) -> RecordResult:
-    """Write checked messages to the log in order, with the facts and episodes that follow from them.
+    """Write messages to the log in order, with the facts and episodes that follow from them.
 
     The texts are embedded before anything is locked. Then everything is written, or nothing. A legal hold wins over a
     message that asks to forget: the message is kept, and `refused` gives the reason.
     """
-    options = options or RecordOptions()
+    given, options = parse_messages(messages), options or RecordOptions()
+    request_id = check_optional_key(options.request_id, "request_id")
+    expect = None if options.expect is None else (session, check_count(options.expect, "expect", 0, 2**53))
     began = services.items.moment() if options.began is None else options.began
-    messages = [redact_message(message, services.redact) for message in messages]
-    expect = None if options.expect is None else (session, options.expect)
-    plan = Plan(scope, (), options.request_id, expect, began=began)
+    plan = Plan(scope, (), request_id, expect, began=began)
     try:
-        return _write_with_retries(messages, session, services, plan)
+        return _write_with_retries(given, session, services, plan)
     except OnHold as exc:
-        result = _write_with_retries(messages, session, services, plan, forgets=False)
+        result = _write_with_retries(given, session, services, plan, forgets=False)
         _log.warning("a message of session %r asked to forget, but nothing was forgotten: %s", session, exc)
         return replace(result, refused=str(exc))
 
@@ -95,22 +104,12 @@ def _write_messages(
 ) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
-    turns = _analyze_messages(messages, earlier)
+    turns = _analyze_messages([redact_message(one, services.redact) for one in messages], earlier)
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
         steps.append(Add(write.build_draft(message_to_note(turn.message, session), services.redact), request))
-    derived: list[Step] = []
-    # Several user messages at once are a transcript, not live speech.
-    is_live = sum(turn.message.role == "user" for turn in turns) == 1
-    for k, turn in enumerate(turns):
-        utterance = Utterance(turn.message, refer_to_step(k), is_live and turn.message.occurred_at is None)
-        if turn.found and turn.message.speaker:
-            utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
-        found = [one for one in turn.found if forgets or isinstance(one, Statement)]
-        planned = plan_steps(found, utterance, derived, scope, services)
-        derived = planned if planned != derived else [*derived, *_plan_lasting_item(turn, k, services)]
-    steps += derived
+    steps += _plan_derived(turns, scope, services, forgets)
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
     steps += [Forget(refer_to_step(k)) for k in expired]
@@ -118,8 +117,39 @@ def _write_messages(
         plan, steps=_embed_steps(steps, services), episodes=tuple(_build_happenings(turns, session, services))
     )
     applied = _apply_plan(plan, session, services)
-    result = _build_result(applied, len(turns))
+    result = _build_result(applied, messages)
     return result if applied.repeated else _finish_forgetting(result, scope, services)
+
+
+def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> list[Step]:
+    """Plan the facts and lasting items of the messages, and the facts that they ask to forget."""
+    steps: list[Step] = []
+    # Several user messages at once are a transcript, not live speech.
+    is_live = sum(turn.message.role == "user" for turn in turns) == 1
+    for k, turn in enumerate(turns):
+        utterance = Utterance(turn.message, refer_to_step(k), is_live and turn.message.occurred_at is None)
+        if turn.found and turn.message.speaker:
+            utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
+        before = steps
+        for found in resolve_slots(turn.found, utterance):
+            if forgets or isinstance(found, Statement):
+                stored = _read_stored(found, utterance, scope, services)
+                steps = plan_steps(found, utterance, steps, stored, services)
+        if steps == before:
+            steps = [*steps, *_plan_lasting_item(turn, k, services)]
+    return steps
+
+
+def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Services) -> StoredFacts:
+    reads, items = list_reads(found, utterance), services.items
+    query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
+    hits = services.words.best(query).hits if query.terms else ()
+    likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []
+    return StoredFacts(
+        {slot: items.slot(scope, slot, None) for slot in reads.slots},
+        items.history(scope, reads.history) if reads.history else (),
+        [item for item in likely if item.metadata.get(SPEAKER_KEY) == utterance.speaker],
+    )
 
 
 def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) -> list[AnalyzedMessage]:
@@ -133,7 +163,7 @@ def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) ->
     return turns
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Statement | ForgetRequest]:
+def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
@@ -143,9 +173,7 @@ def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[
     return gate.find_statements(own, [(one.role, one.text) for one in earlier])
 
 
-def _build_event(
-    message: Message, earlier: Sequence[Message], found: Sequence[Statement | ForgetRequest]
-) -> EpisodeEvent | None:
+def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:
     if message.role == "system":
         return None
     # A tool call counts by its name and arguments, as in its row: two different calls are two events.
@@ -261,11 +289,12 @@ def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied 
     return first
 
 
-def _build_result(applied: Applied, count: int) -> RecordResult:
-    rows, rest = applied.outcomes[:count], applied.outcomes[count:]
+def _build_result(applied: Applied, messages: Sequence[Message]) -> RecordResult:
+    rows, rest = applied.outcomes[: len(messages)], applied.outcomes[len(messages) :]
     forgotten = dict.fromkeys(id for one in rest if one.status == "forgotten" for id in (one.id, *one.others))
     kept = dict.fromkeys(one.id for one in rest if one.status not in ("forgotten", "missing"))
     return RecordResult(
+        messages,
         ids=tuple(one.id or "" for one in rows),
         places=tuple(one.place or 0 for one in rows),
         facts=tuple(id for id in kept if id and id not in forgotten),

@@ -261,7 +261,7 @@ class Memory:
         words. With `expect` the session must have that many messages, else Conflict.
         """
         message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
-        return self._conversation(session).add_many([message], expect=expect, request_id=request_id)[0]
+        return self._record([message], session, expect, request_id)[0]
 
     @traced
     def add_messages(
@@ -273,7 +273,7 @@ class Memory:
         request_id: str | None = None,
     ) -> builtins.list[str]:
         """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
-        return self._conversation(session).add_many(messages, expect=expect, request_id=request_id)
+        return self._record(messages, session, expect, request_id)
 
     @traced
     def end_session(self) -> SessionEnd | None:
@@ -530,6 +530,16 @@ class Memory:
             if name == self._current.id:
                 self._parts["conversation"] = known
         return known
+
+    def _record(
+        self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
+    ) -> builtins.list[str]:
+        from engrain.ingest.messages import RecordOptions, record_messages
+
+        conversation, options = self._conversation(session), RecordOptions(request_id, expect)
+        return conversation.follow(
+            record_messages(messages, conversation.session, self._scope, self._services, options)
+        )
 
     def _session_id(self, id: str | None) -> str:
         from engrain.tiers.sessions import new_session

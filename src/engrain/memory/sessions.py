@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
 from engrain.core.errors import StoreError, raise_interrupt
+from engrain.core.model.messages import Message
 from engrain.core.validation import check_key
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope
-    from engrain.core.model.messages import Message
     from engrain.core.model.sessions import SessionEnd, SessionStart
     from engrain.ports import Services
     from engrain.tiers.scoped_working import ScopedWorkingMemory
@@ -35,6 +35,8 @@ class Session:
         from engrain.tiers.conversation import ConversationMemory
         from engrain.tiers.sessions import Sessions
 
+        self._services = services
+        self._scope = scope
         self.id = check_key(id, "session")
         self.conversation = ConversationMemory(services, scope, id)
         self._sessions = Sessions(services, scope)
@@ -59,16 +61,15 @@ class Session:
         request_id: str | None = None,
     ) -> str:
         """Keep a message word for word, and return its id."""
-        return self.conversation.add(
-            role, text, speaker=speaker, metadata=metadata, occurred_at=occurred_at, request_id=request_id
-        )
+        message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
+        return self._record([message], None, request_id)[0]
 
     @traced
     def add_messages(
         self, messages: Sequence[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
         """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
-        return self.conversation.add_many(messages, expect=expect, request_id=request_id)
+        return self._record(messages, expect, request_id)
 
     def messages(self, n: int = 20) -> list[Message]:
         """Return the newest n messages, oldest of them first."""
@@ -81,6 +82,12 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
+
+    def _record(self, messages: Sequence[Any], expect: int | None, request_id: str | None) -> list[str]:
+        from engrain.ingest.messages import RecordOptions, record_messages
+
+        options = RecordOptions(request_id, expect)
+        return self.conversation.follow(record_messages(messages, self.id, self._scope, self._services, options))
 
 
 def start_session(id: str, current: CurrentSession, sessions: Sessions, working: ScopedWorkingMemory) -> SessionStart:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.chat import transcripts
-from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import split_system, to_anthropic, to_openai
 from engrain.core.chat.window import Window, WindowPrefix, count_message_tokens, fit_window, needs_summary
 from engrain.core.clock import Time
@@ -20,7 +19,7 @@ from engrain.core.model.messages import Message, item_to_message, match_results,
 from engrain.core.model.queries import Summary, VectorQuery, WordQuery
 from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
-from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_optional_key, check_text
+from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Services
@@ -86,35 +85,24 @@ class ConversationMemory:
         self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None
     ) -> list[str]:
         """Keep several messages together, all or none: Messages, or dicts of the Anthropic and OpenAI APIs."""
-        return list(self.append(messages, expect=expect, request_id=request_id).ids)
+        return self.append(messages, RecordOptions(request_id, expect))
 
-    def append(
-        self,
-        messages: Iterable[Any],
-        *,
-        expect: int | None = None,
-        request_id: str | None = None,
-        began: int | None = None,
-    ) -> RecordResult:
-        """Internal: do the same as `add_many` for an agent, and return everything that was recorded.
+    def append(self, messages: Iterable[Any], options: RecordOptions) -> list[str]:
+        """Internal: do the same as `add_many`, for an agent."""
+        return self.follow(record_messages(messages, self.session, self._scope, self._services, options))
 
-        BeingErased if the user was erased after the change number `began`.
-        """
-        checked = parse_messages(messages)
-        if expect is not None:
-            check_count(expect, "expect", 0, 2**53)
-        options = RecordOptions(check_optional_key(request_id, "request_id"), expect, began)
-        recorded = record_messages(checked, self.session, self._scope, self._services, options)
+    def follow(self, recorded: RecordResult) -> list[str]:
+        """Internal: enrich and summarise after messages were recorded, and return their ids."""
         self.refused = recorded.refused
         if self._services.background is not None:
             self._services.background.enrich(self._scope, self.session)
         try:
-            self._summarize_if_due(checked, recorded)
+            self._summarize_if_due(recorded)
         except Exception as exc:  # noqa: BLE001  # the messages are kept: a failed summary must not hide that
             raise_interrupt(exc)
             self.summary_error = str(exc)
             _log.warning("the summary of session %r was not made: %s", self.session, exc)
-        return recorded
+        return list(recorded.ids)
 
     def window(self) -> Window:
         """Return the part that a model sees, within the limits."""
@@ -206,12 +194,12 @@ class ConversationMemory:
             self._store_summary(transcript.summary)
         return TranscriptLoadResult(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
 
-    def _summarize_if_due(self, messages: list[Message], recorded: RecordResult) -> None:
+    def _summarize_if_due(self, recorded: RecordResult) -> None:
         """Summarise the older messages if the window is full. Nothing is read as long as nobody else writes."""
         window = self._open_window
         if window and recorded.places and window.following == recorded.places[0]:
-            added = sum(count_message_tokens(message, self._services.count_tokens) for message in messages)
-            count = window.messages + len(messages)
+            added = sum(count_message_tokens(one, self._services.count_tokens) for one in recorded.messages)
+            count = window.messages + len(recorded.messages)
             window = summaries.OpenWindow(count, window.tokens + added, recorded.places[-1] + 1)
         else:
             window = None

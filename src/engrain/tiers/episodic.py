@@ -194,8 +194,7 @@ class EpisodicMemory:
     def _record_turn(self, turn: EpisodeEvent, session: str, request_id: str | None) -> str:
         """Record a turn like every message: the gate decides whether it asks to be remembered."""
         episodes.require_episodes(self._services)
-        message = check_message(Message(turn.role or "user", turn.text))
-        options = messages.RecordOptions(check_optional_key(request_id, "request_id"))
+        message, options = Message(turn.role or "user", turn.text), messages.RecordOptions(request_id)
         return messages.record_messages([message], session, self._scope, self._services, options).ids[0]
 
     def _complete_event(self, given: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
