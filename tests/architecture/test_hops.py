@@ -33,6 +33,11 @@ def step(memory: Memory) -> None:
         run.step("plan", lambda: 1)
 
 
+def remember_step(memory: Memory) -> None:
+    with memory.task("order", working=False) as run:
+        run.remember_step("note", "The parcel is in Lisbon.")
+
+
 def finish_task(memory: Memory) -> None:
     with memory.task("order", goal="ship it") as run:
         run.effect("pay", lambda: 1)
@@ -78,6 +83,7 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
     "step": step,
+    "remember_step": remember_step,
     "task": finish_task,
     "undo": lambda memory: memory.store.undo("page", user="ana"),
     "load": lambda memory: memory.load(io.BytesIO(b'{"text": "Ana likes tea."}\n')),

@@ -30,10 +30,11 @@ from engrain.core.model.tasks import Claim, Lease, StepRecord, TaskEnd, TaskReco
 from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.steady_clock import find_steady_clock
-from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall, run_flow, run_flow_async
+from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.journal import _MAX_WRITE_ATTEMPTS, write_reliably
 from engrain.tasks.lease import LeaseHolder, create_worker_name, is_worker_dead
 from engrain.tasks.outcomes import choose_task_end, describe_error, encode_error, failure_number, rebuild_error
+from engrain.tasks.run import run_flow, run_flow_async
 from engrain.tasks.serialization import decode, encode, fingerprint_arguments
 from engrain.tasks.steps import Retry
 

@@ -29,7 +29,8 @@ from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
-from engrain.tasks.driver import Flow, run_flow, run_flow_async
+from engrain.tasks.flow import Flow
+from engrain.tasks.run import run_flow, run_flow_async
 
 if TYPE_CHECKING:
     from engrain.ports import Model

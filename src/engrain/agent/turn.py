@@ -28,7 +28,7 @@ from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, Message, ToolCall, find_call_spans
 from engrain.core.tokens import cut_middle, estimate_tokens
 from engrain.ingest.messages import RecordOptions
-from engrain.tasks.driver import Flow, StoreCall, UserCall
+from engrain.tasks.flow import Flow, StoreCall, UserCall
 from engrain.tasks.run import AsyncRun, Run
 from engrain.tasks.steps import Retry, StepWork
 from engrain.telemetry import traced

@@ -22,9 +22,8 @@ from engrain.core.validation import check_key
 from engrain.memory.memory import Memory, check_reads, check_scope
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
-from engrain.tasks.driver import run_flow_async
 from engrain.tasks.execution import TaskOptions
-from engrain.tasks.run import AsyncRun, check_callable
+from engrain.tasks.run import AsyncRun, check_callable, run_flow_async
 from engrain.tiers.sessions import new_session
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import builtins
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, get_args
 from weakref import WeakSet
 
@@ -31,12 +31,12 @@ from engrain.core.validation import check_count, check_key, check_name
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
 from engrain.privacy.audit import record
-from engrain.tasks.driver import Flow, StoreCall, UserCall, run_flow
 from engrain.tasks.execution import MAX_CRASHES, TaskExecution, TaskOptions, count_crashes, require_journal
+from engrain.tasks.flow import Flow, StoreCall, UserCall
 from engrain.tasks.journal import WAIT_KINDS
 from engrain.tasks.lease import create_worker_name, is_worker_dead
 from engrain.tasks.outcomes import expire_tasks, record_procedure_failure
-from engrain.tasks.run import Run, check_callable
+from engrain.tasks.run import Run, check_callable, run_flow
 from engrain.tasks.serialization import decode, decode_envelope, encode
 from engrain.tasks.working_state import WorkingStateBinding
 from engrain.tiers.scoped_working import ScopedWorkingMemory
@@ -73,6 +73,10 @@ class Tasks:
         self._checkpoints: dict[str, Lease] = {}
         self._lock = threading.Lock()
 
+    @property
+    def _journal(self) -> TaskJournal:
+        return require_journal(self._services)
+
     def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
         """Internal: prepare one run for `memory.task`, with working memory unless working=False."""
         if options.version == CHECKPOINT_VERSION:
@@ -96,19 +100,18 @@ class Tasks:
             if name not in get_args(TaskStatus):
                 raise InvalidInput(f"unknown status {name!r}. Known: {', '.join(get_args(TaskStatus))}.")
         check_count(limit, "limit", 1, MAX_TASKS)
-        return require_journal(self._services).tasks(TaskQuery(self._scope, wanted, limit=limit))
+        return self._journal.tasks(TaskQuery(self._scope, wanted, limit=limit))
 
     def get(self, task: str) -> TaskRecord | None:
         """Return one task; None if there is none of this id."""
-        return require_journal(self._services).task(self._scope, check_key(task, "task"))
+        return self._journal.task(self._scope, check_key(task, "task"))
 
     def timeline(self, task: str) -> Timeline:
         """Return a task and its steps, in the order they began."""
-        journal = require_journal(self._services)
-        found = journal.task(self._scope, check_key(task, "task"))
+        found = self.get(task)
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
-        return Timeline(found, tuple(journal.steps(self._scope, task)))
+        return Timeline(found, tuple(self._journal.steps(self._scope, task)))
 
     # Decisions of a person
 
@@ -128,10 +131,10 @@ class Tasks:
         text = encode(result, "the result") if outcome == "done" else None
         noted = f"resolved by hand: {check_name(note, 'note')}" if note else "resolved by hand"
         end = StepEnd(check_key(step, "step"), occurrence, outcome, text, noted)
-        journal = require_journal(self._services)
-        for one in journal.unsettled(self._scope, check_key(task, "task")):
-            if one.kind == "memory" and (one.name, one.occurrence) == (end.name, end.occurrence):
-                raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
+        journal = self._journal
+        for open_step in journal.unsettled(self._scope, check_key(task, "task")):
+            if open_step.kind == "memory" and (open_step.name, open_step.occurrence) == (end.name, end.occurrence):
+                raise InvalidInput(f"{step!r} is a memory step, which is never ambiguous: start the task again.")
         try:
             return journal.resolve(self._scope, task, end)
         except TaskClaimed:
@@ -146,8 +149,7 @@ class Tasks:
 
         False if the task has an event of that name already. TaskEnded if the task has ended.
         """
-        journal, text = require_journal(self._services), encode(payload, "the payload")
-        found = journal.task(self._scope, check_key(task, "task"))
+        journal, text, found = self._journal, encode(payload, "the payload"), self.get(task)
         if found is not None and found.status in ENDED_STATUSES:
             if journal.event(self._scope, task, check_key(event, "event")) is not None:
                 return False  # a repeated delivery
@@ -156,17 +158,16 @@ class Tasks:
 
     def park(self, task: str, why: str = "") -> TaskRecord:
         """Stop a task. Its worker can write no more. The task continues when it is next started."""
-        return self._overrule(task, "parked", why)
+        return self._overrule(task, TaskEnd("parked", check_name(why, "why")))
 
-    def _overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
-        end = TaskEnd(status, check_name(why, "why"))
-        return require_journal(self._services).overrule(self._scope, check_key(task, "task"), end)
+    def _overrule(self, task: str, end: TaskEnd) -> TaskRecord:
+        return self._journal.overrule(self._scope, check_key(task, "task"), end)
 
     def cancel(self, task: str, why: str = "") -> TaskRecord:
         """End a task for good. Its worker can write no more. A parked task counts as a failure of its procedure."""
         # Cancelling a running task says nothing about its procedure.
-        before = require_journal(self._services).task(self._scope, check_key(task, "task"))
-        ended = self._overrule(task, "cancelled", why)
+        before = self.get(task)
+        ended = self._overrule(task, TaskEnd("cancelled", check_name(why, "why")))
         if before is not None and before.status == "parked":
             record_procedure_failure(self._services, ended, before.outcome)
         return ended
@@ -176,14 +177,13 @@ class Tasks:
         found = self.timeline(task).task
         if found.status == "running" and found.worker is not None and not is_worker_dead(found.worker):
             raise Conflict(f"task {task!r} is running already; to take it from its worker, park it first.")
-        return self._overrule(task, "waiting", "")
+        return self._overrule(task, TaskEnd("waiting"))
 
     # Checkpoints: tasks that consist of a snapshot only
 
     def checkpoint(self, task: str, state: Any, *, done: bool = False) -> None:
         """Store plain JSON under a task's name, replacing the previous one. `done` ends it: kept for 7 days."""
-        journal = require_journal(self._services)
-        text = encode(state, "the state")
+        journal, text = self._journal, encode(state, "the state")
         check_key(task, "task")
         with self._lock:
             lease = self._checkpoints.get(task) or self._claim_checkpoint(task)
@@ -195,19 +195,17 @@ class Tasks:
 
     def load_checkpoint(self, task: str) -> Any:
         """Return the value that `checkpoint` or `run.keep` stored last; None if nothing. The loader takes it over."""
-        check_key(task, "task")
         with self._lock:
-            self._checkpoints.pop(task, None)
-        found = require_journal(self._services).task(self._scope, task)
+            self._checkpoints.pop(check_key(task, "task"), None)
+        found = self.get(task)
         return None if found is None else decode(found.snapshot)
 
     def _claim_checkpoint(self, task: str) -> Lease:
-        journal = require_journal(self._services)
-        before = journal.task(self._scope, task)
+        before = self.get(task)
         if before is not None and before.version != CHECKPOINT_VERSION:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
         # A lease of 0 seconds: nobody waits for it after a crash, and the epoch stops the previous writer.
-        lease = journal.claim(Claim(self._scope, task, create_worker_name(), 0.0, version=CHECKPOINT_VERSION))
+        lease = self._journal.claim(Claim(self._scope, task, create_worker_name(), 0.0, version=CHECKPOINT_VERSION))
         if lease.status != "running":
             raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it has ended and cannot change any more.")
         return lease
@@ -216,27 +214,26 @@ class Tasks:
 
     def prune(self, older_than: timedelta | float = timedelta(days=7)) -> int:
         """Remove tasks that ended this long ago, with their steps. Never removes a task that has not ended."""
-        removed = self._prune(older_than)
-        if removed:
+        if removed := self._prune(older_than):
             record(self._services, "prune_tasks", {"tasks": removed}, self._scope)
         return removed
 
     def _prune_once(self) -> None:
         """Prune with the first run of a process, however many views it has."""
-        journal = require_journal(self._services)
+        journal = self._journal
         if journal not in _PRUNED:
             _PRUNED.add(journal)
             self._prune(timedelta(days=self._services.policies.task_days))
 
     def _prune(self, older_than: timedelta | float) -> int:
-        return require_journal(self._services).prune(self._services.clock() - check_duration(older_than, "older_than"))
+        return self._journal.prune(self._services.clock() - check_duration(older_than, "older_than"))
 
     def remove(self, task: str) -> None:
         """Remove one task that has ended, with its steps, snapshot and events; in SQLite every byte of them.
 
         An older backup still has the task, and restores it.
         """
-        require_journal(self._services).remove(self._scope, check_key(task, "task"))
+        self._journal.remove(self._scope, check_key(task, "task"))
         record(self._services, "remove_task", {"tasks": 1}, self._scope)
         if getattr(self._services.items, "journal", None) is self._services.journal:
             self._services.items.purge()
@@ -262,17 +259,17 @@ class Tasks:
     def _find_recoverable(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
         """Find tasks whose worker died and tasks whose wait is over, oldest first."""
         check_count(limit, "limit", 1, MAX_TASKS)
-        journal = require_journal(self._services)
-        stale = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
-        found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
-        ready = [one for one in reversed(found) if one.version in accepts and self._is_ready(one, one.task in stale)]
-        return [one for one in ready[:limit] if not self._park_if_crashing(one)]
+        journal = self._journal
+        query = TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS)
+        stale = {task.task for task in journal.tasks(replace(query, status=("running",), stale=True))}
+        found = [task for task in reversed(journal.tasks(query)) if task.version in accepts]
+        ready = [task for task in found if self._is_ready(task, task.task in stale)]
+        return [task for task in ready[:limit] if not self._park_if_crashing(task)]
 
     def _is_ready(self, task: TaskRecord, is_stale: bool) -> bool:
         if task.status == "running":
             return is_stale or task.worker is None or is_worker_dead(task.worker)
-        found = require_journal(self._services).unsettled(self._scope, task.task)
-        waits = Timeline(task, tuple(found)).waits_for
+        waits = Timeline(task, tuple(self._journal.unsettled(self._scope, task.task))).waits_for
         return not waits or any(self._wait_is_over(task.task, wait) for wait in waits)
 
     def _wait_is_over(self, task: str, wait: StepRecord) -> bool:
@@ -280,26 +277,26 @@ class Tasks:
         if wait.input and check_time(wait.input, "the end of a wait") <= self._services.clock():
             return True
         event = wait.name.partition("[")[0]
-        return wait.kind == "event" and require_journal(self._services).event(self._scope, task, event) is not None
+        return wait.kind == "event" and self._journal.event(self._scope, task, event) is not None
 
     def _park_if_crashing(self, task: TaskRecord) -> bool:
-        before = decode_envelope(task.snapshot).get("crashes", 0)
-        if before + 1 < MAX_CRASHES:
-            return False
-        crashes = count_crashes(task, require_journal(self._services).steps(self._scope, task.task), before)
+        crashes = decode_envelope(task.snapshot).get("crashes", 0) + 1
+        if crashes >= MAX_CRASHES:
+            crashes = count_crashes(task, self._journal.steps(self._scope, task.task), crashes - 1)
         if crashes < MAX_CRASHES:
             return False
-        self._overrule(task.task, "parked", f"{crashes} workers in a row ended with no step done: it kills its worker")
+        why = f"{crashes} workers in a row ended with no step done: it kills its worker"
+        self._overrule(task.task, TaskEnd("parked", why))
         return True
 
     def recover_flow(
         self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]
     ) -> Flow[builtins.list[TaskRecord]]:
         """Continue the recoverable tasks one after the other. A task that fails is parked, and the others continue."""
-        yield StoreCall(lambda: expire_tasks(self._services))
+        yield StoreCall(expire_tasks, (self._services,))
         recovered: builtins.list[TaskRecord] = []
-        for task in (yield StoreCall(lambda: self._find_recoverable(accepts, limit))):
-            now = yield StoreCall(partial(require_journal(self._services).task, self._scope, task.task))
+        for task in (yield StoreCall(self._find_recoverable, (accepts, limit))):
+            now = yield StoreCall(self.get, (task.task,))
             # The list may be old by now: skip a task that somebody parked or took over.
             if now is None or (now.status, now.epoch) != (task.status, task.epoch):
                 continue
@@ -311,6 +308,6 @@ class Tasks:
                 _log.warning("task %r was taken over while it was recovered: %s", task.task, exc)
             except Exception as exc:  # noqa: BLE001  # a worker's loop: the task is parked with its error
                 _log.warning("task %r was recovered and stopped again: %s", task.task, exc)
-            after = yield StoreCall(partial(require_journal(self._services).task, self._scope, task.task))
+            after = yield StoreCall(self.get, (task.task,))
             recovered += [after] if after is not None else []
         return recovered

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from engrain.core.clock import check_duration, check_time
+from engrain.core.clock import check_duration
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -29,7 +29,7 @@ from engrain.ingest.write import commit_notes, redact_json
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
 from engrain.tasks import steps
-from engrain.tasks.driver import Flow, StoreCall
+from engrain.tasks.flow import Flow, StoreCall
 from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
 from engrain.tasks.lease import LeaseHolder, create_worker_name
 from engrain.tasks.outcomes import choose_task_end, expire_tasks
@@ -154,19 +154,16 @@ class TaskExecution:
         try:
             if error is None:
                 self._finish(holder, step_journal)
-            else:
-                self._leave(holder, error)
+                return
+            try:
+                holder.end(choose_task_end(error))
+            except (EngrainError, LeaseLost) as exc:
+                raise_interrupt(exc)
+                _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
         finally:
             holder.stop()
             if self._binding:
                 self._binding.leave()
-
-    def _leave(self, holder: LeaseHolder, error: BaseException) -> None:
-        try:
-            holder.end(choose_task_end(error))
-        except (EngrainError, LeaseLost) as exc:
-            raise_interrupt(exc)
-            _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
 
     def _finish(self, holder: LeaseHolder, step_journal: StepJournal) -> None:
         """Record the task as done, unless a step still runs or the outcome of an effect is unknown."""
@@ -185,14 +182,15 @@ class TaskExecution:
         if self._state.has_outcome(self.outcome):
             holder.confirm()  # somebody may have cancelled the task meanwhile
             try:
-                self._remember_outcome(self._state.task, self.outcome, self._state.procedure)
+                self._remember_outcome(self._state.task, self._state.procedure)
             except EngrainError as exc:
                 raise_interrupt(exc)
                 _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
         holder.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
 
-    def _remember_outcome(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
+    def _remember_outcome(self, task: TaskRecord, procedure: str | None) -> None:
         """Count a success for the procedure, and keep the outcome as knowledge."""
+        outcome = self.outcome
         if procedure:
             with suppress(NotFound):  # it was forgotten meanwhile
                 ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
@@ -216,9 +214,6 @@ class TaskExecution:
         slot = StepSlot(first.kind, first.name, first.occurrence, first.input)
         return steps.ambiguous_error(self.task, slot, first.key, first.error or "its call was broken off")
 
-    def now(self) -> datetime:
-        return self._services.clock()
-
     # Steps
 
     def step(self, request: StepRequest, work: steps.StepWork) -> Flow[Any]:
@@ -226,13 +221,14 @@ class TaskExecution:
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
-        notes = [_build_note(one, fields) for one in (what if many else [what])]  # type: ignore[attr-defined]
+        texts = what if many else [{"text": what, **fields} if isinstance(what, str) and fields else what]
+        notes = [check_note(parse_note(one)) for one in texts]  # type: ignore[attr-defined]
         request = StepRequest("memory", name, key, tuple(_describe_note(note) for note in notes))
-        flow = self._run_in_slot(request, steps.run_memory_step, self._services, notes)
-        return flow if many else _take_first(flow)
+        ids = yield from self._run_in_slot(request, steps.run_memory_step, self._services, notes)
+        return ids if many else ids[0]
 
-    def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
-        due = check_time(until, "until")
+    def sleep(self, name: str, until: datetime | timedelta, key: str | None, block: bool) -> Flow[None]:
+        due = self._services.clock() + until if isinstance(until, timedelta) else until
         return self._run_in_slot(StepRequest("sleep", name, key), steps.run_sleep, due, block)
 
     def event(
@@ -266,7 +262,7 @@ class TaskExecution:
     @property
     def recorded(self) -> list[str]:
         """The names of recorded steps that this run has not reached, once for each occurrence."""
-        return self._require_open().remaining_names()
+        return self._require_open().find_unvisited_steps()
 
     def _require_entered(self) -> StepJournal:
         if self._step_journal is None:
@@ -307,19 +303,11 @@ def require_journal(services: Services) -> TaskJournal:
 def count_crashes(before: TaskRecord, steps: Sequence[StepRecord], earlier: int) -> int:
     """Count the workers in a row that died without progress, including the last one."""
     # Every run that ends sets another status. A task is still "running" only if its worker died.
-    return 0 if before.status != "running" or _made_progress(steps, before.epoch) else earlier + 1
-
-
-def _made_progress(steps: Sequence[StepRecord], epoch: int) -> bool:
-    """True if the worker completed a step or only waits. A started effect does not count: it may cause the crash."""
-    started = [step for step in steps if step.status == "intent"]
-    if any(step.kind in WAIT_KINDS for step in started) and not any(step.kind == "effect" for step in started):
-        return True
-    return any(step.epoch == epoch and step.status != "intent" for step in steps)
-
-
-def _build_note(what: object, fields: Mapping[str, Any]) -> Note:
-    return check_note(parse_note({"text": what, **fields} if isinstance(what, str) and fields else what))
+    if before.status != "running" or any(step.epoch == before.epoch and step.status != "intent" for step in steps):
+        return 0
+    # A worker that only waited is no failure. One with a started effect is: the effect may cause the crash.
+    started = {step.kind for step in steps if step.status == "intent"}
+    return 0 if started.intersection(WAIT_KINDS) and "effect" not in started else earlier + 1
 
 
 def _describe_note(note: Note) -> dict[str, Any]:
@@ -332,7 +320,3 @@ def _describe_note(note: Note) -> dict[str, Any]:
         "metadata": dict(note.metadata or {}),
         **{field: str(getattr(note, field)) for field in as_text},
     }
-
-
-def _take_first(flow: Flow[Any]) -> Flow[Any]:
-    return (yield from flow)[0]

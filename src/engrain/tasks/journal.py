@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,7 +27,7 @@ from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepS
 from engrain.core.validation import check_key
 from engrain.ports import Services
 from engrain.ports.items import ItemStore
-from engrain.tasks.driver import ENCLOSING_JOURNALS, current_task_or_thread
+from engrain.tasks.flow import ENCLOSING_JOURNALS, current_task_or_thread
 from engrain.tasks.lease import LeaseHolder
 from engrain.tasks.outcomes import describe_error, encode_error, failure_number, rebuild_error
 from engrain.tasks.serialization import decode, fingerprint_arguments
@@ -61,7 +60,11 @@ class StepSlot(NamedTuple):
     input: str
     record: StepRecord | None = None
     settled: bool = False
-    attempt: int = 0  # the last recorded one
+
+    @property
+    def attempt(self) -> int:
+        """The last recorded one."""
+        return self.record.attempt if self.record else 0
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}" + (f" (#{self.occurrence})" if self.occurrence else "")
@@ -81,8 +84,8 @@ class StepJournal:
     ) -> None:
         assert services.journal is not None  # the lease came from it
         self._journal = services.journal
-        self._clock = services.clock
-        self._holder = holder
+        self.now = services.clock
+        self.holder = holder
         self._task = state.task
         self._state = state
         self._state_lock = threading.Lock()
@@ -107,11 +110,11 @@ class StepJournal:
 
     @property
     def lease(self) -> Lease:
-        return self._holder.lease
+        return self.holder.lease
 
     @property
     def is_running(self) -> bool:
-        return self._holder.lease.status == "running"
+        return self.lease.status == "running"
 
     @property
     def in_claiming_process(self) -> bool:
@@ -123,15 +126,6 @@ class StepJournal:
         """True while settled steps of an earlier run are to come, and no new step has come."""
         return self._settled_ahead > 0
 
-    def now(self) -> datetime:
-        return self._clock()
-
-    def check_lease(self) -> None:
-        self._holder.check()
-
-    def ensure_lease(self) -> None:
-        self._holder.ensure_time_left()
-
     def event(self, name: str) -> str | None:
         return self._journal.event(self._task.scope, self._task.task, name)
 
@@ -141,33 +135,28 @@ class StepJournal:
         """Return the next slot of this name. Call `leave_slot` afterwards."""
         try:
             name = build_step_name(request.name, request.key)
-        except TypeError as exc:
-            given = f"{request.name!r} and {request.key!r}"
-            raise InvalidInput(f"a step's name and its key= are str, not {given}.") from exc
+        except TypeError as exc:  # not hashable
+            raise InvalidInput(f"a step's name and key= are str, not {request.name!r} and {request.key!r}.") from exc
         input_ = fingerprint_arguments(request.args, f"{request.kind} {name!r}") if request.args else ""
-        if self._holder.lost:
-            self._holder.check()
+        self.holder.check()
         if self in ENCLOSING_JOURNALS.get() or self._process != os.getpid():
             raise self._build_misplaced_error(request)
         with self._lock:
             if name in self._under_way:
-                raise StepConcurrent(
-                    f"{request.kind} {name!r} of task {self.task!r} is under way: "
-                    "steps that run side by side need a key= each."
-                )
+                running = f"{request.kind} {name!r} of task {self.task!r} is under way"
+                raise StepConcurrent(f"{running}: steps that run side by side need a key= each.")
             occurrence = self._counts.get(name, 0)
             record = self._records.get((name, occurrence))
+            settled = record is not None and self._is_settled(record)
+            slot = StepSlot(request.kind, name, occurrence, input_, record, settled)
             if record is None:
-                slot = StepSlot(request.kind, name, occurrence, input_)
                 self._settled_ahead = 0
             else:
-                settled = self._is_settled(record)
-                slot = StepSlot(request.kind, name, occurrence, input_, record, settled, record.attempt)
                 self._check_unchanged(slot, record)
             if slot.settled:
                 self._settled_ahead -= 1
                 del self._records[name, occurrence]  # its result may be large
-            elif self._holder.lease.status != "running":
+            elif not self.is_running:
                 raise TaskEnded(f"task {self.task!r} is {self._task.status}: {slot} cannot run any more.")
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
@@ -242,18 +231,18 @@ class StepJournal:
     # Write records
 
     def begin(self, slot: StepSlot, attempt: int, key: str = "") -> StepRecord:
-        return self._write_step(self._journal.begin, self.start(slot, attempt, key))
+        return self._write_step(self._journal.begin, self._build_start(slot, attempt, key))
 
     def finish(self, end: StepEnd) -> StepRecord:
         return self._write_end(end, lambda end: self._write_step(self._journal.finish, end))
 
     def record(self, slot: StepSlot, attempt: int, end: StepEnd) -> StepRecord:
-        start = self.start(slot, attempt)
+        start = self._build_start(slot, attempt)
         return self._write_end(end, lambda end: self._write_step(self._journal.record, start, end))
 
     def apply(self, items: ItemStore, plan: Plan, slot: StepSlot, attempt: int) -> Applied:
         """Write a memory step's items and its record in one transaction."""
-        lease, start = self.lease, self.start(slot, attempt)
+        lease, start = self.lease, self._build_start(slot, attempt)
         return self._write_end(
             build_step_end(slot, "done"),
             lambda end: write_reliably(items.apply, replace(plan, record=StepWrite(lease, start, end))),
@@ -273,7 +262,7 @@ class StepJournal:
             self._state.mark_stored(revision)
             return written
 
-    def start(self, slot: StepSlot, attempt: int, key: str = "") -> StepStart:
+    def _build_start(self, slot: StepSlot, attempt: int, key: str = "") -> StepStart:
         return StepStart(slot.name, slot.occurrence, slot.kind, slot.input, key, self._version, attempt)
 
     def find_ambiguous_effects(self) -> list[StepRecord]:
@@ -289,13 +278,8 @@ class StepJournal:
         with self._lock:
             return sorted(self._under_way)
 
-    def remaining_names(self) -> list[str]:
-        """Return the names of recorded steps that this run has not reached, once for each occurrence."""
-        with self._lock:
-            return [name for name, _ in self._records]
-
     def find_unvisited_steps(self) -> list[str]:
-        """Find recorded steps that the run never reached: the code has changed but its version has not."""
+        """Return the names of recorded steps that this run has not reached, once for each occurrence."""
         with self._lock:
             return [name for name, number in self._records if number >= self._counts.get(name, 0)]
 
@@ -307,10 +291,7 @@ class StepJournal:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _write_step(self, write: Callable[..., StepRecord], *what: object) -> StepRecord:
-        try:
-            record = write(self._holder.lease, *what)
-        except OutcomeUnknown as exc:
-            record = repeat_write(exc, write, self._holder.lease, *what)
+        record = write_reliably(write, self.holder.lease, *what)
         with self._lock:
             if record.status in OPEN_STATUSES:
                 self._records[record.name, record.occurrence] = record
@@ -320,21 +301,13 @@ class StepJournal:
 
 
 def write_reliably(write: Callable[..., T], *what: object) -> T:
-    try:
-        return write(*what)
-    except OutcomeUnknown as exc:
-        return repeat_write(exc, write, *what)
-
-
-def repeat_write(unknown: OutcomeUnknown, write: Callable[..., T], *what: object) -> T:
     """Repeat a write with an unknown outcome. Every write of the journal may be repeated."""
     for _ in range(_MAX_WRITE_ATTEMPTS - 1):
-        unknown.raise_interrupt()
-        _log.warning("a write to the journal is repeated: %s", unknown)
         try:
             return write(*what)
-        except OutcomeUnknown as exc:
-            unknown = exc
+        except OutcomeUnknown as unknown:
+            unknown.raise_interrupt()
+            _log.warning("a write to the journal is repeated: %s", unknown)
     return write(*what)
 
 

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from datetime import datetime
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from engrain.core.clock import check_duration
-from engrain.core.errors import InvalidInput, TaskError
+from engrain.core.clock import check_duration, check_time
+from engrain.core.errors import EffectNotPerformed, InvalidInput, TaskError, find_interrupt
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.validation import check_key
-from engrain.tasks.driver import (
-    Flow,
-    ThreadRunner,
-    current_task_or_thread,
-    run_flow,
-    run_flow_async,
-    run_to_completion,
-    wait_until_done,
-)
 from engrain.tasks.execution import TaskExecution
+from engrain.tasks.flow import ENCLOSING_JOURNALS, Flow, StoreCall, ThreadRunner, UserCall, current_task_or_thread
 from engrain.tasks.journal import StepRequest
 from engrain.tasks.outcomes import describe_error
 from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_key_parameter, check_policy, parse_retry
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
+
+T = TypeVar("T")
 
 
 class _RunBase:
@@ -159,12 +156,11 @@ class Run(_RunBase):
 
         block=False releases the task and raises TaskWaiting; `recover` continues it when it is due.
         """
-        run_flow(self.execution.sleep(name, until, key, block))
+        run_flow(self.execution.sleep(name, check_time(until, "until"), key, block))
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait this long after the first call, across crashes."""
-        until = self.execution.now() + check_duration(seconds, "seconds")
-        self.sleep_until(until, name=name, key=key, block=block)
+        run_flow(self.execution.sleep(name, check_duration(seconds, "seconds"), key, block))
 
     def wait_event(
         self,
@@ -194,6 +190,30 @@ class Run(_RunBase):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.execution.close(error)
+
+
+def run_flow(flow: Flow[T]) -> T:
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            request = flow.throw(error) if error is not None else flow.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = error = None
+        try:
+            if isinstance(request, StoreCall):
+                answer = request.call(*request.args)
+            elif isinstance(request, UserCall):
+                outer = ENCLOSING_JOURNALS.set((*ENCLOSING_JOURNALS.get(), request.journal))
+                try:
+                    answer = request.function(*request.args, **request.named)
+                finally:
+                    ENCLOSING_JOURNALS.reset(outer)
+            else:
+                time.sleep(request.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides how to handle it
+            error = find_interrupt(exc) if isinstance(request, UserCall) else exc
 
 
 class AsyncRun(_RunBase):
@@ -233,12 +253,11 @@ class AsyncRun(_RunBase):
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
         """Wait until a time, across crashes. block=False releases the task, and `recover` continues it."""
-        await self._run(self.execution.sleep(name, until, key, block))
+        await self._run(self.execution.sleep(name, check_time(until, "until"), key, block))
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait this long after the first call, across crashes."""
-        until = self.execution.now() + check_duration(seconds, "seconds")
-        await self.sleep_until(until, name=name, key=key, block=block)
+        await self._run(self.execution.sleep(name, check_duration(seconds, "seconds"), key, block))
 
     async def wait_event(
         self,
@@ -283,6 +302,102 @@ class AsyncRun(_RunBase):
         finally:
             del self._running[step_done]
             step_done.set_result(None)
+
+
+async def run_flow_async(flow: Flow[T], run_in_thread: ThreadRunner) -> T:
+    answer: Any = None
+    error: BaseException | None = None
+    cancelled: asyncio.CancelledError | None = None  # raised after the result of a step on a thread is recorded
+    while True:
+        try:
+            request = flow.throw(error) if error is not None else flow.send(answer)
+        except StopIteration as end:
+            if cancelled is not None:
+                raise cancelled from None
+            return end.value  # type: ignore[no-any-return]
+        except Exception as exc:
+            if cancelled is not None:
+                raise cancelled from exc
+            raise
+        answer = error = None
+        try:
+            if isinstance(request, StoreCall):
+                answer = await run_to_completion(run_in_thread, request.call, *request.args)
+            elif cancelled is not None:
+                error = cancelled
+            elif isinstance(request, UserCall):
+                answer, error, cancelled = await _run_user_call(request)
+            else:
+                await asyncio.sleep(request.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides how to handle it
+            error = find_interrupt(exc) if isinstance(request, UserCall) else exc
+
+
+async def run_to_completion(run_in_thread: ThreadRunner, call: Callable[..., Any], *args: Any) -> Any:
+    """Wait for the call even if cancelled: a thread cannot be stopped, and later work must not overtake its write."""
+    future = asyncio.ensure_future(run_in_thread(lambda: call(*args)))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await wait_until_done(future)
+        if not future.cancelled():
+            future.exception()  # marks the error as retrieved: only the cancellation is raised
+        raise
+
+
+async def wait_until_done(future: asyncio.Future[Any]) -> None:
+    """Wait until the future is done, however often the waiter is cancelled."""
+    while not future.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+
+
+class _CallResult(NamedTuple):
+    """The answer or the error of a call, and a cancellation that waited for it."""
+
+    answer: Any = None
+    error: BaseException | None = None
+    cancelled: asyncio.CancelledError | None = None
+
+
+async def _run_user_call(request: UserCall) -> _CallResult:
+    """Await a coroutine function in the loop. Run a plain function, which may block, on another thread."""
+    outer = ENCLOSING_JOURNALS.set((*ENCLOSING_JOURNALS.get(), request.journal))
+    try:
+        if inspect.iscoroutinefunction(request.function):
+            return _CallResult(await request.function(*request.args, **request.named))
+        result = await _run_on_thread(request)
+        if result.cancelled is None and inspect.isawaitable(result.answer):
+            return _CallResult(await result.answer)
+        return result
+    finally:
+        ENCLOSING_JOURNALS.reset(outer)
+
+
+async def _run_on_thread(request: UserCall) -> _CallResult:
+    """Wait for a step even if cancelled.
+
+    If the run ended while its step goes on, another worker would continue it. An effect that its probe did not find
+    yet would then happen twice.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    context = copy_context()
+
+    def call() -> Any:
+        if cancelled is not None:
+            raise EffectNotPerformed("it was cancelled while it waited for a thread")
+        return context.run(request.function, *request.args, **request.named)
+
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        await asyncio.wait([future])
+    except asyncio.CancelledError as exc:
+        if request.journal is None:
+            raise
+        cancelled = exc
+        await wait_until_done(future)
+    error = future.exception()
+    return _CallResult(None if error else future.result(), error and find_interrupt(error), cancelled)
 
 
 def check_callable(function: Callable[..., Any]) -> Callable[..., Any]:

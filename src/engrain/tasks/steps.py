@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.tasks import StepEnd, StepRecord
 from engrain.ingest import write
 from engrain.ports import Services
-from engrain.tasks.driver import Flow, Sleep, StoreCall, UserCall
+from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.journal import SETTLED_STATUSES, StepJournal, StepSlot, build_step_end, write_reliably
 from engrain.tasks.outcomes import describe_error
 from engrain.tasks.serialization import convert_as_replayed, decode, encode
@@ -56,11 +56,6 @@ def check_key_parameter(name: object) -> str | None:
     if name is None or (isinstance(name, str) and name.isidentifier()):
         return name
     raise InvalidInput(f"key_as names the parameter that gets the effect's key, not {name!r}.")
-
-
-def probe_found_effect(answer: object) -> bool:
-    """True unless the probe answered None or False. 0 and "" are results of an effect that happened."""
-    return answer is not None and answer is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +154,7 @@ def run_effect(journal: StepJournal, slot: StepSlot, work: StepWork) -> Flow[Any
         begun = yield StoreCall(journal.begin, (slot, effect.next_attempt(), effect.key))
         if begun.status in SETTLED_STATUSES:  # a person resolved it during the probe or the undo
             return journal.replay(slot._replace(record=begun))
-        yield StoreCall(journal.ensure_lease)
+        yield StoreCall(journal.holder.ensure_time_left)
         call = work.call(work.function, effect.key, journal)
         try:
             value = yield call
@@ -242,22 +237,21 @@ class _Effect:
             answer = yield self._work.call(probe, self.key, self._journal)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
-        if probe_found_effect(answer):
+        if answer is not None and answer is not False:  # 0 and "" are results of an effect that happened
             yield from self.record_done(answer)
             return True
         yield from self._raise_if_retries_used(why)
         return False
 
     def _undo(self, policy: Compensate, why: Exception | str) -> Flow[bool]:
-        yield StoreCall(self._journal.ensure_lease)  # or this would undo the effect of the next worker
+        yield StoreCall(self._journal.holder.ensure_time_left)  # or this would undo the effect of the next worker
         try:
             yield self._work.call(policy.undo, self.key, self._journal)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
         if policy.then == "skip":
-            yield StoreCall(
-                self._journal.finish, (build_step_end(self._slot, "skipped", error=f"undone: {describe_error(why)}"),)
-            )
+            end = build_step_end(self._slot, "skipped", error=f"undone: {describe_error(why)}")
+            yield StoreCall(self._journal.finish, (end,))
             return True
         yield from self._raise_if_retries_used(why)
         # The receiver may remember the old key as done.
@@ -306,7 +300,7 @@ def run_sleep(journal: StepJournal, slot: StepSlot, until: datetime, block: bool
         if not block:
             raise TaskWaiting(f"task {journal.task!r} sleeps until {due.isoformat()}.")
         yield Sleep(min(left, _MAX_NAP_SECONDS))
-        journal.check_lease()
+        journal.holder.check()
     yield StoreCall(journal.finish, (build_step_end(slot, "done", encode(None, "")),))
 
 
@@ -335,7 +329,7 @@ def wait_for_event(journal: StepJournal, slot: StepSlot, name: str, wait: EventW
             raise TaskWaiting(f"task {journal.task!r} waits for the event {name!r}.")
         yield Sleep(pause)
         pause = min(pause * 1.5, _MAX_POLL_SECONDS)
-        journal.check_lease()
+        journal.holder.check()
     yield StoreCall(journal.record, (slot, attempt, build_step_end(slot, "done", payload)))
     return decode(payload)
 
@@ -361,18 +355,16 @@ def run_memory_step(journal: StepJournal, slot: StepSlot, services: Services, no
     """
     started = slot.record is not None and slot.record.status == "intent"
     attempt = slot.attempt if started else slot.attempt + 1
-    scope = journal.lease.scope
     same_store = getattr(services.items, "journal", None) is services.journal
     began = None if same_store else (yield StoreCall(services.items.moment))
     adds = tuple(Add(draft) for draft in (yield StoreCall(write.build_drafts, (notes, services))))
+    plan = Plan(journal.lease.scope, adds)
     if same_store:
-        applied = yield StoreCall(journal.apply, (services.items, Plan(scope, adds), slot, attempt))
-        return [one.id for one in applied.outcomes]
+        applied = yield StoreCall(journal.apply, (services.items, plan, slot, attempt))
+        return [outcome.id for outcome in applied.outcomes]
     yield StoreCall(journal.begin, (slot, attempt))
-    key = journal.stable_key(slot)
-    applied = yield StoreCall(
-        write_reliably, (services.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began))
-    )
-    ids = [one.id for one in applied.outcomes]
+    plan = replace(plan, request_id=f"task:{journal.stable_key(slot)}", began=began)
+    applied = yield StoreCall(write_reliably, (services.items.apply, plan))
+    ids = [outcome.id for outcome in applied.outcomes]
     yield StoreCall(journal.record, (slot, attempt, build_step_end(slot, "done", json.dumps(ids))))
     return ids

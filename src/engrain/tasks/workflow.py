@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InputChanged, InvalidInput
-from engrain.tasks.driver import Flow, run_flow, run_flow_async
-from engrain.tasks.run import AsyncRun, Run
+from engrain.tasks.flow import Flow
+from engrain.tasks.run import AsyncRun, Run, run_flow, run_flow_async
 from engrain.tasks.serialization import decode, encode
 from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, parse_retry
 
