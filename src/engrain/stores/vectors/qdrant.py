@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import threading
-import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,78 +13,50 @@ from qdrant_client import QdrantClient
 from qdrant_client import models as q
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from engrain.core.errors import ConfigError, NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreError, StoreUnavailable
 from engrain.core.model.queries import FoundPoints, PointQuery, VectorPoint
-from engrain.stores.urls import VectorAddress, parse_vector_url
-from engrain.stores.vectors.clients import LockedFolder, split_batches
+from engrain.stores.urls import parse_vector_url
+from engrain.stores.vectors.clients import VectorClient, split_batches
 
 DEFAULT_PORT = 6333
 MAX_EXACT_POINTS = 20_000  # of a scope: up to this many are all compared, more are searched by the graph
-RETRY_PAUSE_SECONDS = 0.5
 _NAMESPACE = uuid.UUID("6b0d5e0e-5d5c-4c0a-9d0f-0c5f6a3f7f11")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(r"~([0-9a-f]+)~")
 
 
-class QdrantServer:
+class QdrantServer(VectorClient):
     """A VectorServer over Qdrant.
 
     A model's collection is named COLLECTION--MODEL--MARK, with a new mark whenever it is created.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._address = parse_vector_url(url, DEFAULT_PORT)
-        folder = self._address.folder
-        self._folder = LockedFolder(folder) if folder else None
-        self._pid = os.getpid()
-        # The embedded form is a plain Python object; the server's client is safe for threads.
-        self._turn = threading.RLock()
-        self._names: dict[str, str] = {}
-        self._client: QdrantClient | None = None
-        try:
-            self._client = _open_client(self._address, api_key)
-        except BaseException:
-            self.close()
-            raise
+    driver_errors = (ApiException, OSError, ValueError)
+    # The embedded form is a plain Python object; the server's client is safe for threads.
+    one_call_at_a_time = True
 
-    @property
-    def where(self) -> str:
-        return str(self._address)
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        self._key = api_key
+        super().__init__(parse_vector_url(url, DEFAULT_PORT))
 
     # Collections
 
-    def models(self) -> list[str]:
-        return sorted({model for model, _ in self._collections()})
-
     def target(self, model: str, dimension: int) -> str:
         with self._turn:
-            if model not in self._names:
+            if model not in self._collections:
                 known = self._find_collection(model)
                 if known is None and not dimension:
                     raise NotFound(f"{self.where} has no collection for {model}.")
-                self._names[model] = known or self._create_collection(model, dimension)
-            return f"qdrant/{self._names[model]}"
+                self._collections[model] = known or self._create_collection(model, dimension)
+            return f"qdrant/{self._collections[model]}"
 
-    def remove(self, model: str) -> None:
-        for one, name in self._collections():
-            if one == model:
-                self._call("delete_collection", name)
-        self._names.pop(model, None)
-
-    def clear(self) -> None:
-        for _, name in self._collections():
-            self._call("delete_collection", name)
-        self._names.clear()
-
-    def _collections(self) -> list[tuple[str, str]]:
-        """Return (model, name) of this memory's collections."""
-        found = self._call("get_collections").collections
-        split = [(one.name, one.name.split("--")) for one in found]
-        mine = [(name, parts) for name, parts in split if len(parts) >= 3 and parts[0] == self._address.collection]
-        return sorted((_unescape_model("--".join(parts[1:-1])), name) for name, parts in mine)
+    def _list_collections(self) -> list[tuple[str, str]]:
+        split = [(one.name, one.name.split("--")) for one in self._call("get_collections").collections]
+        own = [(name, parts) for name, parts in split if len(parts) >= 3 and parts[0] == self._address.collection]
+        return sorted((_unescape_model("--".join(parts[1:-1])), name) for name, parts in own)
 
     def _find_collection(self, model: str) -> str | None:
-        name = next((name for one, name in self._collections() if one == model), None)
+        name = next((name for owner, name in self._list_collections() if owner == model), None)
         if name:
             self._create_indexes(name)
         return name
@@ -120,34 +88,36 @@ class QdrantServer:
     # Points
 
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
-        name = self._collection_name(model)
+        name = self._get_collection(model)
         for batch in split_batches(points):
             self._call("upsert", name, [_build_point(one) for one in batch], wait=True)
         items = list(dict.fromkeys(one.item for one in points))
-        kept: list[int | str | uuid.UUID] = [_point_id(one) for one in points]
+        put: list[int | str | uuid.UUID] = [_point_id(one) for one in points]
         # Remove the windows of items that had more of them before.
-        rest = q.Filter(must=[_match_items(items)], must_not=[q.HasIdCondition(has_id=kept)])
+        rest = q.Filter(must=[_match_items(items)], must_not=[q.HasIdCondition(has_id=put)])
         self._call("delete", name, q.FilterSelector(filter=rest), wait=True)
 
-    def drop(self, model: str, items: Sequence[str]) -> None:
-        name = self._collection_name(model)
-        for batch in split_batches(items):
-            self._call("delete", name, q.FilterSelector(filter=q.Filter(must=[_match_items(batch)])), wait=True)
-        left = self.count(model, items)
-        if left:
-            raise StoreError(f"{self.where} still has {left} points of items that were removed from it.")
+    def _delete_items(self, model: str, items: Sequence[str]) -> None:
+        found = q.FilterSelector(filter=q.Filter(must=[_match_items(items)]))
+        self._call("delete", self._get_collection(model), found, wait=True)
 
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
-        name = self._collection_name(model)
+        name = self._get_collection(model)
         if items is None:
             return int(self._call("count", name, exact=True).count)
         wanted = [q.Filter(must=[_match_items(batch)]) for batch in split_batches(items)]
         return sum(self._call("count", name, one, exact=True).count for one in wanted)
 
     def nearest(self, query: PointQuery) -> FoundPoints:
-        name = self._collection_name(query.model)
-        valid = _match_valid(query)
-        exact = self._folder is not None or self._is_small(name, query.scope)
+        name, in_scope = (
+            self._get_collection(query.model),
+            q.FieldCondition(key="scope", match=q.MatchValue(value=query.scope)),
+        )
+        begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
+        valid = q.Filter(must=[in_scope, *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
+        exact = self._folder is not None or (
+            self._call("count", name, q.Filter(must=[in_scope]), exact=False).count <= MAX_EXACT_POINTS
+        )
         # The embedded form compares everything, and warns if it gets search parameters.
         how = None if self._folder else q.SearchParams(exact=exact, hnsw_ef=None if exact else max(256, query.limit))
         found = self._call(
@@ -161,80 +131,35 @@ class QdrantServer:
         ).points
         return FoundPoints([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
 
-    def _is_small(self, name: str, scope: str) -> bool:
-        return bool(
-            self._call("count", name, q.Filter(must=[_match_scope(scope)]), exact=False).count <= MAX_EXACT_POINTS
-        )
-
     # The server
 
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
-        if self._folder:
-            self._folder.leave()
-
-    def _collection_name(self, model: str) -> str:
-        if model not in self._names:
-            raise NotFound(f"{self.where} has no collection for {model}.")
-        return self._names[model]
-
-    def _call(self, verb: str, *args: Any, **options: Any) -> Any:
-        """Call a method of the client and retry until the timeout. All calls can be repeated without harm."""
-        ends = time.monotonic() + self._address.timeout
-        while True:
-            try:
-                with self._use_client() as client:
-                    return getattr(client, verb)(*args, **options)
-            except UnexpectedResponse as exc:
-                raise self._translate_response(exc) from exc
-            except (ApiException, OSError) as exc:
-                # A restarting server refuses at once.
-                if time.monotonic() + RETRY_PAUSE_SECONDS > ends:
-                    why = f"did not answer within {self._address.timeout:g} s: {str(exc) or type(exc).__name__}."
-                    raise StoreUnavailable(f"{self.where} {why}") from exc
-                time.sleep(RETRY_PAUSE_SECONDS)
-            except ValueError as exc:
-                if "not found" not in str(exc):
-                    raise StoreError(f"{self.where} gave no answer of a Qdrant server: {str(exc)[:200]}") from exc
-                self._names.clear()
-                raise NotFound(f"a collection is no longer in {self.where}.") from exc
-
-    @contextmanager
-    def _use_client(self) -> Iterator[QdrantClient]:
-        if self._client is None:
-            raise StoreClosed("this store was closed. Open it again.")
-        if not self._folder:
-            yield self._client
-            return
-        if os.getpid() != self._pid:
-            raise StoreBusy(f"{self.where} serves the process that opened it, not one that was forked from it.")
-        with self._turn:
-            yield self._client
-
-    def _translate_response(self, exc: UnexpectedResponse) -> Exception:
+    def _translate(self, exc: Exception) -> EngrainError | None:
+        if isinstance(exc, ValueError):
+            if "not found" in str(exc):
+                return self._forget_collections()
+            return StoreError(f"{self.where} gave no answer of a Qdrant server: {str(exc)[:200]}")
+        if not isinstance(exc, UnexpectedResponse):
+            return None
         if exc.status_code == 404:
-            self._names.clear()
-            return NotFound(f"a collection is no longer in {self.where}.")
+            return self._forget_collections()
         if exc.status_code in (401, 403):
             return ConfigError(f"{self.where} refused the key: set QDRANT_API_KEY.")
         if exc.status_code is not None and exc.status_code >= 500:
             return StoreUnavailable(f"{self.where} cannot do this now: {exc.status_code} {exc.reason_phrase}.")
         return StoreError(f"{self.where} refused: {exc.status_code} {exc.content.decode(errors='replace')[:200]}")
 
-
-def _open_client(address: VectorAddress, api_key: str | None) -> QdrantClient:
-    if address.folder:
-        return QdrantClient(path=str(address.folder), force_disable_check_same_thread=True)
-    return QdrantClient(
-        host=address.host,
-        port=address.port,
-        https=address.tls,
-        api_key=api_key,
-        timeout=max(1, round(address.timeout)),
-        check_compatibility=False,
-    )
+    def _open_client(self) -> QdrantClient:
+        address = self._address
+        if address.folder:
+            return QdrantClient(path=str(address.folder), force_disable_check_same_thread=True)
+        return QdrantClient(
+            host=address.host,
+            port=address.port,
+            https=address.tls,
+            api_key=self._key,
+            timeout=max(1, round(address.timeout)),
+            check_compatibility=False,
+        )
 
 
 def _build_point(point: VectorPoint) -> q.PointStruct:
@@ -249,15 +174,6 @@ def _point_id(point: VectorPoint) -> str:
 
 def _match_items(items: Sequence[str]) -> q.FieldCondition:
     return q.FieldCondition(key="item", match=q.MatchAny(any=list(items)))
-
-
-def _match_scope(scope: str) -> q.FieldCondition:
-    return q.FieldCondition(key="scope", match=q.MatchValue(value=scope))
-
-
-def _match_valid(query: PointQuery) -> q.Filter:
-    begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
-    return q.Filter(must=[_match_scope(query.scope), *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
 
 
 def _escape_model(model: str) -> str:
