@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from engrain.ports import Model, Services
 from engrain.ports.items import ItemStore
 from engrain.ports.search import Embedder, VectorServer
 from engrain.ports.storage import Folder, Movable
-from engrain.stores.composite import ErasureGuard
+from engrain.stores.composite import CompositeStore, ErasureGuard
 
 if TYPE_CHECKING:
     from engrain.core.model.rows import RowKind
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
+EMBEDDERS = ("local", "openai", "voyage", "sentence-transformers")
 
 
 def open_services(
@@ -78,7 +80,7 @@ def open_services(
             state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
             before=_open_before(chosen, ready),
-            folder=_make_folder_opener(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
+            folder=_make_folder_opener(chosen.lifecycle.mirror),
             open_folder=open_folder,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
@@ -113,16 +115,12 @@ def _compose_stores(
     chosen: Settings, store: Movable, servers: Mapping[str, RedisStore], close: Callable[[], None] = lambda: None
 ) -> Movable | None:
     """Join the store and its Redis servers; None if there is only one store."""
-    if not chosen.episodic and not chosen.tasks:
-        return None
-    from engrain.stores.composite import CompositeStore
-
     parts: dict[RowKind, RedisTransfer] = {}
     if chosen.episodic:
-        parts |= dict.fromkeys(("episode",), servers[chosen.episodic].moving)
+        parts["episode"] = servers[chosen.episodic].moving
     if chosen.tasks:
         parts |= dict.fromkeys(("task", "step", "event"), servers[chosen.tasks].moving)
-    return CompositeStore(store, parts, close)
+    return CompositeStore(store, parts, close) if parts else None
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
@@ -131,7 +129,9 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     return FolderFiles(path)
 
 
-def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder]:
+def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder] | None:
+    if not pattern:
+        return None
     from engrain.core.markdown.layout import fill_folder_pattern
 
     return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
@@ -139,10 +139,17 @@ def _make_folder_opener(pattern: str) -> Callable[[Scope], Folder]:
 
 def open_embedder(chosen: Settings) -> Embedder:
     kind, _, name = chosen.embedder.partition(":")
-    if kind not in _EMBEDDERS or (kind != "local" and not name):
-        known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
+    if kind not in EMBEDDERS or (kind != "local" and not name):
+        known = ", ".join(kind if kind == "local" else f"{kind}:MODEL" for kind in EMBEDDERS)
         raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
-    return _EMBEDDERS[kind](name, chosen)
+    if kind in ("local", "sentence-transformers"):
+        from engrain.providers.local import SentenceTransformersEmbedder, local_embedder
+
+        return local_embedder() if kind == "local" else SentenceTransformersEmbedder(name)
+    from engrain.providers.embeddings_http import OpenAIEmbedder, VoyageEmbedder
+
+    served = OpenAIEmbedder if kind == "openai" else VoyageEmbedder
+    return served(name, dimension=chosen.dimension, base_url=chosen.embedder_url)
 
 
 def _open_before(chosen: Settings, now: Embedder) -> Embedder | None:
@@ -153,14 +160,12 @@ def _open_before(chosen: Settings, now: Embedder) -> Embedder | None:
 
 
 def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:
-    if model is not None and not isinstance(model, str):
+    model = model or chosen.model
+    if not isinstance(model, str):
         return model
-    name = model or chosen.model
-    if name is None:
-        return None
     from engrain.providers.chat import open_model
 
-    return open_model(name, chosen.model_url)
+    return open_model(model, chosen.model_url)
 
 
 def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
@@ -176,7 +181,10 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     if chosen.key is not None:
         raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
     if scheme in ("postgresql", "postgres"):
-        return _open_postgres(chosen.store, clock, read_only)
+        _require("the Postgres backend", "postgres", "psycopg", "psycopg_pool")
+        from engrain.stores.postgres import PostgresStore
+
+        return PostgresStore(chosen.store, clock=clock, read_only=read_only)
     if scheme in REDIS:
         raise ConfigError(
             "Redis keeps episodes, tasks and session state, but no items. Name it and a store of items in a .toml "
@@ -200,29 +208,23 @@ def _open_redactor(wanted: object) -> RedactFunction | None:
     return make_redactor(wanted)
 
 
-def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
-    try:
-        import psycopg  # noqa: F401
-        import psycopg_pool  # noqa: F401
-    except ImportError as exc:
-        raise BackendMissing("the Postgres backend", "postgres") from exc
-    from engrain.stores.postgres import PostgresStore
-
-    return PostgresStore(url, clock=clock, read_only=read_only)
-
-
 def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     if url.partition("://")[0] not in REDIS:
         raise ConfigError(
             f"episodic, tasks and sessions in [stores] take a redis:// URL, not {url.partition('://')[0]!r}."
         )
-    try:
-        import redis  # noqa: F401
-    except ImportError as exc:
-        raise BackendMissing("the Redis backend", "redis") from exc
+    _require("the Redis backend", "redis", "redis")
     from engrain.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock, read_only=read_only)
+
+
+def _require(what: str, extra: str, *modules: str) -> None:
+    try:
+        for module in modules:
+            import_module(module)
+    except ImportError as exc:
+        raise BackendMissing(what, extra) from exc
 
 
 def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> OutboxVectorIndex:
@@ -249,39 +251,3 @@ def _open_vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
     from engrain.stores.vectors.chroma import ChromaServer
 
     return ChromaServer(url, key)
-
-
-def _open_local(_: str, __: Settings) -> Embedder:
-    from engrain.providers.local import local_embedder
-
-    return local_embedder()
-
-
-def _open_openai(name: str, chosen: Settings) -> Embedder:
-    from engrain.providers.embeddings_http import OpenAIEmbedder
-
-    return OpenAIEmbedder(name, dimension=chosen.dimension, **_base_url(chosen))
-
-
-def _open_voyage(name: str, chosen: Settings) -> Embedder:
-    from engrain.providers.embeddings_http import VoyageEmbedder
-
-    return VoyageEmbedder(name, dimension=chosen.dimension, **_base_url(chosen))
-
-
-def _base_url(chosen: Settings) -> dict[str, Any]:
-    return {"base_url": chosen.embedder_url} if chosen.embedder_url else {}
-
-
-def _open_sentence_transformers(name: str, _: Settings) -> Embedder:
-    from engrain.providers.local import SentenceTransformersEmbedder
-
-    return SentenceTransformersEmbedder(name)
-
-
-_EMBEDDERS: Mapping[str, Callable[[str, Settings], Embedder]] = {
-    "local": _open_local,
-    "openai": _open_openai,
-    "voyage": _open_voyage,
-    "sentence-transformers": _open_sentence_transformers,
-}

@@ -55,7 +55,28 @@ ANTHROPIC_STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
-class AnthropicModel:
+class ServedChatModel:
+    """A chat model behind an HTTP service. Each service has its own request and answer."""
+
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
+        self.name = name
+        self._endpoint = endpoint
+
+    def reply(self, ask: ChatRequest) -> ChatReply:
+        answer = send_chat(self._endpoint, ask, self._make_body(ask))
+        try:
+            return self._read(answer)
+        except (AttributeError, IndexError, KeyError, TypeError) as exc:
+            raise no_message_error(self._endpoint) from exc
+
+    def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _read(self, answer: dict[str, Any]) -> ChatReply:
+        raise NotImplementedError
+
+
+class AnthropicModel(ServedChatModel):
     """A model of Anthropic. Its key is `api_key` or ANTHROPIC_API_KEY, its server `base_url` or ANTHROPIC_BASE_URL."""
 
     def __init__(
@@ -68,31 +89,14 @@ class AnthropicModel:
     ) -> None:
         base = (base_url or os.environ.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
         who = "Anthropic" if base == ANTHROPIC_URL else "The Anthropic-compatible model"
-        self._name = name
-        self._endpoint = Endpoint(
-            who,
-            base + "/v1/messages",
-            read_key(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
-            "ANTHROPIC_API_KEY",
-            check_timeout(timeout),
-            key_header="x-api-key",
-            headers={"anthropic-version": API_VERSION},
-        )
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def reply(self, ask: ChatRequest) -> ChatReply:
-        answer = send_chat(self._endpoint, ask, self._make_body(ask))
-        try:
-            return self._read(answer)
-        except (AttributeError, KeyError, TypeError) as exc:
-            raise no_message_error(self._endpoint) from exc
+        key = read_key(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL)
+        url, version = base + "/v1/messages", {"anthropic-version": API_VERSION}
+        endpoint = Endpoint(who, url, key, "ANTHROPIC_API_KEY", check_timeout(timeout), "x-api-key", version)
+        super().__init__(name, endpoint)
 
     def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
         messages = to_anthropic(ask.messages)
-        body: dict[str, Any] = {"model": self._name, "max_tokens": ask.max_tokens, "messages": messages}
+        body: dict[str, Any] = {"model": self.name, "max_tokens": ask.max_tokens, "messages": messages}
         system, _ = split_system((ChatMessage("system", ask.system), *ask.messages))
         if system:
             body["system"] = system
@@ -113,7 +117,7 @@ class AnthropicModel:
             read_text(content),
             calls_to_make,
             stop,
-            str(answer.get("model") or self._name),
+            str(answer.get("model") or self.name),
             count_tokens(usage, "input_tokens", *CACHED_TOKENS),
             count_tokens(usage, "output_tokens"),
         )
@@ -129,7 +133,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_STOP_REASONS: Mapping[str, StopReason] = {"length": "length", "content_filter": "refused"}
 
 
-class OpenAIModel:
+class OpenAIModel(ServedChatModel):
     """A model of OpenAI, or of the server at `base_url`, which needs no key.
 
     The key is `api_key` or OPENAI_API_KEY, the server `base_url` or OPENAI_BASE_URL.
@@ -144,37 +148,25 @@ class OpenAIModel:
         timeout: float = 60.0,
     ) -> None:
         url = (base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
-        self._name = name
         self._official = url == OPENAI_URL
         who = "OpenAI" if self._official else "The OpenAI-compatible model"
         key = read_key(api_key, "OPENAI_API_KEY", who, required=self._official)
-        self._endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def reply(self, ask: ChatRequest) -> ChatReply:
-        answer = send_chat(self._endpoint, ask, self._make_body(ask))
-        try:
-            return self._read(answer)
-        except (AttributeError, IndexError, KeyError, TypeError) as exc:
-            raise no_message_error(self._endpoint) from exc
+        endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
+        super().__init__(name, endpoint)
 
     def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
         # OpenAI's newer models refuse max_tokens; other servers know only that.
         limit = "max_completion_tokens" if self._official else "max_tokens"
         messages = to_openai((ChatMessage("system", ask.system), *ask.messages))
-        body = {"model": self._name, limit: ask.max_tokens, "messages": messages}
-        if ask.tools:
-            body["tools"] = tools_to_openai(ask.tools)
-        return body
+        body = {"model": self.name, limit: ask.max_tokens, "messages": messages}
+        return body | ({"tools": tools_to_openai(ask.tools)} if ask.tools else {})
 
     def _read(self, answer: dict[str, Any]) -> ChatReply:
         choice = answer["choices"][0]
         message = choice["message"]
         refusal = read_text(message.get("refusal"))
-        calls = [_parse_call(number, call) for number, call in enumerate(message.get("tool_calls") or ())]
+        called = [(call, call["function"]) for call in message.get("tool_calls") or ()]
+        calls = [parse_tool_call(n, c.get("id"), f.get("name"), f.get("arguments")) for n, (c, f) in enumerate(called)]
         finish = OPENAI_STOP_REASONS.get(choice.get("finish_reason") or "", "end")
         stop, calls_to_make = settle_stop("refused" if refusal else finish, calls)
         usage = answer.get("usage")
@@ -182,15 +174,10 @@ class OpenAIModel:
             refusal or read_text(message.get("content")),
             calls_to_make,
             stop,
-            str(answer.get("model") or self._name),
+            str(answer.get("model") or self.name),
             count_tokens(usage, "prompt_tokens"),
             count_tokens(usage, "completion_tokens"),
         )
-
-
-def _parse_call(number: int, call: dict[str, Any]) -> ToolCall:
-    function = call["function"]
-    return parse_tool_call(number, call.get("id"), function.get("name"), function.get("arguments"))
 
 
 def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
@@ -34,9 +34,6 @@ class ServedModel:
     query_prefix: str = ""
     document_prefix: str = ""
 
-    def get_prefix(self, kind: EmbedKind) -> str:
-        return self.query_prefix if kind == "query" else self.document_prefix
-
 
 class ServedEmbedder:
     """Embeds with a service and caches queries. Vectors may differ in their last digits from call to call."""
@@ -61,25 +58,23 @@ class ServedEmbedder:
 
     def _prepare(self, text: str, kind: EmbedKind) -> str:
         whole = text.encode("utf-8", "replace").decode()
-        return self._served.get_prefix(kind) + (
-            truncate(whole, count_bytes, self._served.window) if whole.strip() else BLANK
-        )
+        prefix = self._served.query_prefix if kind == "query" else self._served.document_prefix
+        return prefix + (truncate(whole, count_bytes, self._served.window) if whole.strip() else BLANK)
 
     def _embed(self, texts: list[str], kind: EmbedKind) -> Matrix:
         import numpy as np
 
-        dimension = self.model.dimension
+        # Batch by batch: numbers of Python would take ten times the memory of the matrix.
         parts = [self._embed_batch(batch, kind) for batch in _batches(texts)]
-        return np.concatenate(parts) if parts else np.empty((0, dimension), np.float32)
+        return np.concatenate(parts) if parts else np.empty((0, self.model.dimension), np.float32)
 
     def _embed_batch(self, texts: list[str], kind: EmbedKind) -> Matrix:
         try:
             answer = post(self._endpoint, self._make_body(texts, kind))
         except ServiceError as exc:
             raise EmbedderFailed(str(exc)) from exc
-        return normalize_rows(
-            self._read_rows(answer, len(texts)), len(texts), self.model.dimension, self._endpoint.name
-        )
+        rows = self._read_rows(answer, len(texts))
+        return normalize_rows(rows, len(texts), self.model.dimension, self._endpoint.name)
 
     def _make_body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
         """The request; each service has its own field names."""
@@ -106,12 +101,8 @@ def describe_model(model: str | ServedModel, known: dict[str, ServedModel], dime
             f"the dimension of {model!r} is not known here. Its model card has it: pass dimension=… in Python, or set "
             "dimension = … in the table [embedder] of a settings file."
         )
-    if found is None or dimension is not None:
-        found = found or ServedModel(EmbeddingModel(model, "", 0))
-        size = found.model.dimension if dimension is None else dimension
-        described = EmbeddingModel(model, "", size, found.model.floor, found.model.mean, found.model.deviation)
-        found = ServedModel(described, found.window, found.query_prefix, found.document_prefix)
-    return found
+    found = found or ServedModel(EmbeddingModel(model, "", 0))
+    return found if dimension is None else replace(found, model=replace(found.model, dimension=dimension))
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:
@@ -185,21 +176,14 @@ class OpenAIEmbedder(ServedEmbedder):
 VOYAGE_URL = "https://api.voyageai.com/v1"
 NOT_RESIZABLE = frozenset({"voyage-finance-2", "voyage-law-2", "voyage-3", "voyage-3-lite"})
 
-VOYAGE_DIMENSIONS = {
-    "voyage-4-large": 1024,
-    "voyage-4": 1024,
-    "voyage-4-lite": 1024,
-    "voyage-3.5": 1024,
-    "voyage-3.5-lite": 1024,
-    "voyage-3-large": 1024,
-    "voyage-3": 1024,
-    "voyage-3-lite": 512,
-    "voyage-code-3": 1024,
-    "voyage-finance-2": 1024,
-    "voyage-law-2": 1024,
-}
 # Mean and deviation are the usual guess: none of these models was measured here.
-VOYAGE_MODELS = {name: ServedModel(EmbeddingModel(name, "", size)) for name, size in VOYAGE_DIMENSIONS.items()}
+VOYAGE_MODELS = {
+    name: ServedModel(EmbeddingModel(name, "", 512 if name == "voyage-3-lite" else 1024))
+    for name in (
+        *("voyage-4-large", "voyage-4", "voyage-4-lite", "voyage-3.5", "voyage-3.5-lite"),
+        *("voyage-3-large", "voyage-3", "voyage-3-lite", "voyage-code-3", "voyage-finance-2", "voyage-law-2"),
+    )
+}
 
 
 class VoyageEmbedder(ServedEmbedder):
@@ -211,14 +195,13 @@ class VoyageEmbedder(ServedEmbedder):
         *,
         dimension: int | None = None,
         api_key: str | None = None,
-        base_url: str = VOYAGE_URL,
+        base_url: str | None = None,
         timeout: float = 30.0,
     ) -> None:
         served = describe_model(model, VOYAGE_MODELS, dimension)
+        url = (base_url or VOYAGE_URL).rstrip("/")
         key = read_key(api_key, "VOYAGE_API_KEY", "Voyage", required=True)
-        super().__init__(
-            served, Endpoint("Voyage", base_url.rstrip("/") + "/embeddings", key, "VOYAGE_API_KEY", timeout)
-        )
+        super().__init__(served, Endpoint("Voyage", url + "/embeddings", key, "VOYAGE_API_KEY", timeout))
 
     def _make_body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model.name, "input": texts, "input_type": kind, "truncation": True}

@@ -45,7 +45,6 @@ class QueryCache:
             rows = embed(missing)
             if not texts:
                 return rows
-            rows.setflags(write=False)
             found.update(zip(missing, rows, strict=True))
             self._put(missing, found)
         matrix = np.stack([found[text] for text in texts])

@@ -53,9 +53,7 @@ class ChromaServer(VectorClient):
 
     def _list_collections(self) -> list[tuple[str, str]]:
         found = [(one.metadata or {}, one.name) for one in self._call("list_collections")]
-        return [
-            (metadata["model"], name) for metadata, name in found if metadata.get("engrain") == self._address.collection
-        ]
+        return [(data["model"], name) for data, name in found if data.get("engrain") == self._address.collection]
 
     def _collection_name(self, model: str) -> str:
         return f"{self._address.collection}-{hashlib.blake2b(model.encode(), digest_size=8).hexdigest()}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -70,6 +71,9 @@ class ScoredItem(NamedTuple):
     every: Row  # the cosine of each window
 
 
+_SORT_KEY = attrgetter("cosine", "id")
+
+
 class OutboxVectorIndex:
     """A VectorIndex over an item store and a vector server.
 
@@ -91,7 +95,7 @@ class OutboxVectorIndex:
         self._clock = clock
         self._leave = leave or server.close
         self._other_models: list[str] | None = None  # that have a collection too
-        self._error: str | None = None
+        self.trouble: str | None = None  # why the server did not answer the last call
         self._again = 0.0
         self._batch_limit = MAX_ENTRIES  # changes at a time, fewer for a slow server
         self._closed = False
@@ -132,7 +136,7 @@ class OutboxVectorIndex:
             # Read before the server answers: a change that leaves the outbox later is on the server already.
             waiting = self._items.outbox(target, MAX_ENTRIES, query.scope)
             answer = self._search_both(query, unit, waiting)
-            self._error, self._again = None, 0.0
+            self.trouble, self._again = None, 0.0
             return answer
         except StoreClosed:
             raise
@@ -160,7 +164,7 @@ class OutboxVectorIndex:
             fresh = [id for id in dict.fromkeys(found.items) if id not in known]
             known.update(fresh)
             scored += self._score_items(query, unit, fresh)
-            scored.sort(reverse=True, key=_sort_key)
+            scored.sort(reverse=True, key=_SORT_KEY)
             whole = len(found.items) < points.limit
             # Enough only if no further point can be among the best, not even as an equal.
             if whole or (
@@ -190,7 +194,7 @@ class OutboxVectorIndex:
     def feed(self, limit: int) -> int:
         """Synchronize every collection: one of an older model must lose forgotten items too."""
         if time.monotonic() < self._again:
-            raise StoreUnavailable(self._error or self._server.where)
+            raise StoreUnavailable(self.trouble or self._server.where)
         limit = min(limit, self._batch_limit)
         try:
             with _feed_locks.setdefault(self._server, threading.Lock()):
@@ -206,7 +210,7 @@ class OutboxVectorIndex:
             self._batch_limit = max(1, limit // 2)
             self._record_error(exc)
             raise
-        self._error, self._again, self._batch_limit = None, 0.0, min(MAX_ENTRIES, 2 * self._batch_limit)
+        self.trouble, self._again, self._batch_limit = None, 0.0, min(MAX_ENTRIES, 2 * self._batch_limit)
         return fed
 
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
@@ -236,27 +240,21 @@ class OutboxVectorIndex:
         synchronization that runs right now reads again and removes what it just added. Points of another store in the
         same collection stay.
         """
-        gone, there = self._items.removed(), 0
-        for model, _ in self._collections() if gone else ():
-            if found := self._server.count(model, gone):
-                self._server.drop(model, gone)
-                there += found
-        return there
+        removed, found = self._items.removed(), self.count_remaining(scope)
+        if found:
+            self.drop(removed)
+        return found
 
     def count_remaining(self, scope: Scope) -> int:
-        gone = self._items.removed()
-        return sum(self._server.count(model, gone) for model, _ in self._collections()) if gone else 0
+        removed = self._items.removed()
+        return sum(self._server.count(model, removed) for model, _ in self._collections()) if removed else 0
 
     def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
         """Count the points of items removed in any scope at any time. Pending removals are done first."""
-        gone, there = self._items.removed(), 0
         for model, target in self._collections():
             if due := [one.item for one in self._items.outbox(target, MAX_ENTRIES) if one.deleted]:
                 self._server.drop(model, due)
-            there += sum(
-                self._server.count(model, gone[at : at + CHUNK_SIZE]) for at in range(0, len(gone), CHUNK_SIZE)
-            )
-        return there
+        return self.count_remaining(scope)
 
     def drop(self, items: Collection[str]) -> None:
         for model, _ in self._collections() if items else ():
@@ -322,10 +320,6 @@ class OutboxVectorIndex:
     def where(self) -> str:
         return self._server.where
 
-    @property
-    def trouble(self) -> str | None:
-        return self._error
-
     def state(self) -> dict[str, Any]:
         behind: int | None = None
         try:
@@ -334,7 +328,7 @@ class OutboxVectorIndex:
         except (StoreError, ConfigError, NotFound) as exc:
             raise_interrupt(exc)
             self._record_error(exc)
-        return {"server": self._server.where, "behind": behind, "error": self._error}
+        return {"server": self._server.where, "behind": behind, "error": self.trouble}
 
     def check(self) -> list[Finding]:
         where = self._server.where
@@ -360,9 +354,9 @@ class OutboxVectorIndex:
             self._leave()
 
     def _record_error(self, exc: EngrainError) -> None:
-        if self._error is None:
+        if self.trouble is None:
             _log.warning("the vector server does not answer, so vectors are searched without it: %s", exc)
-        self._error, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
+        self.trouble, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
 
 
 def _score_vectors(unit: Row, found: Mapping[str, Vectors]) -> list[ScoredItem]:
@@ -381,13 +375,9 @@ def _score_vectors(unit: Row, found: Mapping[str, Vectors]) -> list[ScoredItem]:
     return list(map(ScoredItem, best, found, parts))
 
 
-def _sort_key(one: ScoredItem) -> tuple[float, str]:
-    return one.cosine, one.id
-
-
 def _build_answer(scored: Sequence[ScoredItem], limit: int, exact: bool, whole: bool) -> Nearest:
     """Build the answer. The background is known only if `whole`, when everything was compared."""
-    best = sorted(scored, reverse=True, key=_sort_key)[:limit]
+    best = sorted(scored, reverse=True, key=_SORT_KEY)[:limit]
     # Rounded, so that the order of the sum does not show.
     background = round(float(np.concatenate([one.every for one in scored]).mean()), 4) if whole and scored else None
     return Nearest([one.id for one in best], [one.cosine for one in best], exact, background)

@@ -38,6 +38,7 @@ class QdrantServer(VectorClient):
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self._key = api_key
         super().__init__(parse_vector_url(url, DEFAULT_PORT))
+        self._connect()  # sends nothing yet, but warns about a key without TLS
 
     # Collections
 
@@ -109,10 +110,8 @@ class QdrantServer(VectorClient):
         return sum(self._call("count", name, one, exact=True).count for one in wanted)
 
     def nearest(self, query: PointQuery) -> FoundPoints:
-        name, in_scope = (
-            self._get_collection(query.model),
-            q.FieldCondition(key="scope", match=q.MatchValue(value=query.scope)),
-        )
+        name = self._get_collection(query.model)
+        in_scope = q.FieldCondition(key="scope", match=q.MatchValue(value=query.scope))
         begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
         valid = q.Filter(must=[in_scope, *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
         exact = self._folder is not None or (
