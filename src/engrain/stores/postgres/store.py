@@ -39,7 +39,6 @@ class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, I
     With the system clock the store goes by the server's clock, which is one for all machines."""
 
     dialect: PostgresDialect
-    usage: UsageCounts
 
     def __init__(
         self, url: str, *, clock: Clock = system_clock, ids: IdSource | None = None, read_only: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
@@ -18,14 +18,7 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.rows import (
-    ITEM_WIDTH,
-    read_answer,
-    read_episode,
-    read_hold,
-    read_item,
-    read_receipt,
-)
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_episode, read_hold, read_item, read_receipt
 from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.tasks import read_step, read_task
 from engrain.stores.relational.usage import UsageCounts
@@ -37,13 +30,8 @@ Values = dict[str, Any]
 class Dump:
     """A part of the store."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def dialect(self) -> Dialect: ...
-
-        @property
-        def usage(self) -> UsageCounts: ...
+    dialect: Dialect
+    usage: UsageCounts
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         def do(tx: Transaction) -> list[Row]:

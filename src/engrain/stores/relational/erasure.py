@@ -8,7 +8,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound, OnHold
-from engrain.core.identity import Scope, hash_keyed
+from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import (
     ErasedSubject,
@@ -20,9 +20,8 @@ from engrain.core.model.erasure import (
     make_hold_error,
 )
 from engrain.ports.erasure import NONE
-from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
-from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part
 from engrain.stores.relational.holds import Holds, hide_user, load_reasons
 from engrain.stores.relational.leftovers import count_leftovers
@@ -47,12 +46,6 @@ class Erasures(Holds):
     deletes_at_begin = True
     # Others may write while a transaction of ours deletes. In a file one writes at a time.
     concurrent_writers = True
-
-    def __init__(self, dialect: Dialect, audit: Audit) -> None:
-        self._dialect, self._audit = dialect, audit
-
-    def hash_subject(self, subject: Subject) -> str:
-        return hash_keyed(self._dialect.key, *subject.parts())
 
     # What would be removed
 

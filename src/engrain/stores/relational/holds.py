@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import (
@@ -18,14 +18,7 @@ from engrain.core.model.erasure import (
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_hold
-from engrain.stores.relational.scopes import (
-    HIDDEN,
-    OPEN,
-    block_scope,
-    load_scopes,
-    lock_user_scopes,
-    show_scope,
-)
+from engrain.stores.relational.scopes import HIDDEN, OPEN, block_scope, load_scopes, lock_user_scopes, show_scope
 
 
 def hash_owner(key: bytes, scope: Scope) -> str:
@@ -69,11 +62,11 @@ def hide_user(tx: Transaction, user: Subject) -> None:
 class Holds:
     """The part of erasure that keeps data."""
 
-    if TYPE_CHECKING:
-        _dialect: Dialect
-        _audit: Audit
+    def __init__(self, dialect: Dialect, audit: Audit) -> None:
+        self._dialect, self._audit = dialect, audit
 
-        def hash_subject(self, subject: Subject) -> str: ...
+    def hash_subject(self, subject: Subject) -> str:
+        return hash_keyed(self._dialect.key, *subject.parts())
 
     def hold(self, subject: Subject, reason: str) -> Hold:
         def do(tx: Transaction) -> Hold:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
@@ -26,13 +26,8 @@ from engrain.stores.relational.usage import UsageCounts
 class ItemReads:
     """A part of the store."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def dialect(self) -> Dialect: ...
-
-        @property
-        def usage(self) -> UsageCounts: ...
+    dialect: Dialect
+    usage: UsageCounts
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         by_id = {item.id: item for item in self._load_items(scope, "load_items", ids=ids)}

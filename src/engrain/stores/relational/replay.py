@@ -10,14 +10,7 @@ from engrain.core.model.erasure import PART_KINDS, ErasedSubject, Subject, find_
 from engrain.core.model.plans import Forget
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import forget_item, load_subjects, remove_part
-from engrain.stores.relational.scopes import (
-    HIDDEN,
-    ScopeRow,
-    add_counts,
-    anonymize_scope,
-    delete_scopes,
-    load_scopes,
-)
+from engrain.stores.relational.scopes import HIDDEN, ScopeRow, add_counts, anonymize_scope, delete_scopes, load_scopes
 
 
 def replay_erasures(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as transfer
 from engrain.core.model.audit import AuditHead, encode_details, write_head
 from engrain.core.model.items import Words
-from engrain.core.model.rows import ChangeToken, Row, StoredItem
+from engrain.core.model.rows import ChangeToken, Row, RowKind, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
@@ -22,6 +23,15 @@ from engrain.stores.relational.rows import write_answer, write_episode, write_me
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
 Name = tuple[ScopeKey, str]
 Values = dict[str, Any]
+# By kind: the statement, and the columns that are parts of the key behind the scope.
+_PLAIN: Mapping[RowKind, tuple[str, ...]] = {
+    "session": ("restore_session", "session"),
+    "summary": ("store_summary", "session"),
+    "progress": ("restore_progress", "session", "work"),
+    "event": ("restore_event", "task", "event"),
+    "erased": ("restore_receipt",),
+    "hold": ("restore_hold",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +45,7 @@ class Page:
 class Restore:
     """A part of the store."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def dialect(self) -> Dialect: ...
+    dialect: Dialect
 
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
@@ -89,7 +96,7 @@ def _make_page(rows: Sequence[Row]) -> Page:
 
 @dataclass(slots=True)
 class RestoreRun:
-    """One restore inside its transaction. Each kind of row has a method of its name."""
+    """One restore inside its transaction. A kind of row that is not plain has a method of its name."""
 
     tx: Transaction
     dialect: Dialect
@@ -105,7 +112,8 @@ class RestoreRun:
             self._write_items(page.items)
         others = {(row.kind, row.key): row for row in page.rows if row.kind not in ("store", "item")}
         for kind, rows in groupby(others.values(), key=lambda row: row.kind):
-            getattr(self, f"_write_{kind}")(list(rows))
+            write = getattr(self, f"_write_{kind}", partial(self._write_plain, kind))
+            write(list(rows))
 
     def finish(self) -> None:
         self.tx.end_write(self.changed)
@@ -186,18 +194,10 @@ class RestoreRun:
         self._find_items([*((scope, id_) for scope, id_, _ in cites), *cited])
         citing = [{"scope": scope, "item": self._item(scope, id_)} for scope, id_, _ in cites]
         self.tx.many("delete_citations", citing)
-        kept = (
-            {
-                **where,
-                "number": number,
-                "cited": self._item(scope, cite.item),
-                "span_start": cite.start,
-                "span_end": cite.end,
-            }
-            for where, (scope, _, found) in zip(citing, cites, strict=True)
-            for number, cite in found
-        )
-        self.tx.many("restore_citation", kept)
+        for where, (scope, _, found) in zip(citing, cites, strict=True):
+            for number, cite in found:
+                values = {"number": number, "span_start": cite.start, "span_end": cite.end}
+                self.tx.run("restore_citation", **where, **values, cited=self._item(scope, cite.item))
         self.tx.many("mark_item_changed", citing)
         self.changed |= {scope for scope, _, _ in cites}
 
@@ -207,97 +207,64 @@ class RestoreRun:
         self._write_tombstones((self._key(row), row.key[1]) for row in rows)
 
     def _write_tombstones(self, hashes: Iterable[tuple[ScopeKey, str]]) -> None:
-        kept = ({"scope": scope, "hash": bytes.fromhex(digest), "at": self.now} for scope, digest in hashes)
-        self.tx.many("restore_tombstone", kept)
+        values = ({"scope": scope, "hash": bytes.fromhex(digest), "at": self.now} for scope, digest in hashes)
+        self.tx.many("add_tombstone", values)
 
     def _write_request(self, rows: Sequence[Row]) -> None:
-        given = ((row, *transfer.row_to_request(row)) for row in rows)
-        kept = (
-            {"id": row.key[1], "answer": write_answer(answer, bytes.fromhex(asked)), "at": self.now}
-            | {"scope": self._key(row)}
-            for row, asked, answer in given
-        )
-        self.tx.many("restore_request", kept)
+        for row in rows:
+            asked, applied = transfer.row_to_request(row)
+            answer = write_answer(applied, bytes.fromhex(asked))
+            self.tx.run("restore_request", scope=self._key(row), id=row.key[1], answer=answer, at=self.now)
 
     def _write_session(self, rows: Sequence[Row]) -> None:
-        kept = (
-            {"scope": self._key(row), "session": row.key[1]}
-            | {"length": row.values["length"], "changed": row.values["rank"]}
-            for row in rows
-        )
-        self.tx.many("restore_session", kept)
+        self._write_plain("session", rows)
         # A session's rank is the number of a change: the next change comes after it.
         self.tx.run("advance_change", change_number=max(row.values["rank"] for row in rows))
 
-    def _write_summary(self, rows: Sequence[Row]) -> None:
-        given = ((row, transfer.row_to_summary(row)) for row in rows)
-        kept = (
-            {"scope": self._key(row), "session": row.key[1], "text": one.text, "upto": one.upto}
-            | {"version": one.version, "made_by": one.by}
-            for row, one in given
-        )
-        self.tx.many("store_summary", kept)
-
-    def _write_progress(self, rows: Sequence[Row]) -> None:
-        kept = (
-            {"scope": self._key(row), "session": row.key[1], "work": row.key[2], "upto": row.values["upto"]}
-            for row in rows
-        )
-        self.tx.many("restore_progress", kept)
-
     def _write_episode(self, rows: Sequence[Row]) -> None:
-        given = [(self._key(row), *transfer.row_to_episode(row)) for row in rows]
-        self._find_items([(scope, one.item) for scope, one, _ in given if one.item is not None])
-        kept = [
-            {"scope": scope, **write_episode(one, None if one.item is None else self._item(scope, one.item))}
-            for scope, one, _ in given
-        ]
-        self.tx.many("delete_episode", ({"scope": one["scope"], "id": one["id"]} for one in kept))
-        self.tx.many("add_episode", kept)
-        raws = (
-            {"scope": scope, "id": one.id, "expires_at": write_time(raw.expires_at), "text": raw.text}
-            for scope, one, raw in given
-            if raw
-        )
-        self.tx.many("add_raw_text", raws)
+        parsed = [(self._key(row), *transfer.row_to_episode(row)) for row in rows]
+        self._find_items([(scope, episode.item) for scope, episode, _ in parsed if episode.item is not None])
+        for scope, episode, raw in parsed:
+            item = None if episode.item is None else self._item(scope, episode.item)
+            self.tx.run("delete_episode", scope=scope, id=episode.id)
+            self.tx.run("add_episode", scope=scope, **write_episode(episode, item))
+            if raw:
+                expires = write_time(raw.expires_at)
+                self.tx.run("add_raw_text", scope=scope, id=episode.id, expires_at=expires, text=raw.text)
 
     def _write_trial(self, rows: Sequence[Row]) -> None:
-        given = [(self._key(row), transfer.row_to_trial(row)) for row in rows]
-        self._find_items([(scope, one.procedure) for scope, one in given])
-        kept = (
-            {
-                "scope": scope,
-                "item": self._item(scope, one.procedure),
-                "task": one.task,
-                "success": one.success,
-                "at": write_time(one.at),
-                "note": one.note,
-            }
-            for scope, one in given
-        )
-        self.tx.many("restore_trial", kept)
+        names = [(self._key(row), row.values["procedure"]) for row in rows]
+        self._find_items(names)
+        items = ({"scope": name[0], "item": self._item(*name)} for name in names)
+        self.tx.many("restore_trial", ({**row.values, **item} for row, item in zip(rows, items, strict=True)))
+
+    def _write_plain(self, kind: RowKind, rows: Sequence[Row]) -> None:
+        """Rows whose columns are their values and the parts of their key."""
+        statement, *names = _PLAIN[kind]
+        of_store = kind in transfer.STORE_KINDS
+
+        def list_values(row: Row) -> Values:
+            values = {"at": self.now, **row.values, **dict(zip(names, row.key[1:], strict=False))}
+            return values if of_store else {**values, "scope": self._key(row)}
+
+        self.tx.many(statement, map(list_values, rows))
 
     # Tasks
 
     def _write_task(self, rows: Sequence[Row]) -> None:
         self.tx.many("restore_task", ({**row.values, "scope": self._key(row)} for row in rows))
         self._find_tasks(rows)
-        kept = [{"scope": self._key(row), "task": self._task(row), "body": row.values["snapshot"]} for row in rows]
-        self.tx.many("delete_snapshot", ({"scope": one["scope"], "task": one["task"]} for one in kept))
-        self.tx.many("store_snapshot", (one for one in kept if one["body"] is not None))
+        for row in rows:
+            where = {"scope": self._key(row), "task": self._task(row)}
+            self.tx.run("delete_snapshot", **where)
+            if row.values["snapshot"] is not None:
+                self.tx.run("store_snapshot", **where, body=row.values["snapshot"])
         self._reach(row.values[name] for row in rows for name in ("started_at", "ended_at"))
 
     def _write_step(self, rows: Sequence[Row]) -> None:
         self._find_tasks(rows)
-        kept = ({**row.values, "scope": self._key(row), "task": self._task(row)} for row in rows)
-        self.tx.many("restore_step", kept)
-
-    def _write_event(self, rows: Sequence[Row]) -> None:
-        kept = (
-            {"scope": self._key(row), "task": row.key[1], "event": row.key[2], "payload": row.values["payload"]}
-            for row in rows
-        )
-        self.tx.many("restore_event", ({**one, "at": self.now} for one in kept))
+        steps = ({**row.values, "scope": self._key(row), "task": self._task(row)} for row in rows)
+        self.tx.many("restore_step", steps)
 
     # What belongs to the store
 
@@ -306,20 +273,19 @@ class RestoreRun:
         self._write_tombstones((keys[row.key[0]], row.key[1]) for row in rows)
 
     def _write_erased(self, rows: Sequence[Row]) -> None:
-        self.tx.many("restore_receipt", (row.values for row in rows))
+        self._write_plain("erased", rows)
         # A user who comes back begins to write after it.
         self._reach(row.values["at"] + 1 for row in rows)
 
-    def _write_hold(self, rows: Sequence[Row]) -> None:
-        self.tx.many("restore_hold", (row.values for row in rows))
-
     def _write_audit(self, rows: Sequence[Row]) -> None:
-        found = list(map(transfer.row_to_audit, rows))
-        for head in (one for one in found if isinstance(one, AuditHead)):
-            self.tx.run("create_audit_head")
-            self.tx.run("store_audit_head", value=write_head(head))
-        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, AuditHead))
-        self.tx.many("restore_audit_entry", ({**one, "details": encode_details(one["details"])} for one in entries))
+        for row in rows:
+            entry = transfer.row_to_audit(row)
+            if isinstance(entry, AuditHead):
+                self.tx.run("create_audit_head")
+                self.tx.run("store_audit_head", value=write_head(entry))
+            else:
+                values = {**row.values, "details": encode_details(entry.details)}
+                self.tx.run("restore_audit_entry", **values)
 
     # Keys and numbers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
@@ -17,13 +17,8 @@ from engrain.stores.relational.usage import UsageCounts
 class Sessions:
     """The session log of a store. Messages are added through `apply`."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def dialect(self) -> Dialect: ...
-
-        @property
-        def usage(self) -> UsageCounts: ...
+    dialect: Dialect
+    usage: UsageCounts
 
     def length(self, scope: Scope, session: str) -> int:
         rows = self.dialect.ask(scope, "find_session_length", session=session)
@@ -52,14 +47,7 @@ class Sessions:
         def do(tx: Transaction) -> None:
             tx.lock_scope()
             check_summary_version(tx, self.dialect.key, scope, session, summary.version - 1)
-            tx.run(
-                "store_summary",
-                session=session,
-                text=summary.text,
-                upto=summary.upto,
-                version=summary.version,
-                made_by=summary.by,
-            )
+            tx.run("store_summary", session=session, **asdict(summary))
 
         self.dialect.write(scope, do)
 

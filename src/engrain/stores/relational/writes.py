@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
@@ -57,16 +57,11 @@ from engrain.stores.relational.usage import UsageCounts, Uses, group_uses
 class ItemWrites:
     """A part of the store."""
 
-    if TYPE_CHECKING:
-        ids: IdSource
-        audit: Audit
-        journal: Tasks
-
-        @property
-        def dialect(self) -> Dialect: ...
-
-        @property
-        def usage(self) -> UsageCounts: ...
+    dialect: Dialect
+    usage: UsageCounts
+    ids: IdSource
+    audit: Audit
+    journal: Tasks
 
     def apply(self, plan: Plan) -> Applied:
         self.dialect.prepare_index(_find_models(plan.steps))

@@ -269,12 +269,7 @@ class SqliteDialect:
     """An open file: the thread that writes to it and the connections that read it."""
 
     def __init__(
-        self,
-        writer: WriteQueue,
-        pool: Pool,
-        file: StoreFile,
-        expect_purge: Callable[[], None],
-        clock: Clock,
+        self, writer: WriteQueue, pool: Pool, file: StoreFile, expect_purge: Callable[[], None], clock: Clock
     ) -> None:
         self._writer, self._pool, self._file, self._clock = writer, pool, file, clock
         self._local = threading.local()  # the snapshot that this thread reads

@@ -54,7 +54,7 @@ _opened: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
-    usage: UsageCounts
+    dialect: SqliteDialect
 
     def __init__(
         self,

@@ -55,15 +55,12 @@ values (:scope, :item, :number, :cited, :span_start, :span_end);
 -- mark_item_changed --
 update item set changed = {change} where scope = :scope and n = :item;
 
--- restore_tombstone --
-insert into tombstone (scope, hash, at) values (:scope, :hash, :at) on conflict do nothing;
-
 -- restore_request --
 insert into request (scope, id, answer, at) values (:scope, :id, :answer, :at)
 on conflict (scope, id) do update set answer = excluded.answer, at = excluded.at;
 
 -- restore_session --
-insert into session (scope, session, length, changed) values (:scope, :session, :length, :changed)
+insert into session (scope, session, length, changed) values (:scope, :session, :length, :rank)
 on conflict (scope, session) do update set length = excluded.length, changed = excluded.changed;
 
 -- restore_progress --

@@ -21,7 +21,7 @@ select text, upto, version, made_by from summary where scope = :scope and sessio
 
 -- store_summary --
 insert into summary (scope, session, text, upto, version, made_by)
-values (:scope, :session, :text, :upto, :version, :made_by)
+values (:scope, :session, :text, :upto, :version, :by)
 on conflict (scope, session) do update
 set text = excluded.text, upto = excluded.upto, version = excluded.version, made_by = excluded.made_by;
 
