@@ -143,9 +143,9 @@ def files_of(frame: FrameType | None) -> list[str]:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hops]:
     hops = Hops()
     for name in ("run", "rows", "many"):
-        plain = getattr(connection.ApswConnection, name, None)
+        plain = getattr(connection.Connection, name, None)
         if plain is not None:
-            monkeypatch.setattr(connection.ApswConnection, name, noting(hops, plain))
+            monkeypatch.setattr(connection.Connection, name, noting(hops, plain))
     submit = ThreadPoolExecutor.submit
 
     def joining(pool: ThreadPoolExecutor, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:

@@ -598,7 +598,7 @@ def test_a_restore_to_where_nothing_can_be_written_is_a_typed_error(
                 raise DiskFull("as the engine says it")
             raise OSError(problem, os.strerror(problem))
 
-        monkeypatch.setattr("engrain.stores.sqlite.backup.write_copy", fails)
+        monkeypatch.setattr("engrain.stores.sqlite.opening.write_copy", fails)
         with pytest.raises(error, match=str(store)):
             restore_backup(backup, store, force=True)
     assert store.read_bytes() == before

@@ -44,8 +44,8 @@ def restore_backup(
     after an error the old store is unchanged.
     """
     from engrain.privacy.receipts import read_receipts
-    from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store, write_copy
-    from engrain.stores.sqlite.opening import open_connection
+    from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store
+    from engrain.stores.sqlite.opening import open_connection, write_copy
 
     chosen, target = load_settings(to), _find_file(to)
     source = Path(backup).expanduser().absolute()

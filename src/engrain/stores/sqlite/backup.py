@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 from engrain import __version__
 from engrain.core.clock import Clock
@@ -36,13 +35,20 @@ from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
-from engrain.stores.sqlite.opening import StoreFile, as_immutable, check_key, inspect_path, open_connection, sync_folder
+from engrain.stores.sqlite.opening import (
+    NO_FOLLOW,
+    StoreFile,
+    as_immutable,
+    check_key,
+    inspect_path,
+    open_connection,
+    sync_folder,
+    write_copy,
+)
 from engrain.stores.sqlite.pool import Pool
 
 _SQL = load_sql()
-_CHUNK_BYTES = 1 << 20
 _LOCK_SECONDS = 10.0
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NOTHING_LEFT = "Nothing is left of it."
 
 
@@ -117,19 +123,6 @@ class Backups:
         return int(change)
 
 
-def write_copy(db: Connection, target: Path, key: str | None) -> None:
-    """Rewrite every page into another file: free pages, which may hold forgotten rows, are left out.
-
-    The copy is on disk when this returns. The key "" makes it plain."""
-    # Private from its first byte on. A file that is there is not unlinked: the running backup holds a lock on it.
-    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | _NO_FOLLOW, 0o600))
-    target.chmod(0o600)
-    where = target.absolute().as_uri()
-    db.run("vacuum into ?", (where if key is None else f"{where}?key={quote(key, safe='')}",))
-    with target.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
 def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile, BackupManifest]:
     """A backup that is whole, to be opened. Any other file is a typed error, and nothing is changed."""
     if not path.is_file():
@@ -186,12 +179,8 @@ def count_rows(db: Connection, file: StoreFile) -> dict[str, int]:
 
 def hash_file(path: Path) -> tuple[int, str]:
     """The size of a file, and its sha256."""
-    digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return size, digest.hexdigest()
+        return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -199,7 +188,7 @@ def write_file(path: Path, content: bytes) -> None:
     try:
         # Whatever is there goes: the rest of a process that was killed, or a link that leads the bytes elsewhere.
         part.unlink(missing_ok=True)
-        with open(part, "xb", opener=lambda name, flags: os.open(name, flags | _NO_FOLLOW, 0o600)) as file:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags | NO_FOLLOW, 0o600)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -227,7 +216,7 @@ def _check_target(target: Path) -> Path:
 def _lock_part(part: Path) -> Iterator[None]:
     """Keep other backups off this file. The rest of a process that was killed is taken over."""
     try:
-        file = os.open(part, os.O_CREAT | os.O_WRONLY | _NO_FOLLOW, 0o600)
+        file = os.open(part, os.O_CREAT | os.O_WRONLY | NO_FOLLOW, 0o600)
     except OSError as exc:
         raise StoreError(f"the backup {part} could not be written: {exc.strerror}.") from exc
     try:

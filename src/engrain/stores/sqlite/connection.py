@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 from engrain.core.errors import (
     BackendMissing,
@@ -41,6 +41,8 @@ CLOSED = "this store was closed. Open it again."
 _CACHED_STATEMENTS = 256
 # Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
 PAGE_ROWS = 512
+_DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, apsw.Error) if apsw else (sqlite3.Error,)
+_CLOSED_ERRORS = (sqlite3.ProgrammingError, apsw.ConnectionClosedError) if apsw else (sqlite3.ProgrammingError,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,6 @@ class Reader(Protocol):
 class Connection:
     """One connection, used by one thread at a time. Every error that it raises is an EngrainError."""
 
-    _driver_error: ClassVar[type[Exception]]
-
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self._execute = raw.execute
@@ -69,157 +69,51 @@ class Connection:
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
             found: list[Row] = self._execute(sql, args).fetchall()
-        except self._driver_error as exc:
+        except _DRIVER_ERRORS as exc:
             self._raise(exc)
         return found
 
-    def run(self, sql: str, args: Args = ()) -> int:
-        """The number of rows that the statement changed."""
-        raise NotImplementedError
+    def run(self, sql: str, args: Args = ()) -> None:
+        try:
+            self._execute(sql, args)
+        except _DRIVER_ERRORS as exc:
+            self._raise(exc)
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         try:
             self._raw.executemany(sql, rows)
-        except self._driver_error as exc:
+        except _DRIVER_ERRORS as exc:
             self._raise(exc)
 
     def commit(self) -> None:
         """OutcomeUnknown if the commit may have become durable although it failed."""
         try:
             self._execute("commit")
-        except self._driver_error as exc:
+        except _DRIVER_ERRORS as exc:
             raise make_commit_error(_result_code(exc), str(exc)) from exc
-
-    @property
-    def last_row(self) -> int:
-        """The number of the row that was inserted last."""
-        raise NotImplementedError
 
     @property
     def in_transaction(self) -> bool:
         return bool(self._raw.in_transaction)
 
-    def backup(self, target: Path) -> None:
-        """Copy all pages to another file."""
-        try:
-            self._copy_pages(target)
-        except self._driver_error as exc:
-            self._raise(exc)
-
     def pages(self) -> bytes:
         """All pages as they are now; those of an encrypted file are decrypted."""
         try:
-            return self._serialize()
-        except self._driver_error as exc:
+            return bytes(self._raw.serialize(name="main"))
+        except _DRIVER_ERRORS as exc:
             self._raise(exc)
 
     def close(self) -> None:
         try:
             self._raw.close()
-        except self._driver_error as exc:
+        except _DRIVER_ERRORS as exc:
             raise make_error(_result_code(exc), str(exc)) from exc  # it is closed all the same
 
-    def _copy_pages(self, target: Path) -> None:
-        raise NotImplementedError
-
-    def _serialize(self) -> bytes:
-        raise NotImplementedError
-
     def _raise(self, exc: Exception) -> NoReturn:
-        raise NotImplementedError
-
-
-class StdlibConnection(Connection):
-    _driver_error = sqlite3.Error
-
-    def __init__(self, location: str) -> None:
-        try:
-            raw = sqlite3.connect(
-                location, uri=True, isolation_level=None, check_same_thread=False, cached_statements=_CACHED_STATEMENTS
-            )
-        except sqlite3.Error as exc:
-            self._raise(exc)
-        super().__init__(raw)
-
-    def run(self, sql: str, args: Args = ()) -> int:
-        try:
-            count: int = self._execute(sql, args).rowcount
-        except sqlite3.Error as exc:
-            self._raise(exc)
-        return count
-
-    @property
-    def last_row(self) -> int:
-        return int(self._execute("select last_insert_rowid()").fetchone()[0])
-
-    def _copy_pages(self, target: Path) -> None:
-        other = sqlite3.connect(target)
-        try:
-            self._raw.backup(other)
-        finally:
-            other.close()
-
-    def _serialize(self) -> bytes:
-        return bytes(self._raw.serialize())
-
-    def _raise(self, exc: Exception) -> NoReturn:
-        if isinstance(exc, sqlite3.ProgrammingError) and "closed" in str(exc):
+        if isinstance(exc, _CLOSED_ERRORS) and "closed" in str(exc):
             raise StoreClosed(CLOSED) from exc
-        raise make_error(_result_code(exc), str(exc)) from exc
-
-
-class ApswConnection(Connection):
-    """apsw brings an SQLite of its own."""
-
-    _driver_error = apsw.Error if apsw else Exception
-
-    def __init__(self, location: str, key: str | None = None) -> None:
-        if key is not None:
-            require_encryption("apsw")
-        self._encrypted = key is not None
-        flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        try:
-            raw = apsw.Connection(location, flags=flags, statementcachesize=_CACHED_STATEMENTS)
-        except apsw.Error as exc:
-            raise make_error(_result_code(exc), str(exc)) from exc
-        super().__init__(raw)
-        # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
-        raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        if key is not None:
-            # A pragma takes no bound values. It must be the first statement of all.
-            self._execute("pragma key = '{}'".format(key.replace("'", "''")))
-
-    def run(self, sql: str, args: Args = ()) -> int:
-        try:
-            self._execute(sql, args)
-        except apsw.Error as exc:
-            self._raise(exc)
-        return int(self._raw.changes())
-
-    @property
-    def last_row(self) -> int:
-        return int(self._raw.last_insert_rowid())
-
-    def _copy_pages(self, target: Path) -> None:
-        if self._encrypted:
-            # The copy has the same key. Pages of an encrypted file cannot be copied into a plain one.
-            self._execute("vacuum into ?", (target.absolute().as_uri(),))
-            return
-        other = apsw.Connection(str(target))
-        try:
-            with other.backup("main", self._raw, "main") as copying:
-                while not copying.done:
-                    copying.step(1000)
-        finally:
-            other.close()
-
-    def _serialize(self) -> bytes:
-        return bytes(self._raw.serialize("main"))
-
-    def _raise(self, exc: Exception) -> NoReturn:
-        if isinstance(exc, apsw.ConnectionClosedError):
-            raise StoreClosed(CLOSED) from exc
-        raise make_error(_result_code(exc), str(exc), self._raw.system_errno) from exc
+        # The standard library does not tell the errno.
+        raise make_error(_result_code(exc), str(exc), getattr(self._raw, "system_errno", 0)) from exc
 
 
 def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
@@ -237,11 +131,30 @@ def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterato
 
 def connect(location: str, engine: EngineName, key: str | None = None) -> Connection:
     """`location` is a file: URI, or ":memory:". With a key the file is read and written encrypted."""
-    if engine == "apsw":
-        return ApswConnection(location, key)
     if key is not None:
         require_encryption(engine)
-    return StdlibConnection(location)
+    try:
+        return Connection(_connect_apsw(location, key) if engine == "apsw" else _connect_stdlib(location))
+    except _DRIVER_ERRORS as exc:
+        raise make_error(_result_code(exc), str(exc)) from exc
+
+
+def _connect_stdlib(location: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        location, uri=True, isolation_level=None, check_same_thread=False, cached_statements=_CACHED_STATEMENTS
+    )
+
+
+def _connect_apsw(location: str, key: str | None) -> apsw.Connection:
+    """apsw brings an SQLite of its own."""
+    flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    raw = apsw.Connection(location, flags=flags, statementcachesize=_CACHED_STATEMENTS)
+    # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
+    raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    if key is not None:
+        # A pragma takes no bound values. It must be the first statement of all.
+        raw.execute("pragma key = '{}'".format(key.replace("'", "''")))
+    return raw
 
 
 def file_uri(path: Path, mode: Literal["ro", "rw", "rwc"], immutable: bool = False) -> str:
@@ -322,7 +235,7 @@ _ERRORS: Mapping[int, tuple[type[EngrainError], str]] = {
     NOMEM: (StoreError, "there is not enough memory."),
     READONLY: (
         ReadOnlyStore,
-        "the file or its folder cannot be written. Change its permissions, or open it read-only.",
+        "the file or its folder cannot be written. Change the permissions, or open read-only.",
     ),
     IOERR: (StoreError, "the disk reported an error. Nothing of this write was kept; repeat it."),
     CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor."),

@@ -14,7 +14,7 @@ from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderSto
 from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import StoreFile, sync_folder
+from engrain.stores.sqlite.opening import StoreFile, sync_folder, write_copy
 
 APPLICATION_ID = 0x656E6772  # "engr"
 LOCK_SECONDS = 60.0
@@ -129,16 +129,11 @@ def _back_up(db: Connection, target: Path) -> None:
     part = target.with_name(target.name + ".part")
     try:
         part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        db.backup(part)
-        with part.open("rb+") as copy:
-            os.fsync(copy.fileno())
+        write_copy(db, part)
         part.replace(target)
-    except EngrainError:
-        part.unlink(missing_ok=True)
-        raise
     except OSError as exc:
-        part.unlink(missing_ok=True)
         raise StoreError(
             f"the copy {target} before the upgrade could not be made: {exc.strerror}. Nothing was changed."
         ) from exc
+    finally:
+        part.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from engrain.core.errors import EngrainError, InvalidInput, NotADatabase, ReadOnlyStore, StoreError, WrongKey
 from engrain.stores.sqlite.connection import (
@@ -32,6 +33,7 @@ FileIdentity = tuple[int, int]
 # Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
 SAFE_WAL_VERSION = (3, 51, 3)
 BUSY_MILLISECONDS = 10_000
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # A write-ahead log needs shared memory, which does not reach across machines.
 _NETWORK_TYPES = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2",
@@ -216,6 +218,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def write_copy(db: Connection, target: Path, key: str | None = None) -> None:
+    """Rewrite every page into another file: free pages, which may hold forgotten rows, are left out.
+
+    The copy is on disk when this returns. The key "" makes it plain."""
+    # Private from its first byte on. A file that is there is not unlinked: the running backup holds a lock on it.
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | NO_FOLLOW, 0o600))
+    target.chmod(0o600)
+    where = target.absolute().as_uri()
+    db.run("vacuum into ?", (where if key is None else f"{where}?key={quote(key, safe='')}",))
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _check_key_fits(db: Connection, file: StoreFile, where: str) -> None:
