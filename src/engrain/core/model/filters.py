@@ -139,10 +139,11 @@ def _get_value(item: Item, name: str) -> object:
 
 
 def _is_same(left: object, right: object) -> bool:
-    return _type_name(left) == _type_name(right) and _type_name(left) != "other" and left == right
+    return find_type(left) == find_type(right) and find_type(left) != "other" and left == right
 
 
-def _type_name(value: object) -> str:
+def find_type(value: object) -> str:
+    """TEXT, NUMBER, TIME or FLAG; "missing" for None, "other" for a list or a dict."""
     if isinstance(value, bool):
         return FLAG
     for name, kinds in ((NUMBER, (int, float)), (TEXT, str), (TIME, datetime)):
@@ -162,7 +163,7 @@ def _compare(left: object, operator: str, right: Any) -> bool:
         return any(_is_same(left, one) for one in right) is (operator == "in")
     if operator == "contains" and isinstance(left, list):
         return any(_is_same(one, right) for one in left)
-    if _type_name(left) != _type_name(right) or _type_name(left) in ("missing", "other", FLAG):
+    if find_type(left) != find_type(right) or find_type(left) in ("missing", "other", FLAG):
         return False
     if operator == "contains":
         return isinstance(right, str) and right in left  # type: ignore[operator]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from engrain.core.model.filters import FLAG, NUMBER, TEXT, TIME, Filter
-from engrain.stores.relational.filters import FilterBuilder, kind_of
+from engrain.core.model.filters import FLAG, NUMBER, TEXT, TIME, Filter, find_type
+from engrain.stores.relational.filters import FilterBuilder
 
 _JSON_TYPES = {TEXT: "string", NUMBER: "number"}
 _CASTS = {TEXT: "text", NUMBER: "numeric", FLAG: "boolean", TIME: "bigint"}
@@ -33,7 +33,7 @@ class _PostgresFilter(FilterBuilder):
     starts_with = "starts_with({}, {})"
 
     def bind(self, value: Any, field: str = "") -> str:
-        cast = _CASTS[kind_of(value)]
+        cast = _CASTS[find_type(value)]
         if field in ("importance", "trust"):
             # These columns hold doubles from 0 to 1, which no rounding of the other side can pass.
             cast, value = "double precision", float(value)
@@ -59,7 +59,7 @@ class _Metadata:
         return [self._equal(self.found, one) for one in values]
 
     def compare(self, operator: str, value: Any) -> str:
-        kind, found, tests = kind_of(value), self.found, []
+        kind, found, tests = find_type(value), self.found, []
         if kind in _JSON_TYPES:
             typed = f"({found} #>> '{{}}')" + (' collate "C"' if kind == TEXT else "::numeric")
             # A case, because the server may try the cast before the test of the type.

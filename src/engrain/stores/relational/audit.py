@@ -40,16 +40,9 @@ class Audit:
         ((head,),) = tx.rows("lock_audit_head")
         ((last,),) = tx.rows("find_last_audit_entry")
         entry = make_entry(key, find_end(key, read_head(head), last), from_micros(tx.now()), what, subject, details)
-        tx.run(
-            "add_audit_entry",
-            n=entry.n,
-            at=to_micros(entry.at),
-            what=what,
-            subject=subject,
-            details=encode_details(details),
-            previous=entry.previous,
-            hash=entry.hash,
-        )
+        values = {"n": entry.n, "at": to_micros(entry.at), "what": what, "subject": subject}
+        hashes = {"previous": entry.previous, "hash": entry.hash}
+        tx.run("add_audit_entry", **values, **hashes, details=encode_details(details))
         tx.run("store_audit_head", value=write_head(seal_head(key, entry.n, entry.hash)))
         return entry
 

@@ -20,11 +20,10 @@ from engrain.core.model.erasure import (
     make_hold_error,
 )
 from engrain.ports.erasure import NONE
-from engrain.stores.relational.concurrent_writes import has_no_rows, remove_concurrent_writes
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part
 from engrain.stores.relational.holds import Holds, hide_user, load_reasons
-from engrain.stores.relational.leftovers import count_leftovers
+from engrain.stores.relational.leftovers import count_leftovers, has_no_rows, remove_concurrent_writes
 from engrain.stores.relational.replay import load_tombstones, replay_erasures
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (
@@ -73,14 +72,14 @@ class Erasures(Holds):
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
+        def do(tx: Transaction) -> Erasure | OnHold:
             if running := tx.rows("load_erasures", id=id):
-                return _read_erasure(running[0]), None
-            refused = self._refuse_held(tx, subject)
-            return None if refused else self._begin(tx, id, subject, notes), refused
+                return _read_erasure(running[0])
+            return self._refuse_held(tx, subject) or self._begin(tx, id, subject, notes)
 
         self._dialect.prepare_index({})
-        return _raise_refused(*self._dialect.write(None, do))
+        answer: Erasure | OnHold = self._dialect.write(None, do)
+        return _raise_refused(answer)
 
     def _refuse_held(self, tx: Transaction, subject: Subject) -> OnHold | None:
         """Record the refusal, and hide the user, if a hold keeps the data."""
@@ -117,21 +116,22 @@ class Erasures(Holds):
         self._dialect.write(None, lambda tx: tx.run("store_fingerprints", id=id, **values), repeat=True)
 
     def delete_rows(self, id: str) -> Erasure:
-        def do(tx: Transaction) -> tuple[Erasure | None, OnHold | None]:
+        def do(tx: Transaction) -> Erasure | OnHold:
             erasure = self._load(tx, id)
             if erasure.stage == "blocked" and erasure.subject is not None:
                 if refused := self._refuse_held(tx, erasure.subject):
                     tx.run("delete_erasure", id=id)
-                    return None, refused
+                    return refused
                 # A part may be written to again from now on; a user only when the names are deleted.
                 at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
             elif self.concurrent_writers and erasure.stage == "anonymized" and erasure.by == "user":
                 remove_concurrent_writes(tx, erasure)
-            return self._load(tx, id), None
+            return self._load(tx, id)
 
         self._dialect.prepare_index({})
-        return _raise_refused(*self._dialect.write(None, do, repeat=True))
+        answer: Erasure | OnHold = self._dialect.write(None, do, repeat=True)
+        return _raise_refused(answer)
 
     def _delete_rows(self, tx: Transaction, id: str, subject: Subject, at: int) -> None:
         ids: Sequence[str] = ()
@@ -223,12 +223,11 @@ class Erasures(Holds):
         return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
 
 
-def _raise_refused(erasure: Erasure | None, refused: OnHold | None) -> Erasure:
+def _raise_refused(answer: Erasure | OnHold) -> Erasure:
     """Raise the refusal after the commit, because it is on record."""
-    if refused is not None:
-        raise refused
-    assert erasure is not None
-    return erasure
+    if isinstance(answer, OnHold):
+        raise answer
+    return answer
 
 
 def _pass_moment(tx: Transaction) -> int:

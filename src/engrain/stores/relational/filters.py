@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import UnknownKey
-from engrain.core.model.filters import FIELDS, FLAG, NUMBER, OPERATORS, TEXT, TIME, Condition, Filter
+from engrain.core.model.filters import FIELDS, FLAG, OPERATORS, Condition, Filter, find_type
 
 _ORDERS = ("<", "<=", ">", ">=")
 _SOURCES = "exists (select 1 from source where source.scope = item.scope and source.item = item.n and source.name <> ''"
@@ -98,11 +98,11 @@ class _Column:
         return f"item.{self.name} is not null"
 
     def equal(self, values: Sequence[Any]) -> list[str]:
-        same = [self.builder.bind(one, self.name) for one in values if kind_of(one) == FIELDS[self.name]]
+        same = [self.builder.bind(one, self.name) for one in values if find_type(one) == FIELDS[self.name]]
         return [f"coalesce(item.{self.name} in ({', '.join(same)}), false)"] if same else []
 
     def compare(self, operator: str, value: Any) -> str:
-        if kind_of(value) != FIELDS[self.name] or FIELDS[self.name] == FLAG:
+        if find_type(value) != FIELDS[self.name] or FIELDS[self.name] == FLAG:
             return "false"
         return f"coalesce({self.builder.compare(f'item.{self.name}', operator, value, self.name)}, false)"
 
@@ -125,13 +125,3 @@ class _Sources:
         if not isinstance(value, str):
             return "false"
         return f"{_SOURCES} and {self.builder.compare('source.name', operator, value)})"
-
-
-def kind_of(value: object) -> str:
-    if isinstance(value, bool):
-        return FLAG
-    if isinstance(value, (int, float)):
-        return NUMBER
-    if isinstance(value, str):
-        return TEXT
-    return TIME if isinstance(value, datetime) else ""

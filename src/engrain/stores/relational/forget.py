@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from engrain.core.identity import hash_keyed
-from engrain.core.model.erasure import Subject, SubjectKind
+from engrain.core.model.erasure import Subject, SubjectKind, hash_tombstone
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.rules.removal import (
@@ -28,6 +28,7 @@ from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.rows import read_answer, read_metadata
+from engrain.stores.relational.scopes import count_tables
 
 SESSION_TABLES = ("episode", "summary", "progress", "session")
 
@@ -134,7 +135,7 @@ def _cut_item(tx: Transaction, n: int, spans: list[Span], at: int) -> str:
 
 
 def _add_tombstone(tx: Transaction, text: str, at: int) -> None:
-    tx.run("add_tombstone", hash=bytes.fromhex(hash_keyed(tx.dialect.key, "text", text)), at=at)
+    tx.run("add_tombstone", hash=bytes.fromhex(hash_tombstone(tx.dialect.key, text)), at=at)
 
 
 def _reset_summary(tx: Transaction, session: str | None, place: int | None) -> None:
@@ -184,9 +185,7 @@ def _count_plan(tx: Transaction, subject: Subject, plan: RemovalPlan) -> dict[st
     requests = find_requests(tx, plan.deleted)
     counts = {"item": len(plan.deleted), "source": len(plan.lost_sources), "request": len(requests)}
     if subject.by == "session":
-        count = tx.dialect.statements["count_session_rows"]
-        for table in SESSION_TABLES:
-            ((counts[table],),) = tx.rows(count.fill(table=table), session=subject.name)
+        counts |= count_tables(tx, "count_session_rows", SESSION_TABLES, session=subject.name)
     return counts
 
 

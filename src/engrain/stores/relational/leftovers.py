@@ -1,15 +1,26 @@
-"""Count the rows that are left of subjects that were erased."""
+"""Count and remove the rows that are left of erased subjects: other programs may write during an erasure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from engrain.core.clock import to_micros
-from engrain.core.identity import hash_keyed
+from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import PART_KINDS, Erasure, Subject, find_owner, first_summary_version
 from engrain.stores.relational.dialect import Transaction
-from engrain.stores.relational.forget import count_part, load_subjects
-from engrain.stores.relational.scopes import ScopeRow, add_counts, load_scopes
+from engrain.stores.relational.forget import RemovableItem, count_part, load_subjects, remove_items
+from engrain.stores.relational.holds import find_user, load_reasons
+from engrain.stores.relational.scopes import (
+    OPEN,
+    ScopeRow,
+    add_counts,
+    anonymize_scope,
+    count_tables,
+    delete_scopes,
+    load_scopes,
+    lock_user_scopes,
+)
 
 
 def count_leftovers(tx: Transaction, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
@@ -35,22 +46,22 @@ def _count_erased_rows(tx: Transaction, erasure: Erasure) -> dict[str, int]:
     """Rows that the erasure itself should have deleted."""
     if erasure.by != "user":
         return dict(tx.rows("count_index_orphans", ids=erasure.ids)) if erasure.ids else {}
-    return _count_tables(tx, "count_erased_rows", [*erasure.ids, *(scope.id for scope in erasure.scopes)])
+    ids = [*erasure.ids, *(scope.id for scope in erasure.scopes)]
+    return count_tables(tx, "count_erased_rows", _list_tables(tx), ids=ids)
 
 
-def _count_tables(tx: Transaction, statement: str, ids: Sequence[str]) -> dict[str, int]:
-    """By the tables that the schema has. The list that the erasure goes by is what is to be checked."""
-    count = tx.dialect.statements[statement]
-    tables = [table for (table,) in tx.rows("list_scope_tables")]
-    asked = {table: tx.ask(count.fill(table=table), ids=ids) for table in tables}
-    return {table: int(found.fetchall()[0][0]) for table, found in asked.items()}
+def _list_tables(tx: Transaction) -> list[str]:
+    """The tables that the schema has. The list that the erasure goes by is what is to be checked."""
+    return [table for (table,) in tx.rows("list_scope_tables")]
 
 
 def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Erasure) -> dict[str, int]:
     """Rows of the subject from before its erasure."""
     at = to_micros(erasure.at)
     if subject.by == "user":
-        return _count_tables(tx, "count_scope_rows", [row.scope.id]) if tx.rows("find_older_rows", at=at) else {}
+        if not tx.rows("find_older_rows", at=at):
+            return {}
+        return count_tables(tx, "count_scope_rows", _list_tables(tx), ids=[row.scope.id])
     _, ids, kept = count_part(tx, subject)
     named = {"item": ids, "source": kept}
     counts = {kind: int(tx.rows("count_older_items", ids=some, at=at)[0][0]) for kind, some in named.items()}
@@ -58,3 +69,55 @@ def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Eras
         values = {"session": subject.name, "subject_hash": erasure.subject_hash, "at": at}
         add_counts(counts, dict(tx.rows("count_session_leftovers", **values, version=first_summary_version(at))))
     return counts
+
+
+def remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
+    """Remove them after the names were deleted. Data that a hold keeps by now stays, and is counted as left.
+
+    A task is written without the lock of its scope, so it may come in while its scope is being erased."""
+    tx.lock_user(erasure.subject_hash)
+    tx.lock_new_scopes(erasure.subject_hash)
+    if load_reasons(tx, erasure.subject_hash):
+        return
+    counts, ids = dict(erasure.counts), list(erasure.ids)
+    keys = [tx.add_erased_scope(id_) for id_ in ids]
+    add_counts(counts, delete_scopes(tx, [ScopeRow(key, Scope(), OPEN) for key in keys]))
+    user = find_user(tx, erasure.subject_hash)
+    at = to_micros(erasure.at)
+    for row in lock_user_scopes(tx, user) if user else ():
+        inside = tx.within(row.scope, row.key)
+        if row.state != OPEN or not inside.rows("find_concurrent_rows", at=at):
+            continue
+        if inside.rows("find_newer_rows", at=at):
+            add_counts(counts, {"item": _remove_older(inside, at)})
+        else:
+            add_counts(counts, {"scope": 1, **delete_scopes(tx, [row])})
+            ids.append(anonymize_scope(tx, row))
+    tx.run("update_counts", id=erasure.id, counts=json.dumps(counts), ids=json.dumps(ids))
+    tx.mark_purge()
+
+
+def has_no_rows(tx: Transaction, part: Subject) -> bool:
+    """True if nothing of a part was written since its rows were deleted.
+
+    Then a later time may be that of its erasure, which keeps out a writer that began during it."""
+    inside = tx.within(part.scope)
+    if not inside.lock_known_scope():
+        return False
+    counts, ids, _ = count_part(inside, part)
+    return not ids and not any(counts.values())
+
+
+def _remove_older(tx: Transaction, at: int) -> int:
+    """Remove old items and tasks from a scope to which the user has written since.
+
+    An episode has its writer's time. One that seems old may be new by a clock that is behind: it stays, and is counted
+    as left."""
+    _, now = tx.begin_write()
+    items = [RemovableItem(*row) for row in tx.rows("load_older_items", at=at)]
+    remove_items(tx, items, {one.n for one in items}, now)
+    tx.run("delete_older_events", at=at)
+    tx.run("delete_older_tasks", at=at)
+    if tx.changes:
+        tx.end_write()
+    return len(items)

@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
-from engrain.core.model.erasure import ErasedSubject, Hold
-from engrain.core.model.erasure import read_reasons as read_reasons
+from engrain.core.model.erasure import ErasedSubject, Hold, read_reasons
 from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
 from engrain.core.model.sessions import Episode
@@ -48,30 +47,13 @@ def read_item(row: Row) -> Item:
         speaker, role, subject, relation, object_, pinned, replaced_by, retracted, expires, count, accessed, sources,
     ) = row  # fmt: skip
     return Item(
-        id=id_,
-        kind=kind,
-        text=text,
-        importance=importance,
-        recorded_at=from_micros(recorded),
-        valid_from=from_micros(begins),
-        valid_to=read_time(ends),
-        occurred_at=read_time(occurred),
-        slot=slot,
-        metadata=read_metadata(metadata),
-        sources=read_sources(sources),
-        trust=trust,
-        session=session,
-        place=place,
-        speaker=speaker,
-        role=role,
-        relation=None if subject is None else Relation(subject, relation, object_),
-        pinned=bool(pinned),
-        replaced_by=replaced_by,
-        retracted_at=read_time(retracted),
-        expires_at=read_time(expires),
-        access_count=count,
-        last_accessed=read_time(accessed),
-    )
+        id=id_, kind=kind, text=text, importance=importance, recorded_at=from_micros(recorded),
+        valid_from=from_micros(begins), valid_to=read_time(ends), occurred_at=read_time(occurred), slot=slot,
+        metadata=read_metadata(metadata), sources=read_sources(sources), trust=trust, session=session, place=place,
+        speaker=speaker, role=role, relation=None if subject is None else Relation(subject, relation, object_),
+        pinned=bool(pinned), replaced_by=replaced_by, retracted_at=read_time(retracted),
+        expires_at=read_time(expires), access_count=count, last_accessed=read_time(accessed),
+    )  # fmt: skip
 
 
 def read_sources(found: Any) -> tuple[Source, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import Subject, hash_tombstone
@@ -74,10 +74,15 @@ def anonymize_scope(tx: Transaction, row: ScopeRow) -> str:
 
 def count_scopes(tx: Transaction, keys: Sequence[ScopeKey]) -> dict[str, int]:
     """The rows of each kind in these scopes."""
-    count = tx.dialect.statements["count_rows"]
-    tables = [table for table in TABLES if table not in _UNCOUNTED]
-    asked = {table: tx.ask(count.fill(table=table), keys=keys) for table in tables}
-    asked["vector"] = tx.ask("count_scope_vectors", keys=keys)
+    vectors = tx.ask("count_scope_vectors", keys=keys)
+    counts = count_tables(tx, "count_rows", [table for table in TABLES if table not in _UNCOUNTED], keys=keys)
+    return {**counts, "vector": int(vectors.fetchall()[0][0])}
+
+
+def count_tables(tx: Transaction, statement: str, tables: Iterable[str], **values: Any) -> dict[str, int]:
+    """Run a statement that counts rows of {table} for each table."""
+    count = tx.dialect.statements[statement]
+    asked = {table: tx.ask(count.fill(table=table), **values) for table in tables}
     return {table: int(found.fetchall()[0][0]) for table, found in asked.items()}
 
 

@@ -36,17 +36,12 @@ class Sessions:
         return [name for (name,) in self.dialect.ask(scope, "list_sessions", limit=limit)]
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
-        rows = self.dialect.ask(scope, "load_summary", session=session)
-        if rows:
-            return Summary(*rows[0])
-        hashes = hash_session_subjects(self.dialect.key, scope, session)
-        ((erased,),) = self.dialect.ask(scope, "find_erasure_time", hashes=hashes)
-        return Summary("", 0, first_summary_version(erased)) if erased else None
+        return self.dialect.read(scope, lambda tx: _load_summary(tx, scope, session))
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(tx: Transaction) -> None:
             tx.lock_scope()
-            check_summary_version(tx, self.dialect.key, scope, session, summary.version - 1)
+            check_summary_version(tx, scope, session, summary.version - 1)
             tx.run("store_summary", session=session, **asdict(summary))
 
         self.dialect.write(scope, do)
@@ -67,13 +62,18 @@ class Sessions:
         return [UnprocessedSession(scope, *row) for row in rows]
 
 
-def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: str, version: int) -> None:
+def check_summary_version(tx: Transaction, scope: Scope, session: str, version: int) -> None:
     """Conflict unless the stored summary has this version. No version comes back after an erasure."""
-    rows = tx.rows("load_summary", session=session)
-    if rows:
-        found = int(rows[0][2])
-    else:
-        ((erased,),) = tx.rows("find_erasure_time", hashes=hash_session_subjects(key, scope, session))
-        found = first_summary_version(erased)
+    summary = _load_summary(tx, scope, session)
+    found = summary.version if summary else 0
     if version != found:
         raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
+
+
+def _load_summary(tx: Transaction, scope: Scope, session: str) -> Summary | None:
+    """The stored summary, or an empty one after an erasure."""
+    rows = tx.rows("load_summary", session=session)
+    if rows:
+        return Summary(*rows[0])
+    ((erased,),) = tx.rows("find_erasure_time", hashes=hash_session_subjects(tx.dialect.key, scope, session))
+    return Summary("", 0, first_summary_version(erased)) if erased else None

@@ -19,7 +19,6 @@ from engrain.core.model.tasks import (
     StepEnd,
     StepRecord,
     StepStart,
-    StepStatus,
     StepWrite,
     TaskEnd,
     TaskQuery,
@@ -37,6 +36,7 @@ _LEASE_UNTIL = 9  # of a row of TASK_COLUMNS
 _UNSETTLED = ("intent", "ambiguous")
 _FINAL = ("done", "skipped")
 _LARGE = 4096  # characters
+_START = ("name", "occurrence", "kind", "attempt", "input", "key", "version")  # fields of StepStart
 
 
 class LockedTask(NamedTuple):
@@ -90,14 +90,9 @@ class Tasks:
         until = from_micros(task.now) + lasts
         # As far ahead as the claimant's clock says: that clock may be behind the store's time.
         due = None if claim.deadline is None else claim.deadline - from_micros(task.wall_clock)
-        tx.run(
-            "claim_task",
-            n=task.n,
-            worker=claim.worker,
-            lease_until=to_micros(until),
-            lease_clock=add_time(task.clock, lasts),
-            deadline_clock=None if due is None else add_time(task.clock, due),
-        )
+        lease = {"worker": claim.worker, "lease_until": to_micros(until), "lease_clock": add_time(task.clock, lasts)}
+        deadline = None if due is None else add_time(task.clock, due)
+        tx.run("claim_task", n=task.n, **lease, deadline_clock=deadline)
         tx.store_time(task.now)
         return Lease(claim.scope, claim.task, claim.worker, task.epoch + 1, until)
 
@@ -135,15 +130,9 @@ class Tasks:
         return read_task(rows[0]) if rows else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
-        rows = self._dialect.ask(
-            query.scope,
-            "list_tasks",
-            all=query.scope is None,
-            any_status=not query.status,
-            statuses=query.status,
-            stale=query.stale,
-            limit=_NO_LIMIT if query.stale else query.limit,
-        )
+        which = {"all": query.scope is None, "any_status": not query.status, "statuses": query.status}
+        limit = _NO_LIMIT if query.stale else query.limit
+        rows = self._dialect.ask(query.scope, "list_tasks", **which, stale=query.stale, limit=limit)
         found = [read_task(row[:TASK_WIDTH]) for row in rows if not query.stale or _is_stale(row)]
         return found[: query.limit]
 
@@ -198,7 +187,7 @@ class Tasks:
         def do(tx: Transaction) -> StepRecord:
             found = self._lock_known(tx, task)
             steps = StepJournal(tx, self._dialect.key, found.n, found.epoch, found.now)
-            if steps.find_status(end.name, end.occurrence) == "intent" and not found.is_over():
+            if steps.load(end.name, end.occurrence)[0].status == "intent" and not found.is_over():
                 until = read_time(found.lease_until)
                 raise TaskClaimed(f"{end.name!r} is under way, run by {found.worker}, until {until} at least.")
             return steps.settle(end)
@@ -263,14 +252,8 @@ class Tasks:
 
     def _add(self, tx: Transaction, claim: Claim) -> LockedTask:
         """Add a task and lock it. If another has added it at the same time, wait for that one here."""
-        tx.run(
-            "add_task",
-            task=claim.task,
-            goal=claim.goal,
-            version=claim.version,
-            deadline=write_time(claim.deadline),
-            newest=self._newest,
-        )
+        values = {"task": claim.task, "goal": claim.goal, "version": claim.version, "newest": self._newest}
+        tx.run("add_task", **values, deadline=write_time(claim.deadline))
         return self._lock_known(tx, claim.task)
 
 
@@ -288,21 +271,12 @@ class StepJournal:
         added = self._add(start, StepEnd(start.name, start.occurrence, "intent", took=took))
         if added:
             return added
-        found, n = self._load(start.name, start.occurrence)
+        found, n = self.load(start.name, start.occurrence)
         if found.status in _FINAL or start.attempt != found.attempt + 1:
             return found
-        self.tx.run(
-            "restart_step",
-            n=n,
-            kind=start.kind,
-            attempt=start.attempt,
-            epoch=self.epoch,
-            input=start.input,
-            key=start.key,
-            version=start.version,
-            started_at=self._subtract(took),
-        )
-        return self._load(start.name, start.occurrence)[0]
+        started = self._subtract(took)
+        self.tx.run("restart_step", n=n, epoch=self.epoch, started_at=started, **_write_start(start))
+        return self.load(start.name, start.occurrence)[0]
 
     def record(self, start: StepStart, end: StepEnd) -> StepRecord:
         added = self._add(start, end)
@@ -315,7 +289,7 @@ class StepJournal:
         settled = self._settle(end)
         if settled:
             return settled
-        found, _ = self._load(end.name, end.occurrence)
+        found, _ = self.load(end.name, end.occurrence)
         if (found.status, found.result, found.error) != (end.status, end.result, end.error):
             raise _make_conflict(found)
         return found
@@ -323,11 +297,8 @@ class StepJournal:
     def settle(self, end: StepEnd) -> StepRecord:
         settled = self._settle(end)
         if settled is None:
-            raise _make_conflict(self._load(end.name, end.occurrence)[0])
+            raise _make_conflict(self.load(end.name, end.occurrence)[0])
         return settled
-
-    def find_status(self, name: str, occurrence: int) -> StepStatus:
-        return self._load(name, occurrence)[0].status
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
         """Begin a step that writes memory: the ids that it wrote if it is done already, else None."""
@@ -348,24 +319,9 @@ class StepJournal:
     def _add(self, start: StepStart, end: StepEnd) -> StepRecord | None:
         """None if it is there."""
         times = self._subtract(end.took), None if end.status == "intent" else self.now
-        rows = self.tx.rows(
-            "add_step",
-            task=self.task,
-            name=start.name,
-            occurrence=start.occurrence,
-            kind=start.kind,
-            status=end.status,
-            attempt=start.attempt,
-            epoch=self.epoch,
-            input=start.input,
-            key=start.key,
-            version=start.version,
-            started_at=times[0],
-            ended_at=times[1],
-            error=end.error,
-            **self._store_result(end.result),
-        )
-        if not rows:
+        values = {"task": self.task, "epoch": self.epoch, "status": end.status, "error": end.error}
+        values |= {"started_at": times[0], "ended_at": times[1], **self._store_result(end.result)}
+        if not self.tx.rows("add_step", **values, **_write_start(start)):
             return None
         self.store_snapshot(end.snapshot)
         return StepRecord(
@@ -375,22 +331,15 @@ class StepJournal:
 
     def _settle(self, end: StepEnd) -> StepRecord | None:
         """None if it is settled already or was never begun."""
-        rows = self.tx.rows(
-            "settle_step",
-            task=self.task,
-            name=end.name,
-            occurrence=end.occurrence,
-            status=end.status,
-            now=self.now,
-            error=end.error,
-            **self._store_result(end.result),
-        )
+        values = {"name": end.name, "occurrence": end.occurrence, "status": end.status, "error": end.error}
+        rows = self.tx.rows("settle_step", task=self.task, now=self.now, **values, **self._store_result(end.result))
         if not rows:
             return None
         self.store_snapshot(end.snapshot)
         return read_step((*rows[0], end.result, end.error))
 
-    def _load(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
+    def load(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
+        """The step and its number."""
         rows = self.tx.rows("load_step", task=self.task, name=name, occurrence=occurrence)
         if not rows:
             raise NotFound(f"the step {name!r} ({occurrence}) of this task was not begun.")
@@ -409,22 +358,11 @@ class StepJournal:
 
 
 def read_task(row: Row) -> TaskRecord:
-    tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, kept = row
+    tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, body = row
     return TaskRecord(
-        scope=Scope(tenant, agent, user),
-        task=task,
-        goal=goal,
-        version=version,
-        status=status,
-        epoch=epoch,
-        worker=worker,
-        until=read_time(until),
-        started_at=from_micros(started),
-        ended_at=read_time(ended),
-        outcome=outcome,
-        deadline=read_time(due),
-        snapshot=kept,
-    )
+        Scope(tenant, agent, user), task, goal, version, status, epoch, worker, read_time(until), from_micros(started),
+        read_time(ended), outcome, read_time(due), body,
+    )  # fmt: skip
 
 
 def _read_first(rows: list[Row]) -> TaskRecord:
@@ -454,6 +392,10 @@ def _delete_tasks(tx: Transaction, tasks: Mapping[ScopeKey, Mapping[int, str]]) 
         if results:
             tx.run("delete_unused_results", scope=scope, numbers=results)
     return sum(len(one.fetchall()) for one in deleted)
+
+
+def _write_start(start: StepStart) -> dict[str, Any]:
+    return {name: getattr(start, name) for name in _START}
 
 
 def read_step(row: Row) -> StepRecord:

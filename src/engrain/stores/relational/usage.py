@@ -111,15 +111,8 @@ class Outcomes:
             tx.lock_scope()  # so that the item is not forgotten meanwhile
             if not tx.rows("find_item", id=trial.procedure):
                 raise NotFound(f"there is no procedure {trial.procedure!r} in this scope.")
-            added = tx.rows(
-                "add_trial",
-                id=trial.procedure,
-                task=trial.task,
-                at=to_micros(trial.at),
-                success=trial.success,
-                note=trial.note,
-            )
-            return bool(added)
+            values = {"task": trial.task, "at": to_micros(trial.at), "success": trial.success, "note": trial.note}
+            return bool(tx.rows("add_trial", id=trial.procedure, **values))
 
         return self._dialect.write(scope, do)
 

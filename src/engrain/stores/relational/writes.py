@@ -87,7 +87,7 @@ class ItemWrites:
             _check_erased(erased)
             _check_session_length(tx, *plan.expect)
         if plan.summary_version:
-            check_summary_version(tx, tx.dialect.key, plan.scope, *plan.summary_version)
+            check_summary_version(tx, plan.scope, *plan.summary_version)
         writer = _StepWriter(tx, self.ids, at)
         outcomes = writer.write(plan.steps)
         for draft in plan.episodes:

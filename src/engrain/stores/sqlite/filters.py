@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engrain.core.model.filters import FLAG, NUMBER, TEXT, Filter
-from engrain.stores.relational.filters import FilterBuilder, kind_of
+from engrain.core.model.filters import FLAG, NUMBER, TEXT, Filter, find_type
+from engrain.stores.relational.filters import FilterBuilder
 
 _TYPES = {TEXT: "type = 'text'", NUMBER: "type in ('integer', 'real')", FLAG: "type in ('true', 'false')"}
 
@@ -39,13 +39,13 @@ class _Metadata:
     def equal(self, values: Sequence[Any]) -> list[str]:
         tests = []
         for kind, typed in _TYPES.items():
-            same = [self.builder.bind(one) for one in values if kind_of(one) == kind]
+            same = [self.builder.bind(one) for one in values if find_type(one) == kind]
             if same:
                 tests.append(self._exists(f"j.{typed} and j.value in ({', '.join(same)})"))
         return tests
 
     def compare(self, operator: str, value: Any) -> str:
-        typed = _TYPES.get(kind_of(value))
+        typed = _TYPES.get(find_type(value))
         if typed is None:
             return "false"
         test = self._exists(f"j.{typed} and {self.builder.compare('j.value', operator, value)}")
