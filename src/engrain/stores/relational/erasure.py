@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
@@ -77,9 +77,15 @@ class Erasures(Holds):
                 return _read_erasure(running[0])
             return self._refuse_held(tx, subject) or self._begin(tx, id, subject, notes)
 
+        return self._write_unless_held(do)
+
+    def _write_unless_held(self, do: Callable[[Transaction], Erasure | OnHold], repeat: bool = False) -> Erasure:
+        """Raise a refusal after the commit, because it is on record."""
         self._dialect.prepare_index({})
-        answer: Erasure | OnHold = self._dialect.write(None, do)
-        return _raise_refused(answer)
+        (answer,) = self._dialect.write(None, lambda tx: [do(tx)], repeat=repeat)
+        if isinstance(answer, OnHold):
+            raise answer
+        return answer
 
     def _refuse_held(self, tx: Transaction, subject: Subject) -> OnHold | None:
         """Record the refusal, and hide the user, if a hold keeps the data."""
@@ -129,9 +135,7 @@ class Erasures(Holds):
                 remove_concurrent_writes(tx, erasure)
             return self._load(tx, id)
 
-        self._dialect.prepare_index({})
-        answer: Erasure | OnHold = self._dialect.write(None, do, repeat=True)
-        return _raise_refused(answer)
+        return self._write_unless_held(do, repeat=True)
 
     def _delete_rows(self, tx: Transaction, id: str, subject: Subject, at: int) -> None:
         ids: Sequence[str] = ()
@@ -221,13 +225,6 @@ class Erasures(Holds):
     def replay(self, erased: Sequence[ErasedSubject], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         self._dialect.prepare_index({})
         return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
-
-
-def _raise_refused(answer: Erasure | OnHold) -> Erasure:
-    """Raise the refusal after the commit, because it is on record."""
-    if isinstance(answer, OnHold):
-        raise answer
-    return answer
 
 
 def _pass_moment(tx: Transaction) -> int:
