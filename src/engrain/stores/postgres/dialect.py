@@ -97,17 +97,9 @@ class PostgresTransaction:
     # One circle is left: a writer that waited for a scope that was hidden or shown meanwhile has that row locked, and
     # may then want to make the scope. The server ends it, and it is done again; a lock with every write costs more.
 
-    def lock_holds(self) -> None:
-        self.run("lock_shared", kind=_HOLDS, subject=_EVERYBODY)
-
-    def lock_user(self, subject_hash: str) -> None:
-        if subject_hash:  # a memory of no user has no hold
-            self.run("lock_shared", kind=_HOLDS, subject=subject_hash)
-
-    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
-        if new:
-            self.run("lock", kind=_HOLDS, subject=_EVERYBODY)
-        self.run("lock", kind=_HOLDS, subject=subject_hash)
+    def lock_holds(self, subject_hash: str | None = None, *, change: bool = False) -> None:
+        if subject_hash != "":  # a memory of no user has no hold
+            self.run("lock" if change else "lock_shared", kind=_HOLDS, subject=subject_hash or _EVERYBODY)
 
     def lock_new_scopes(self, subject_hash: str) -> None:
         self.run("lock", kind=_SCOPES, subject=subject_hash)

@@ -93,9 +93,6 @@ class Transaction(Protocol):
     def add_scope(self) -> None:
         """Make the scope if it is new, without locking it. BeingErased or OnHold if its user takes no writes."""
 
-    def lock_user(self, subject_hash: str) -> None:
-        """Keep holds on this user as they are until the commit. Before the scope is locked."""
-
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> Mapping[Scope, ScopeKey]:
         """Lock several scopes and make those that are new: their keys. Those to `lock` are locked if they exist.
 
@@ -110,9 +107,6 @@ class Transaction(Protocol):
     def lock_new_scopes(self, subject_hash: str) -> None:
         """Let this user get no new scope until the commit. After the locks of holds."""
 
-    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
-        """Wait for all who rely on the holds of this user, or with `new` of anybody. Before anything else is locked."""
-
     def delete_scope_index(self) -> None:
         """Delete what search reads of all items of the scope."""
 
@@ -122,8 +116,10 @@ class Transaction(Protocol):
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
         """Write index rows of items. Those `replaced` lose theirs first."""
 
-    def lock_holds(self) -> None:
-        """Let no hold begin until the commit, on anybody. Before anything else is locked."""
+    def lock_holds(self, subject_hash: str | None = None, *, change: bool = False) -> None:
+        """Keep the holds on this user, or on everybody, as they are until the commit. Before anything else is locked.
+
+        To `change` them, wait for all who rely on them. "" is no user, who has no holds."""
 
     def mark_purge(self) -> None:
         """Note that this transaction removes something whose bytes are to be removed too."""

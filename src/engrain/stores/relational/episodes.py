@@ -23,7 +23,7 @@ class Episodes:
 
     def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         def do(tx: Transaction) -> Episode:
-            tx.lock_user(tx.owner)
+            tx.lock_holds(tx.owner)
             tx.lock_scope()
             return add_episode(tx, episode, raw)
 
@@ -43,7 +43,7 @@ class Episodes:
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         def do(tx: Transaction) -> int:
-            tx.lock_user(tx.owner)
+            tx.lock_holds(tx.owner)
             tx.lock_scope()
             check_hold(tx)
             removed = len(tx.rows("delete_episodes", ids=ids))
@@ -55,7 +55,7 @@ class Episodes:
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
         def do(tx: Transaction) -> int | Deferred[int]:
-            tx.lock_user(tx.owner)
+            tx.lock_holds(tx.owner)
             tx.lock_scope()
             return Deferred(tx.ask("trim_episodes", session=session, keep=keep), len)
 

@@ -91,7 +91,7 @@ class Erasures(Holds):
         """Record the refusal, and hide the user, if a hold keeps the data."""
         user = subject if subject.by == "user" else find_owner(subject.scope)
         if user is not None:
-            tx.lock_user(self.hash_subject(user))
+            tx.lock_holds(self.hash_subject(user))
         if subject.by == "user":
             tx.lock_new_scopes(self.hash_subject(subject))
         reasons = load_reasons(tx, self.hash_subject(user)) if user else ()

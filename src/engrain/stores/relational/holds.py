@@ -71,7 +71,8 @@ class Holds:
     def hold(self, subject: Subject, reason: str) -> Hold:
         def do(tx: Transaction) -> Hold:
             subject_hash = self.hash_subject(subject)
-            tx.lock_hold(subject_hash, new=True)
+            tx.lock_holds(change=True)
+            tx.lock_holds(subject_hash, change=True)
             known = load_reasons(tx, subject_hash)
             reasons = add_reason(known, reason)
             if reasons != known:
@@ -84,7 +85,7 @@ class Holds:
     def release(self, subject: Subject, reason: ReasonChoice = None) -> bool:
         def do(tx: Transaction) -> bool:
             subject_hash = self.hash_subject(subject)
-            tx.lock_hold(subject_hash)
+            tx.lock_holds(subject_hash, change=True)
             known = load_reasons(tx, subject_hash)
             left = remove_reasons(subject, known, reason)
             if left == known:

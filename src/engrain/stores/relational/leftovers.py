@@ -75,7 +75,7 @@ def remove_concurrent_writes(tx: Transaction, erasure: Erasure) -> None:
     """Remove them after the names were deleted. Data that a hold keeps by now stays, and is counted as left.
 
     A task is written without the lock of its scope, so it may come in while its scope is being erased."""
-    tx.lock_user(erasure.subject_hash)
+    tx.lock_holds(erasure.subject_hash)
     tx.lock_new_scopes(erasure.subject_hash)
     if load_reasons(tx, erasure.subject_hash):
         return

@@ -162,7 +162,7 @@ class Tasks:
 
     def remove(self, scope: Scope, task: str) -> None:
         def do(tx: Transaction) -> None:
-            tx.lock_user(tx.owner)
+            tx.lock_holds(tx.owner)
             found = self._lock_known(tx, task)
             if found.status not in ENDED_STATUSES:
                 raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")

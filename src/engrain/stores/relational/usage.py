@@ -28,7 +28,6 @@ class UsageCounts:
         self._dialect, self._read_only = dialect, read_only
         self._guard = threading.Lock()
         self._waiting: dict[Scope, Uses] = {}
-        self._leaving: list[tuple[Scope, Uses]] = []
 
     def count(self, scope: Scope, ids: Iterable[str]) -> None:
         ((at,),) = self._dialect.ask(scope, "find_now")
@@ -42,13 +41,8 @@ class UsageCounts:
 
     def add_to(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
         """The items, with the uses that are not written yet."""
-        if not self._waiting and not self._leaving:
-            return list(items)
-        uses: Uses = {}
         with self._guard:
-            for owner, leaving in [*self._leaving, (scope, self._waiting.get(scope, {}))]:
-                if owner == scope:
-                    _merge(uses, leaving)
+            uses = dict(self._waiting.get(scope, {}))
         return [_use(item, *uses[item.id]) if item.id in uses else item for item in items]
 
     @contextmanager
@@ -56,16 +50,12 @@ class UsageCounts:
         """The uses that a transaction of the scope takes along. If it fails, they wait again."""
         with self._guard:
             uses = self._waiting.pop(scope, {})
-            self._leaving.append((scope, uses))
         try:
             yield uses
         except BaseException:
             with self._guard:
                 _merge(self._waiting.setdefault(scope, {}), uses)
             raise
-        finally:
-            with self._guard:
-                self._leaving = [one for one in self._leaving if one[1] is not uses]
 
     def write_all(self) -> None:
         for scope in list(self._waiting):

@@ -73,7 +73,7 @@ class ItemWrites:
     def _apply(self, tx: Transaction, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
         forgets = any(isinstance(step, Forget) for step in plan.steps)
         if forgets or plan.episodes:
-            tx.lock_user(tx.owner)
+            tx.lock_holds(tx.owner)
         last_change, at = tx.begin_write()
         erased = _ask_erased(tx, plan)
         if first := _find_answer(tx, plan.request_id, plan.steps):

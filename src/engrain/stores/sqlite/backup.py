@@ -33,7 +33,7 @@ from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
-from engrain.stores.sqlite.lock import borrow_lock, return_lock
+from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
 from engrain.stores.sqlite.opening import (
     NO_FOLLOW,
@@ -321,7 +321,7 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
     """Rename the copy at once: a program that opens the target finds the old store or the new one.
 
     StoreBusy if the old one is in use. `check` runs last, when nobody can write to the old one any more."""
-    lock = borrow_lock(_sibling(target, "-lock"))
+    lock = FileLock(_sibling(target, "-lock"))
     try:
         lock.acquire(_LOCK_SECONDS)
         for log in (_sibling(target, "-wal"), _sibling(target, "-journal")):
@@ -339,7 +339,7 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
     except OSError as exc:
         raise StoreError(f"{target} could not be replaced: {exc.strerror}. It is as it was.") from exc
     finally:
-        return_lock(lock)
+        lock.close()
 
 
 def _remove_copy(copy: Path) -> None:

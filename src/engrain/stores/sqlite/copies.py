@@ -34,7 +34,7 @@ def read_bytes(file: StoreFile, lock: FileLock | None, pool: Pool, size: int, ov
         yield from _read_chunks(lambda start: pages[start : start + size], step)
         return
     if file.path and lock:
-        number = lock.database(file.path)
+        number = lock.queue.database(file.path)
         # Not through a file of our own: closing it would drop the locks of every connection of this process.
         yield from _read_chunks(lambda start: read_at(number, size, start), step)
     # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
@@ -107,9 +107,5 @@ def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
 
 def _contains(path: Path, key: bytes) -> bool:
     with path.open("rb") as file:
-        before = b""
-        while chunk := file.read(_CHUNK_BYTES):
-            if key in before + chunk:
-                return True
-            before = chunk[-len(key) :]
-    return False
+        chunks = _read_chunks(lambda start: read_at(file.fileno(), _CHUNK_BYTES, start), _CHUNK_BYTES - len(key))
+        return any(key in chunk for chunk in chunks)

@@ -87,9 +87,6 @@ class SqliteTransaction:
     def add_scope(self) -> None:
         self.lock_scope()
 
-    def lock_user(self, subject_hash: str) -> None:
-        """The transaction has the whole file already."""
-
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys = {scope: self.dialect.find_scope(self.db, scope) for scope in scopes}
         return {scope: add_scope(self.within(scope)) if key is None else key for scope, key in keys.items()}
@@ -105,9 +102,6 @@ class SqliteTransaction:
     def lock_new_scopes(self, subject_hash: str) -> None:
         """The transaction has the whole file already."""
 
-    def lock_hold(self, subject_hash: str, *, new: bool = False) -> None:
-        """The transaction has the whole file already."""
-
     def delete_scope_index(self) -> None:
         self.run("delete_scope_codes")
         self.run("delete_scope_vectors")
@@ -117,7 +111,7 @@ class SqliteTransaction:
         ((number, _),) = self.rows("find_scope", id=id)
         return int(number)
 
-    def lock_holds(self) -> None:
+    def lock_holds(self, subject_hash: str | None = None, *, change: bool = False) -> None:
         """The transaction has the whole file already."""
 
     def mark_purge(self) -> None:
@@ -305,20 +299,16 @@ class SqliteDialect:
         ((newest,),) = db.rows("select now from counter")
         return max(self.clock_micros(), int(newest))
 
-    def over(self, db: Connection, scope: Scope | None) -> SqliteTransaction:
-        """A transaction that is open on this connection."""
-        return SqliteTransaction(self, db, scope)
-
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
-        return self.snapshot(lambda db: _finish(do(self.over(db, scope))))
+        return self.snapshot(lambda db: _finish(do(SqliteTransaction(self, db, scope))))
 
     def write(
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
     ) -> Answer:
-        return self.transaction(lambda db: _finish(do(self.over(db, scope))), request_id)
+        return self.transaction(lambda db: _finish(do(SqliteTransaction(self, db, scope))), request_id)
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        return self.snapshot(lambda db: self.over(db, scope).rows(statement, **values))
+        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values))
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.

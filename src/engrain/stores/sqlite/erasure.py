@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from engrain.core.model.erasure import Subject
 from engrain.core.model.plans import Forget
@@ -16,7 +16,6 @@ from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Pool
 
-_PAGE = 2_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 24, 64
 _VECTOR = 64  # bytes that tell one from another
 _WHOLE_VECTOR = 1 << 30
@@ -88,12 +87,7 @@ def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:
         numbers = {row[1]: row[0] for row in tx.rows("load_item_lineage")}
         found = {numbers[id_]: id_ for id_ in find_part(tx, subject).deleted}
     yield from (id_.encode() for id_ in find_requests(tx, found.values()))
-    for page in _split_pages(list(found)):
-        yield from (text.encode() for (text,) in tx.rows("load_item_texts", numbers=page))
-        yield from (bytes(one) for (one,) in tx.rows("load_item_vector_pieces", numbers=page, most=_VECTOR))
+    yield from (text.encode() for (text,) in tx.rows("load_item_texts", numbers=found))
+    yield from (bytes(start) for (start,) in tx.rows("load_item_vector_pieces", numbers=found, most=_VECTOR))
     if subject.by == "session":
         yield from (text.encode() for (text,) in tx.rows("load_session_texts", session=subject.name))
-
-
-def _split_pages(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (numbers[start : start + _PAGE] for start in range(0, len(numbers), _PAGE))

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 
 from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
@@ -20,9 +21,7 @@ from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
 # saves half of the calls and a write. The system frees the bytes of a process that dies.
 _COUNTER_BYTES = 8
 _WRITE_BYTE = 1 << 9
-_FIRST_TICKET = (
-    1 << 10
-)  # the bytes of the numbers; before them stand the counter, which has a lock too, and the write byte
+_FIRST_TICKET = 1 << 10  # before the bytes of the numbers stand the counter, which has a lock too, and the write byte
 # Polled, because a lock that blocks knows no time-out, and a stopped process must not stop the others for ever.
 _PAUSE_SECONDS = 0.0002
 _LONG_WAIT_SECONDS = 0.1
@@ -30,7 +29,7 @@ _LONG_PAUSE_SECONDS = 0.001
 
 
 class TicketQueue:
-    """One per file and process, because the system grants these locks to processes: see `borrow_lock`."""
+    """One per file and process, because the system grants these locks to processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,6 +98,7 @@ class TicketQueue:
         self._ticket = None
 
     def database(self, path: Path) -> int:
+        """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
         try:
             # Another file may stand there by now, while a store of the one before is still open.
             if not self._databases or not os.path.samestat(os.fstat(self._databases[-1]), os.stat(path)):
@@ -115,16 +115,21 @@ class TicketQueue:
         self._file, self._databases = None, []
 
 
-class FileLock:
-    """One store's claim to its file."""
+_queues: dict[str, tuple[TicketQueue, int]] = {}  # with the number of its users
+_guard = threading.Lock()
 
-    def __init__(self, path: Path, queue: TicketQueue | None = None) -> None:
-        self._path = path
-        self.queue = queue or TicketQueue(path)
+
+class FileLock:
+    """One store's claim to its file, through the process's one queue for it; to be closed once."""
+
+    def __init__(self, path: Path) -> None:
+        with _guard:
+            self.queue, users = _queues.get(str(path)) or (TicketQueue(path), 0)
+            _queues[str(path)] = self.queue, users + 1
 
     def claim_again(self) -> FileLock:
         """For another thread of the same store; it ends with this one."""
-        return FileLock(self._path, self.queue)
+        return copy(self)
 
     def acquire(self, timeout: float) -> None:
         self.queue.take(self, timeout)
@@ -146,35 +151,15 @@ class FileLock:
         finally:
             self.release()
 
-    def database(self, path: Path) -> int:
-        """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
-        return self.queue.database(path)
-
     def close(self) -> None:
-        self.queue.close()
-
-
-_queues: dict[str, tuple[TicketQueue, int]] = {}
-_guard = threading.Lock()
-
-
-def borrow_lock(path: Path) -> FileLock:
-    """A claim to this file, through the process's one queue for it; to be returned once."""
-    with _guard:
-        queue, users = _queues.get(str(path)) or (TicketQueue(path), 0)
-        _queues[str(path)] = queue, users + 1
-        return FileLock(path, queue)
-
-
-def return_lock(lock: FileLock) -> None:
-    lock.release()
-    # Closed by the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
-    with _guard:
-        queue, users = _queues.pop(lock.queue.name)
-        if users > 1:
-            _queues[queue.name] = queue, users - 1
-        else:
-            queue.close()
+        self.release()
+        # By the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
+        with _guard:
+            queue, users = _queues.pop(self.queue.name)
+            if users > 1:
+                _queues[queue.name] = queue, users - 1
+            else:
+                queue.close()
 
 
 def _reset_queues() -> None:

@@ -129,33 +129,26 @@ class Pool:
                 with suppress(EngrainError):
                     self.take_back(loan)
 
-    def _wait_for_return(self, seconds: float) -> bool:
-        ends = time.monotonic() + seconds
-        while self._lent:
+    def _drain(self) -> None:
+        """Close every connection that comes back in time."""
+        ends = time.monotonic() + _WAIT_SECONDS
+        while self._lent and time.monotonic() < ends:
             self.reclaim()
-            if self._lent and time.monotonic() >= ends:
-                return False
             time.sleep(_PAUSE_SECONDS)
-        return True
-
-    def drain(self, seconds: float) -> bool:
-        """Close every connection that comes back within the time. False if some did not."""
-        back = self._wait_for_return(seconds)
         for connections in (self._idle, *(held.idle for held in list(self._held))):
             _close_all(connections)
-        return back
 
     def freeze(self) -> None:
         """Before a fork: no connection is open, until thaw or reset."""
         self._frozen = True
-        self.drain(_WAIT_SECONDS)
+        self._drain()
 
     def thaw(self) -> None:
         self._frozen = False
 
     def close(self) -> None:
         self._closed = True
-        self.drain(_WAIT_SECONDS)
+        self._drain()
 
 
 def _close_all(connections: list[Connection]) -> None:

@@ -103,7 +103,7 @@ class Purge:
                 return False
             # A write between two slices cannot bring back rows that were forgotten before the first slice.
             cleaned_for, first = self._cleaned
-            file = self._lock.database(self._file.path)
+            file = self._lock.queue.database(self._file.path)
             next_page = overwrite_unused_bytes(file, first if cleaned_for == mark else 0, SLICE_SECONDS)
         db.run(_SQL["delete_meta" if next_page is None else "set_meta"], {"name": "purge", "value": mark})
         self._cleaned = mark, next_page or 0

@@ -29,7 +29,7 @@ from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasure import SqliteErasures
 from engrain.stores.sqlite.health import Health
 from engrain.stores.sqlite.index.view import IndexCache
-from engrain.stores.sqlite.lock import borrow_lock, return_lock
+from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, create_file, read_version, upgrade
 from engrain.stores.sqlite.opening import (
     FileIdentity,
@@ -70,7 +70,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
         self.ids: IdSource = ids or SortableIds()
         self._file = ensure_readable(inspect_path(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
-        self._lock = borrow_lock(self._file.sibling("-lock")) if self._file.path else None
+        self._lock = FileLock(self._file.sibling("-lock")) if self._file.path else None
         self._name = str(self._file.path)
         self._identity: FileIdentity | None = None
         self._writer = WriteQueue(self._open_writer, self._lock, self)
@@ -205,7 +205,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
         self._pool.close()
         self._writer.close()
         if self._lock:
-            return_lock(self._lock)
+            self._lock.close()
 
     def _before_fork(self) -> None:
         """Close all connections: a child that inherits one believes it holds locks that only its parent holds."""
