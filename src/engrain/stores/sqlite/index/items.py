@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from operator import gt
 from typing import Any
 
@@ -139,6 +139,12 @@ class ItemTable:
         rows = np.minimum(np.searchsorted(self.numbers.values, numbers), len(self.numbers) - 1)
         return np.where(self.numbers.values[rows] == numbers, rows, -1)
 
+    def select_own(self, numbers: Sequence[int], blobs: Sequence[bytes]) -> tuple[Ints, Sequence[bytes]]:
+        """The rows of this scope among the item numbers, and their blobs."""
+        rows = self.find_rows(np.array(numbers, dtype=np.int64))
+        ours = rows >= 0
+        return rows[ours], blobs if ours.all() else list(compress(blobs, ours.tolist()))
+
     def find_rows_by_id(self, ids: Sequence[str]) -> Ints:
         """The row of each id, -1 for an unknown one."""
         get = self._row_by_id.get
@@ -257,6 +263,19 @@ class EntryTable:
         # Owner -1 reads the extra place at the end.
         return np.append(mask.rows, False)[self._owners.values]
 
+    def _find_floor(self, scores: Array, limit: int, among: Ints | None = None, lowest: float = -np.inf) -> Any:
+        """A score that at least `limit` different items reach, or the lowest. `among` are the entries scored."""
+        wanted = max(limit, 1)
+        while wanted < len(scores):
+            floor = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+            if not self._several or floor <= lowest:
+                return floor
+            reached = np.flatnonzero(scores >= floor)
+            if len(np.unique(self._owners.values[reached if among is None else among[reached]])) >= limit:
+                return floor
+            wanted *= 2
+        return lowest
+
 
 class Column:
     """An array that grows at its end at amortised cost; `values` is the part in use."""
@@ -327,6 +346,14 @@ def replace_nulls(values: Sequence[int | None], missing: int) -> Ints:
     if nulls:
         values = [missing if value is None else value for value in values]
     return np.array(values, dtype=np.int64)
+
+
+def find_first_of_each(groups: Ints, *keys: Array) -> Ints:
+    """The place of the first of each group, where the last key counts most."""
+    order = np.lexsort((*keys, groups))
+    ordered = groups[order]
+    first: Ints = order[np.append(True, ordered[1:] != ordered[:-1])[: len(order)]]
+    return first
 
 
 def expand_ranges(starts: Ints, counts: Ints) -> Ints:

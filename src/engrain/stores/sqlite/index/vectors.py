@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from engrain.stores.sqlite.index.items import (
     ItemTable,
     Mask,
     expand_ranges,
+    find_first_of_each,
 )
 
 
@@ -75,9 +75,7 @@ class VectorIndex(EntryTable):
         self._codes.reserve(len(items) + len(items) // 8)
         statement = SQL["load_codes_in_range" if items.is_dense else "load_codes"]
         for numbers, blobs in read_pages(db, statement, {**items.bounds, "base": self._base}):
-            rows = items.find_rows(np.array(numbers, dtype=np.int64))
-            ours = rows >= 0
-            self._append(rows[ours], blobs if ours.all() else list(compress(blobs, ours.tolist())))
+            self._append(*items.select_own(numbers, blobs))
 
     def _append(self, rows: Ints, blobs: Sequence[bytes]) -> None:
         if not blobs:
@@ -126,7 +124,8 @@ class VectorIndex(EntryTable):
         windows, background = self._find_candidates(query, self._allow(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
-            owners, cosines = _keep_best_of_each(owners, cosines)
+            best = find_first_of_each(owners, -cosines)
+            owners, cosines = owners[best], cosines[best]
         newness = items.order_by_newness()
         newest = owners if newness is None else newness[owners]
         order = np.lexsort((-newest, -cosines))[: max(limit, 0)]
@@ -222,20 +221,6 @@ class VectorIndex(EntryTable):
         found = np.flatnonzero((highest >= floor) & (highest > -np.inf))
         return found if among is None else among[found]
 
-    def _find_floor(self, lowest: Singles, limit: int, among: Ints | None) -> np.float32:
-        """A cosine that at least `limit` different items certainly reach."""
-        wanted = limit
-        while wanted < len(lowest):
-            floor = np.float32(np.partition(lowest, len(lowest) - wanted)[len(lowest) - wanted])
-            if not self._several:
-                return floor
-            reached = np.flatnonzero(lowest >= floor)
-            owners = self._owners.values[reached if among is None else among[reached]]
-            if len(np.unique(owners)) >= limit:
-                return floor
-            wanted *= 2
-        return np.float32(-np.inf)
-
     def _score(self, db: Reader, items: ItemTable, query: Floats, windows: Ints) -> Floats:
         """The true cosines of these windows."""
         if len(self._owners) > _MAX_CACHED_WINDOWS:
@@ -279,11 +264,3 @@ def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
     count = len(cosines) if allowed is None else int(np.count_nonzero(allowed))
     total = cosines.sum(dtype=np.float64, where=True if allowed is None else allowed)
     return round(float(total) / count, 4) if count else None
-
-
-def _keep_best_of_each(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:
-    """Each owner once, with its best cosine."""
-    order = np.lexsort((cosines, owners))
-    owners, cosines = owners[order], cosines[order]
-    last = np.append(owners[1:] != owners[:-1], True) if len(owners) else np.empty(0, dtype=np.bool_)
-    return owners[last], cosines[last]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from engrain.stores.sqlite.index.items import (
     ItemTable,
     Mask,
     expand_ranges,
+    find_first_of_each,
 )
 from engrain.stores.sqlite.index.postings import Pairs, Postings, parse_pairs
 
@@ -81,15 +81,13 @@ class WordIndex(EntryTable):
 
     def load(self, db: Reader, items: ItemTable) -> None:
         statement = SQL["load_index_words_in_range" if items.is_dense else "load_index_words"]
-        for numbers, blobs in read_pages(db, statement, items.bounds):
-            rows = items.find_rows(np.array(numbers, dtype=np.int64))
-            ours = rows >= 0
-            own = blobs if ours.all() else list(compress(blobs, ours.tolist()))
-            pairs = parse_pairs(own, items.passages.values[rows[ours]])
-            if own and not len(self._postings):
+        for numbers, found in read_pages(db, statement, items.bounds):
+            rows, blobs = items.select_own(numbers, found)
+            pairs = parse_pairs(blobs, items.passages.values[rows])
+            if blobs and not len(self._postings):
                 # Later items are likely to be as long as the first ones.
-                self._postings.reserve(len(pairs.terms) * len(items) // len(own) * 9 // 8)
-            self._append(rows[ours], pairs)
+                self._postings.reserve(len(pairs.terms) * len(items) // len(blobs) * 9 // 8)
+            self._append(rows, pairs)
         self._postings.sort_tail()
 
     def _append(self, rows: Ints, pairs: Pairs) -> None:
@@ -165,7 +163,7 @@ class WordIndex(EntryTable):
         same = chosen is scored.statistics.mask
         allowed = scored.statistics.counting if same else self._mask_entries(chosen)
         scores = scored.scores if allowed is None else np.where(allowed, scored.scores, 0.0)
-        floor = self._find_floor(scores, limit)
+        floor = self._find_floor(scores, limit, lowest=0.0)
         passages = np.flatnonzero((scores >= floor - 10.0**-_DECIMALS) & (scores > 0))
         owners = self._owners.values[passages]
         passages, owners = self._keep_best_of_each(passages, owners, scored.scores)
@@ -181,29 +179,14 @@ class WordIndex(EntryTable):
         passages = expand_ranges(self._firsts.values[rows[asked]], counts)
         passages, slots = self._keep_best_of_each(passages, np.repeat(asked, counts), scored.scores)
         matching = scored.scores[passages] > 0
-        passages, slots = passages[matching], slots[matching]
-        return self._describe(passages, rows[slots], scored)
-
-    def _find_floor(self, scores: Floats, limit: int) -> float:
-        """A score that at least `limit` different items reach, or 0."""
-        wanted = max(limit, 1)
-        while wanted < len(scores):
-            floor = float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])
-            if not self._several or floor <= 0:
-                return floor
-            if len(np.unique(self._owners.values[scores >= floor])) >= limit:
-                return floor
-            wanted *= 2
-        return 0.0
+        return self._describe(passages[matching], rows[slots[matching]], scored)
 
     def _keep_best_of_each(self, passages: Ints, groups: Ints, scores: Floats) -> tuple[Ints, Ints]:
-        """One passage for each group, whose numbers rise: the best one, and the first of equal ones."""
+        """One passage for each group, in the order of the groups: the best one, and the first of equal ones."""
         if not self._several:
             return passages, groups
-        order = np.lexsort((passages, -scores[passages].round(_DECIMALS), groups))
-        passages, groups = passages[order], groups[order]
-        first = np.append(True, groups[1:] != groups[:-1]) if len(groups) else np.empty(0, dtype=np.bool_)
-        return passages[first], groups[first]
+        best = find_first_of_each(groups, passages, -scores[passages].round(_DECIMALS))
+        return passages[best], groups[best]
 
     def _describe(self, passages: Ints, rows: Ints, scored: Scores) -> BestPassages:
         counts = np.zeros((len(passages), len(scored.terms)), dtype=np.int64)
