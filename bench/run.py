@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 import orjson
+from harness.compare import System
 from harness.machine import facts
 from rich.console import Console
 
 from engrain.bench.cli import show_progress
-from engrain.bench.recall import System
 
 Report = dict[str, Any]
 
@@ -41,19 +41,19 @@ def recall(folders: tuple[Path, ...], peers: bool, as_json: bool, out: Path | No
     Example:
       python bench/run.py recall ~/data/locomo-dev --peers --plot recall.svg
     """
+    from harness.compare import compare_recall
     from harness.show import comparison_tables
     from harness.svg import recall_plot
     from harness.targets import recall_targets
 
     from engrain.bench.folders import read_folder
-    from engrain.bench.recall import run_recall
     from engrain.config import Settings
     from engrain.factory import open_embedder
 
     read = [read_folder(folder) for folder in folders]
     with show_progress() as progress:
         embedder = open_embedder(Settings())
-        report = run_recall(read, embedder, open_others=lambda place: open_others(place, peers), progress=progress)
+        report = compare_recall(read, embedder, lambda place: open_others(place, peers), progress)
     report |= {"machine": facts(), "targets": recall_targets(report)}
     write_report(report, comparison_tables, as_json=as_json, out=out)
     if plot:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from engrain.bench.folders import Doc
 from engrain.bench.measures import FoundDocument
-from engrain.bench.recall import Batch, EmbeddedQuestion, Matrix
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms
+from harness.compare import Batch, EmbeddedQuestion, Matrix
 
 RANK_OFFSET = 60
 

@@ -14,8 +14,8 @@ import orjson
 
 from engrain.bench.folders import Doc
 from engrain.bench.measures import FoundDocument
-from engrain.bench.recall import Batch, EmbeddedQuestion, Matrix
 from engrain.core.errors import ConfigError, EngrainError
+from harness.compare import Batch, EmbeddedQuestion, Matrix
 
 PEERS = ("chromadb", "mem0", "sqlite-vec", "lancedb", "lancedb hybrid")
 

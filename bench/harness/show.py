@@ -16,7 +16,19 @@ Report = Mapping[str, Any]
 
 
 def comparison_tables(report: Report) -> RenderableType:
-    return Group(format_report(report), targets_table(recall_targets(report)))
+    leads = [_leads(name, folder) for name, folder in report["folders"].items() if folder["engrain_minus"]]
+    return Group(format_report(report), *leads, targets_table(recall_targets(report)))
+
+
+def _leads(name: str, folder: Report) -> Table:
+    table = new_table(f"{name}: engrain is ahead by (95 % interval)", "", "R@10", "RB1000")
+    for system, lead in folder["engrain_minus"].items():
+        table.add_row(system, _interval(lead["r10"]), _interval(lead["rb1000"]))
+    return table
+
+
+def _interval(lead: Report) -> str:
+    return f"{lead['mean']:+.3f} [{lead['low']:+.3f}, {lead['high']:+.3f}]"
 
 
 def speed_tables(report: Report) -> RenderableType:

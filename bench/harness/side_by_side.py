@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from engrain.bench.folders import Doc
-from engrain.bench.recall import Batch, EmbeddedQuestion
 from engrain.memory import Memory
+from harness.compare import Batch, EmbeddedQuestion
 from harness.peers import Peer, Took, open_peers
 from harness.synthetic import Corpus, Matrix, PreparedEmbedder, Query, turns
 from harness.timing import Times, timed

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness.baselines import baselines
+from harness.compare import Batch, EmbeddedQuestion, VectorCache, compare_recall, paired_bootstrap
 from harness.show import speed_tables, targets_table
 from harness.svg import recall_plot, speed_plot
 from harness.synthetic import Corpus, PreparedEmbedder, turns
@@ -26,16 +27,7 @@ from engrain.bench import measures
 from engrain.bench.cli import bench, format_report
 from engrain.bench.folders import Doc, read_folder
 from engrain.bench.measures import FoundDocument, Scores
-from engrain.bench.recall import (
-    Answer,
-    Batch,
-    EmbeddedQuestion,
-    FlooredAnswer,
-    FolderRun,
-    VectorCache,
-    run_recall,
-    summarize_run,
-)
+from engrain.bench.recall import Answer, summarize_folder
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import SessionPosition
 from engrain.core.model.queries import EmbeddingModel
@@ -139,15 +131,15 @@ def test_a_mean_is_taken_measure_by_measure() -> None:
 def test_the_interval_is_paired_and_repeatable() -> None:
     theirs = list(np.random.default_rng(1).random(400))
     ours = [value + 0.1 for value in theirs]  # always a tenth better: pairing leaves no doubt at all
-    interval = measures.paired_bootstrap(ours, theirs)
+    interval = paired_bootstrap(ours, theirs)
     assert (interval.mean, interval.low, interval.high) == pytest.approx((0.1, 0.1, 0.1))
     assert interval.above
-    assert measures.paired_bootstrap(ours, theirs) == interval
+    assert paired_bootstrap(ours, theirs) == interval
 
 
 def test_the_interval_has_the_width_that_theory_gives() -> None:
     ours = [1.0, 0.0] * 200
-    interval = measures.paired_bootstrap(ours, [0.5] * 400)
+    interval = paired_bootstrap(ours, [0.5] * 400)
     assert not interval.above
     assert interval.high == pytest.approx(1.96 * 0.5 / math.sqrt(400), abs=0.004)
     assert interval.low == pytest.approx(-interval.high, abs=0.004)
@@ -226,7 +218,7 @@ def test_the_baselines_find_by_words_by_meaning_and_by_both(folder: Path) -> Non
 
 
 def test_a_run_reports_every_system_measure_and_category(folder: Path) -> None:
-    report = run_recall([read_folder(folder)], ToyEmbedder(), open_others=lambda _: nullcontext(baselines()))
+    report = compare_recall([read_folder(folder)], ToyEmbedder(), lambda _: nullcontext(baselines()))
     found = report["folders"]["tiny"]
     assert found["with_gold"] == 3
     assert list(found["systems"]) == ["engrain", "dense", "BM25", "RRF"]
@@ -240,8 +232,7 @@ def test_a_run_reports_every_system_measure_and_category(folder: Path) -> None:
 def test_the_floor_is_charged_for_what_it_cuts(folder: Path) -> None:
     read = read_folder(folder)
     answers = [Answer(question, tuple(question.gold), ()) for question in read.questions]
-    floored = [FlooredAnswer(question, ()) for question in read.questions]
-    floor = summarize_run(read, FolderRun({"engrain": answers}, floored))["floor"]
+    floor = summarize_folder(read, answers)["floor"]
     assert (floor["cost_r10"], floor["returned_nothing"], floor["silenced_with_gold"]) == (1.0, 1.0, 1.0)
 
 

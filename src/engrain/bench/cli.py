@@ -77,8 +77,6 @@ def format_report(report: Report) -> RenderableType:
     parts: list[RenderableType] = []
     for name, folder in report["folders"].items():
         parts.append(_format_systems(name, folder))
-        if folder["engrain_minus"]:
-            parts.append(_format_leads(name, folder))
         parts += [_format_categories(name, folder), _format_floor(folder), Text()]
     return Group(*parts)
 
@@ -90,17 +88,6 @@ def _format_systems(name: str, folder: Report) -> Table:
         style = "bold" if system == "engrain" else ""
         table.add_row(system, *(f"{found['all'][key]:.3f}" for key in MEASURES), style=style)
     return table
-
-
-def _format_leads(name: str, folder: Report) -> Table:
-    table = new_table(f"{name}: engrain is ahead by (95 % interval)", "", "R@10", "RB1000")
-    for system, lead in folder["engrain_minus"].items():
-        table.add_row(system, _format_interval(lead["r10"]), _format_interval(lead["rb1000"]))
-    return table
-
-
-def _format_interval(lead: Report) -> str:
-    return f"{lead['mean']:+.3f} [{lead['low']:+.3f}, {lead['high']:+.3f}]"
 
 
 def _format_categories(name: str, folder: Report) -> Table:

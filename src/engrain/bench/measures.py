@@ -1,4 +1,4 @@
-"""Measures of a ranking: recall, NDCG, reciprocal rank, recall in a budget, confidence of a difference."""
+"""Measures of a ranking: recall, NDCG, reciprocal rank, recall in a budget."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 CHARACTERS_PER_TOKEN = 4
-RESAMPLES = 10_000
-SEED = 20_240_607
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +28,6 @@ class Scores:
     mrr: float
     rb1000: float
     rb1000_whole: float
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The mean difference between two systems over the same questions, with its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def above(self) -> bool:
-        return self.low > 0
 
 
 def recall_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
@@ -89,20 +71,3 @@ def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str
 def mean(scores: Sequence[Scores]) -> Scores:
     names = Scores.__slots__
     return Scores(**{name: math.fsum(getattr(one, name) for one in scores) / len(scores) for name in names})
-
-
-def paired_bootstrap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Estimate the interval by drawing questions with replacement, both systems' values together."""
-    differences = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
-    means = _resample_means(differences)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return Interval(float(differences.mean()), float(low), float(high))
-
-
-def _resample_means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    random = np.random.default_rng(SEED)
-    means = np.empty(RESAMPLES)
-    for start in range(0, RESAMPLES, 500):  # in parts: ten thousand by a thousand indexes would take 80 MB
-        picked = random.integers(0, len(values), (500, len(values)))
-        means[start : start + 500] = values[picked].mean(axis=1)
-    return means
