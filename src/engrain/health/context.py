@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -36,11 +36,14 @@ from engrain.ports.storage import Deployed
 
 
 class FailFastPort:
-    """A port that raises the first StoreUnavailable again instead of waiting for its server once more."""
+    """A port that raises the first StoreUnavailable again instead of waiting for its server once more.
 
-    def __init__(self, port: object, away: Callable[[], str | None] = lambda: None) -> None:
+    `find_trouble` tells why its server is known not to answer.
+    """
+
+    def __init__(self, port: object, find_trouble: Callable[[], str | None] = lambda: None) -> None:
         self._port = port
-        self._away = away
+        self._find_trouble = find_trouble
         self._error: StoreUnavailable | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -50,7 +53,7 @@ class FailFastPort:
             if self._error is not None:
                 raise self._error
             try:
-                if why := self._away():
+                if why := self._find_trouble():
                     raise StoreUnavailable(why)
                 return method(*args, **options)
             except StoreUnavailable as exc:
@@ -65,14 +68,14 @@ def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]
     feed: object = services.feed
     servers = [one for one in services.servers if one is not feed]
 
-    def away() -> str | None:
+    def find_trouble() -> str | None:
         check()
         # The server with the episodes is not known here, so they are read unless no server answers.
         return servers[0].trouble if servers and all(one.trouble for one in servers) else None
 
     found: dict[str, Any] = {}
     if services.episodes is not None and not services.same_store:
-        found["episodes"] = FailFastPort(services.episodes, away)
+        found["episodes"] = FailFastPort(services.episodes, find_trouble)
     if services.journal is not None and servers:
         found["journal"] = FailFastPort(services.journal)
     return found
@@ -183,17 +186,13 @@ class CheckContext:
 
     def find_own(self, point: str) -> Verdict | None:
         """Return the store's own finding; None if it has none."""
-        one = self._own_findings.get(point)
+        one = self._once("own", self._check_store).get(point)
         return one and Verdict(one.state, one.why.rstrip("."), one.fix)
 
     def find_on_servers(self, point: str) -> list[Verdict]:
         """Return the findings of the memory's servers."""
         found = [one for one in self._server_findings if one.point == point]
         return [Verdict(one.state, one.why.rstrip("."), one.fix) for one in found]
-
-    @property
-    def _own_findings(self) -> dict[str, Finding]:
-        return self._once("own", self._check_store)
 
     def _check_store(self) -> dict[str, Finding]:
         items = self.services.items
@@ -202,17 +201,17 @@ class CheckContext:
 
     @property
     def _server_findings(self) -> list[Finding]:
-        return self._once("beside", self._check_servers)
+        return self._once("servers", self._check_servers)
 
     def _check_servers(self) -> list[Finding]:
-        feed, told = cast(object, self.services.feed), self.background.get("vectors") or {}
+        feed, state = cast(object, self.services.feed), self.background.get("vectors") or {}
         # The background state tells whether the vector server answers: do not wait for it again.
-        away = told.get("error") if told.get("behind") is None else None
-        known = [Finding("vectors", "fail", away)] if away else []
-        asked = [server for server in self.services.servers if not (away and server is feed)]
+        error = state.get("error") if state.get("behind") is None else None
+        known = [Finding("vectors", "fail", error)] if error else []
+        asked = [server for server in self.services.servers if not (error and server is feed)]
         # In parallel: of several servers that do not answer, only the slowest costs time.
-        with ThreadPoolExecutor(max(1, len(asked))) as together:
-            answers = list(together.map(lambda server: server.check(), asked))
+        with ThreadPoolExecutor(max(1, len(asked))) as pool:
+            answers = list(pool.map(lambda server: server.check(), asked))
         return known + [one for answer in answers for one in answer]
 
     def _list_memories(self) -> list[CheckContext]:
@@ -259,14 +258,20 @@ class Check:
     whole: Callable[[CheckContext], Verdict] | None = None
 
 
-def describe_age(moment: datetime, now: datetime) -> str:
-    """Describe an age in the largest unit that fits."""
-    seconds = max(0.0, (now - moment).total_seconds())
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= length:
-            count = int(seconds // length)
-            return f"{count:,} {unit}{'s' * (count != 1)} ago"
-    return "just now"
+def report_own(point: str, otherwise: str) -> Callable[[CheckContext], Verdict]:
+    """Make a check that returns the store's own finding, and passes if it has none."""
+    return lambda context: context.find_own(point) or report_pass(otherwise.format(store=context.store))
+
+
+def describe_span(span: timedelta) -> str:
+    """Describe a length of time in the largest unit that fits."""
+    units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+    unit, length = next((one for one in units if span.total_seconds() >= one[1]), units[-1])
+    return count_noun(int(span.total_seconds() // length), unit)
+
+
+def describe_age(time: datetime, now: datetime) -> str:
+    return f"{describe_span(now - time)} ago" if now - time >= timedelta(minutes=1) else "just now"
 
 
 def find_worst(verdicts: Sequence[Verdict]) -> Verdict | None:
@@ -304,27 +309,20 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
     found = [(one.scope, _run_check(check, one)) for one in context.memories[: check.most]]
     scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
     if first.state == "pass" and check.whole:
-        together = _run_check(replace(check, run=check.whole), context)
-        if together.state != "pass":
-            return together
-    if first.state in ("pass", "unknown") and _is_about_store(first, [verdict for _, verdict in found]):
+        overall = _run_check(replace(check, run=check.whole), context)
+        if overall.state != "pass":
+            return overall
+    # A finding is about the store if all memories have the same text without numbers.
+    is_same = {verdict.why for _, verdict in found} == {first.why} and not any(map(str.isdigit, first.why))
+    if first.state in ("pass", "unknown") and (len(found) == 1 or is_same):
         return first
     if first.state == "pass":
-        few = (
-            f"the {len(found):,} of {context.memory_count:,}"
-            if len(found) < context.memory_count
-            else f"all {len(found):,}"
-        )
-        last = " last written to," if len(found) < context.memory_count else ""
-        return report_pass(f"in {few} memories{last} {check.each}")
+        if len(found) == context.memory_count:
+            return report_pass(f"in all {len(found):,} memories {check.each}")
+        return report_pass(f"in the {len(found):,} of {context.memory_count:,} memories last written to, {check.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
     others = f"; the same in {count_noun(more, 'more memory', 'more memories')}" if more else ""
     return Verdict(first.state, f"{scope}: {first.why}{others}", first.fix)
-
-
-def _is_about_store(first: Verdict, found: list[Verdict]) -> bool:
-    """Check whether a finding is about the store: all memories have the same text without numbers."""
-    return len(found) == 1 or ({one.why for one in found} == {first.why} and not any(map(str.isdigit, first.why)))
 
 
 def _run_check(check: Check, context: CheckContext) -> Verdict:
@@ -347,10 +345,9 @@ def _run_check(check: Check, context: CheckContext) -> Verdict:
 def _choose_fix(error: EngrainError, context: CheckContext) -> str:
     if "--rebuild" in str(error):
         return context.build_command("doctor", "--rebuild")
-    known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), None)
-    return (
-        known and known.replace("%s", context.build_command("status"))
-    ) or "fix what it names, and run engrain doctor again"
+    otherwise = "fix what it names, and run engrain doctor again"
+    known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), otherwise)
+    return known.replace("%s", context.build_command("status"))
 
 
 def _shorten_message(error: EngrainError) -> str:

@@ -8,13 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 
 from engrain.core.errors import EngrainError
-from engrain.core.formats import manifests
-from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
+from engrain.core.formats.manifests import (
+    MANIFEST_SUFFIX,
+    SERVER_BACKUP_ADVICE,
+    parse_backup_time,
+    read_backup_manifest,
+)
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, report_failure, report_pass, report_warning
 from engrain.core.validation import count_noun
-from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
+from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst, report_own
 from engrain.maintenance.backups import list_backups
 from engrain.maintenance.passes import list_scopes
 from engrain.ports.storage import Backed
@@ -25,20 +29,10 @@ MAX_MANUAL_BACKUP_AGE = timedelta(days=7)
 BACKUP_SLACK = timedelta(minutes=5)
 
 
-def check_engine(context: CheckContext) -> Verdict:
-    return context.find_own("engine") or report_pass(f"{context.store.backend}, in this process alone")
-
-
 def check_power_cut(context: CheckContext) -> Verdict:
-    own = context.find_own("sync") or report_warning(
-        "the store is in memory, so nothing survives this process", 'open a file instead: Memory("agent.db")'
-    )
-    found = find_worst([own, *context.find_on_servers("redis durability")])
-    return found or own
-
-
-def check_integrity(context: CheckContext) -> Verdict:
-    return context.find_own("integrity") or report_pass("the store has no files that could be damaged")
+    in_memory = "the store is in memory, so nothing survives this process"
+    own = context.find_own("sync") or report_warning(in_memory, 'open a file instead: Memory("agent.db")')
+    return find_worst([own, *context.find_on_servers("redis durability")]) or own
 
 
 def check_schema(context: CheckContext) -> Verdict:
@@ -50,10 +44,6 @@ def check_schema(context: CheckContext) -> Verdict:
     return report_failure(
         f"the schema is of {found.why}, not {context.store.schema}", "restart every program that has it open"
     )
-
-
-def check_file_system(context: CheckContext) -> Verdict:
-    return context.find_own("file system") or report_pass(f"no file of its own: {context.store.backend}")
 
 
 def check_backup(context: CheckContext) -> Verdict:
@@ -109,30 +99,28 @@ def _is_new(context: CheckContext) -> bool:
 
 def _find_damage(path: Path) -> str:
     try:
-        manifest = manifests.read_backup_manifest(
-            path.with_name(path.name + MANIFEST_SUFFIX).read_bytes(), path.name + MANIFEST_SUFFIX
-        )
+        name = path.name + MANIFEST_SUFFIX
+        manifest = read_backup_manifest(path.with_name(name).read_bytes(), name)
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"
-        return _find_change(path, manifest)
+        if size > MAX_HASHED_BYTES:
+            return ""
+        with path.open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
+        return "" if same else "was changed after it was written"
     except (OSError, EngrainError) as exc:
         return f"cannot be read: {str(exc).rstrip('.')}"
 
 
-def _find_change(path: Path, manifest: BackupManifest) -> str:
-    if manifest.bytes > MAX_HASHED_BYTES:
-        return ""
-    with path.open("rb") as file:
-        same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
-    return "" if same else "was changed after it was written"
-
-
 CHECKS = (
-    Check(7, "durability", "engine", "Is the engine free of faults that lose writes?", check_engine),
+    Check(7, "durability", "engine", "Is the engine free of faults that lose writes?",
+          report_own("engine", "{store.backend}, in this process alone")),
     Check(8, "durability", "power cut", "Does an acknowledged write survive a power cut?", check_power_cut),
-    Check(9, "durability", "integrity", "Is every page and every reference sound?", check_integrity),
+    Check(9, "durability", "integrity", "Is every page and every reference sound?",
+          report_own("integrity", "the store has no files that could be damaged")),
     Check(10, "durability", "schema", "Is the schema the one that this version knows?", check_schema),
-    Check(11, "durability", "file system", "Is the file where locks and logs work?", check_file_system),
+    Check(11, "durability", "file system", "Is the file where locks and logs work?",
+          report_own("file system", "no file of its own: {store.backend}")),
     Check(12, "durability", "backup", "Is there a recent, intact backup?", check_backup),
 )  # fmt: skip

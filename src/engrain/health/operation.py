@@ -10,19 +10,13 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import CHECKPOINT_VERSION, TaskQuery, TaskRecord
 from engrain.core.validation import count_noun
-from engrain.health.context import Check, CheckContext, describe_age
+from engrain.health.context import Check, CheckContext, describe_age, describe_span, report_own
 from engrain.maintenance.passes import MAINTENANCE_SCOPE
 from engrain.maintenance.scheduler import MAINTENANCE_TASK
 
-MAX_MISSED_ROUNDS = 3  # rounds
-MAX_TASKS = 1_000  # tasks
+MAX_MISSED_ROUNDS = 3
+MAX_TASKS = 1_000
 MAX_CLOCK_SKEW, FAILING_CLOCK_SKEW = timedelta(seconds=5), timedelta(hours=1)
-
-
-def check_disk(context: CheckContext) -> Verdict:
-    return context.find_own("disk") or report_pass(
-        f"its disk is not seen from here: {context.store.backend} {context.store.location}"
-    )
 
 
 def check_clock(context: CheckContext) -> Verdict:
@@ -31,46 +25,27 @@ def check_clock(context: CheckContext) -> Verdict:
     behind = timedelta(microseconds=newest - to_micros(context.services.clock()))
     if behind <= MAX_CLOCK_SKEW:
         return report_pass("the clock is not behind what was recorded")
-    told = f"{_format_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
-    why = f"the clock is {told}, so times stand still and nothing expires"
+    behind_text = f"{describe_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
+    why = f"the clock is {behind_text}, so times stand still and nothing expires"
     fix = "set the clock: timedatectl set-ntp true; if it is right, it was ahead before, and the store waits for it"
     return report_failure(why, fix) if behind > FAILING_CLOCK_SKEW else report_warning(why, fix)
-
-
-def _format_span(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:,.0f} seconds"
 
 
 def check_waiting_tasks(context: CheckContext) -> Verdict:
     journal = context.services.journal
     if journal is None:
         return report_pass("this store keeps no tasks")
-    tasks = journal.tasks(
-        TaskQuery(context.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MAX_TASKS)
-    )
-    waiting: list[tuple[str, str]] = [
-        (one.task, one.status) for one in tasks if one.status in ("parked", "expired", "failed")
-    ]
-    waiting += [
-        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _is_ambiguous(context, one)
-    ]
-    if waiting:
-        told, shown = (
-            [f"{task} ({how})" for task, how in waiting],
-            context.build_command("tasks", "show", about=waiting[0][0]),
-        )
-        why = f"{count_noun(len(told), 'task waits', 'tasks wait')} for a person: {list_first(told)}"
-        return report_warning(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
-    return report_pass("no task waits for a person")
-
-
-def _is_ambiguous(context: CheckContext, task: TaskRecord) -> bool:
-    assert context.services.journal is not None
-    return any(step.status == "ambiguous" for step in context.services.journal.unsettled(context.scope, task.task))
+    stopped = journal.tasks(TaskQuery(context.scope, ("parked", "expired", "failed"), limit=MAX_TASKS))
+    waiting = {one.task: str(one.status) for one in stopped}
+    for one in journal.tasks(TaskQuery(context.scope, ("running", "waiting"), limit=MAX_TASKS)):
+        if any(step.status == "ambiguous" for step in journal.unsettled(context.scope, one.task)):
+            waiting[one.task] = "ambiguous"
+    if not waiting:
+        return report_pass("no task waits for a person")
+    named = list_first([f"{task} ({status})" for task, status in waiting.items()])
+    why = f"{count_noun(len(waiting), 'task waits', 'tasks wait')} for a person: {named}"
+    show = context.build_command("tasks", "show", about=next(iter(waiting)))
+    return report_warning(why, f"{show} says why; engrain tasks resolve, resume or cancel decides")
 
 
 def check_leases(context: CheckContext) -> Verdict:
@@ -80,11 +55,9 @@ def check_leases(context: CheckContext) -> Verdict:
     left = [one for one in stale if one.version != CHECKPOINT_VERSION and one.until is not None]
     if not left:
         return report_pass("every running task has a live worker")
-    told = list_first(
-        [f"{one.task} (last heartbeat {describe_age(one.until, context.now)})" for one in left if one.until]
-    )
+    beats = [f"{one.task} (last heartbeat {describe_age(one.until, context.now)})" for one in left if one.until]
     cancel = context.build_command("tasks", "cancel", about=left[0].task)
-    why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that died: {told}"
+    why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that died: {list_first(beats)}"
     return report_warning(why, f"start its program again, which recovers it; or {cancel}")
 
 
@@ -108,8 +81,9 @@ def check_maintenance(context: CheckContext) -> Verdict:
 def _check_last_round(context: CheckContext, every: timedelta, record: TaskRecord) -> Verdict:
     if record.status == "running" and record.until and record.until > context.now:
         return report_pass("maintenance is running")
-    last = _parse_time(record.outcome)
-    if last is None:
+    try:
+        last = datetime.fromisoformat(record.outcome)
+    except ValueError:
         why = f"the last maintenance failed ({record.outcome or 'its process died'})"
         return report_warning(why, f"{context.build_command('maintain')} shows what is wrong")
     if context.now - last > MAX_MISSED_ROUNDS * every:
@@ -125,12 +99,8 @@ def _check_manual_maintenance(context: CheckContext) -> Verdict:
     if found is None or found.state != "warn":
         return report_pass("maintenance is left to engrain maintain (every_minutes is 0), and nothing is overdue")
     last = context.find_last_recorded("maintain")
-    since = (
-        f"the last maintenance with an effect was {describe_age(last, context.now)}"
-        if last
-        else "maintenance never had an effect"
-    )
-    why = f"nobody seems to maintain this store: data is overdue, and {since}"
+    effect = f"last had an effect {describe_age(last, context.now)}" if last else "never had an effect"
+    why = f"nobody seems to maintain this store: data is overdue, and maintenance {effect}"
     daily = f"{context.build_command('maintain')} daily, as deploy/engrain-maintenance.timer does"
     return report_warning(why, f"{daily}; or every_minutes = 60 in [lifecycle]")
 
@@ -151,15 +121,9 @@ def _format_minutes(span: timedelta) -> str:
     return "minute" if count == 1 else f"{count:g} minutes"
 
 
-def _parse_time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 CHECKS = (
-    Check(31, "operation", "disk", "Is there room for more, and for a copy?", check_disk),
+    Check(31, "operation", "disk", "Is there room for more, and for a copy?",
+          report_own("disk", "its disk is not seen from here: {store.backend} {store.location}")),
     Check(32, "operation", "clock", "Is the clock right, as far as the store can tell?", check_clock),
     Check(33, "operation", "waiting tasks", "Does a task wait for a person?", check_waiting_tasks,
           "no task waits for a person"),

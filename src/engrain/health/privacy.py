@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Hold, find_owner
-from engrain.core.model.items import Item
 from engrain.core.model.results import Verdict, format_command, list_first, report_failure, report_pass, report_warning
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
@@ -54,9 +52,8 @@ def check_erasures(context: CheckContext) -> Verdict:
         begun = running[0].at
         many = count_noun(len(running), "erasure is", "erasures are")
         why = f"{many} not complete, the oldest begun {describe_age(begun, context.now)}"
-        return (report_failure if context.now - begun > MAX_ERASURE_TIME else report_warning)(
-            why, context.build_command("erase", "--resume")
-        )
+        report = report_failure if context.now - begun > MAX_ERASURE_TIME else report_warning
+        return report(why, context.build_command("erase", "--resume"))
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
         left = erasing.count_remaining(Erasure(one.receipt, one.subject_hash, one.by, "anonymized", one.at))
@@ -88,11 +85,8 @@ def _find_refused_erasures(context: CheckContext, erasing: Erasing) -> dict[Scop
             asked.pop(str(entry.subject), None)
     for hold in erasing.holds():
         asked.pop(hold.subject_hash, None)  # the hold hides the data
-    known = (
-        {erasing.hash_subject(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()}
-        if asked
-        else {}
-    )
+    users = erasing.users() if asked else []
+    known = {erasing.hash_subject(user): Scope(user.scope.tenant, None, user.name) for user in users}
     return {known[subject]: at for subject, at in asked.items() if subject in known}
 
 
@@ -112,63 +106,49 @@ def check_secrets(context: CheckContext) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
     for item in context.newest_items:
-        if found := {
-            one.kind for text in _iterate_texts(item) for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
-        }:
+        texts = (item.text, json.dumps(dict(item.metadata), ensure_ascii=False, default=str))
+        found = {one.kind for text in texts for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)}
+        if found:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
         how = "and texts are redacted before they are kept" if context.services.redact else "and nothing is redacted"
         return report_pass(f"no secret is in the newest items ({len(context.newest_items):,} read), {how}")
-    told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({told}): {list_first(ids)}"
+    listed = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
+    why = f"{len(ids):,} of the {len(context.newest_items):,} newest items hold secrets ({listed}): {list_first(ids)}"
     fix = context.build_command("forget", ids[0])
     return report_warning(
         why, fix if context.services.redact else f'{fix}, and redact = ["keys", "cards", "iban"] in [privacy]'
     )
 
 
-def _iterate_texts(item: Item) -> Iterator[str]:
-    yield item.text
-    if item.metadata:
-        yield json.dumps(dict(item.metadata), ensure_ascii=False, default=str)
-
-
 def check_encryption(context: CheckContext) -> Verdict:
     found = context.find_own("encryption") or report_pass("nothing of it is on a disk")
-    if found.state != "pass" or not (clear := _list_unencrypted_folders(context)):
+    # Backups of an encrypted store are encrypted.
+    encrypted = context.store.details.get("encrypted") or not isinstance(context.services.items, Backed)
+    folders = context.list_folders(with_backups=not encrypted)
+    clear = [str(folder) for folder in folders if folder.exists() and not on_encrypted_disk(folder)]
+    if found.state != "pass" or not clear:
         return found
     why = f"{found.why}; but {list_first(clear)} has the same texts unencrypted, as far as can be seen"
     return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
-def _list_unencrypted_folders(context: CheckContext) -> list[str]:
-    """List unencrypted folders of the mirror and of backups. Backups of an encrypted store are encrypted."""
-    encrypted = context.store.details.get("encrypted") or not isinstance(context.services.items, Backed)
-    folders = context.list_folders(with_backups=not encrypted)
-    return [str(folder) for folder in folders if folder.exists() and not on_encrypted_disk(folder)]
-
-
 def check_retention(context: CheckContext) -> Verdict:
     over = _count_overdue(context)
     if any(over.values()):
-        told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
-        fix = (
-            context.build_command("maintain")
-            if over["episodes"] or over["tasks"]
-            else f"{context.build_command('hold')} lists the holds"
-        )
-        return report_warning(f"kept past their time: {', '.join(told)}", fix)
+        late = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
+        maintain, holds = context.build_command("maintain"), f"{context.build_command('hold')} lists the holds"
+        fix = maintain if over["episodes"] or over["tasks"] else holds
+        return report_warning(f"kept past their time: {', '.join(late)}", fix)
     days = context.services.policies.task_days
     return report_pass(f"no expired episode, no task that ended more than {days:g} days ago, no hold older than a year")
 
 
 def _count_overdue(context: CheckContext) -> dict[str, int]:
-    services, before = (
-        context.services,
-        context.now - timedelta(days=context.services.policies.task_days) - OVERDUE_GRACE,
-    )
-    late = MaintenanceContext(services, context.scope, context.now - OVERDUE_GRACE)
+    services, then = context.services, context.now - OVERDUE_GRACE
+    before = then - timedelta(days=services.policies.task_days)
+    late = MaintenanceContext(services, context.scope, then)
     expired = episodes.plan_episode_passes(late)[1].actions if services.episodes else ()
     ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)) if services.journal else []
     return {
@@ -182,8 +162,8 @@ def check_old_holds(context: CheckContext) -> Verdict:
     """Check the holds of the whole store, because no memory shows what a hold hides."""
     if not (holds := _list_old_holds(context)):
         return report_pass("no hold is a year old")
-    told = count_noun(len(holds), *OVERDUE_NAMES["holds"])
-    return report_warning(f"kept past their time: {told}", f"{context.build_command('hold')} lists the holds")
+    late = count_noun(len(holds), *OVERDUE_NAMES["holds"])
+    return report_warning(f"kept past their time: {late}", f"{context.build_command('hold')} lists the holds")
 
 
 def _list_old_holds(context: CheckContext) -> list[Hold]:

@@ -15,16 +15,13 @@ from engrain.ports.storage import Deployed
 
 SAMPLE_SIZE = 20
 MAX_NEAREST = 10
+MAX_TERMS = 50
 MIN_SAME_COSINE = 0.999  # of a vector with itself, or with that of an equal text
 
 
 def check_indexes(context: CheckContext) -> Verdict:
     found = context.find_own("indexes") or report_pass("this store searches the texts themselves")
-    return (
-        found
-        if found.state == "pass"
-        else Verdict(found.state, found.why, context.build_command("doctor", "--rebuild"))
-    )
+    return found if found.state == "pass" else found._replace(fix=context.build_command("doctor", "--rebuild"))
 
 
 def check_vectors(context: CheckContext) -> Verdict:
@@ -71,11 +68,9 @@ def check_old_vectors(context: CheckContext) -> Verdict:
         others.pop(context.services.before.model.key, None)
     if not others:
         return report_pass("there are no vectors of unused models")
-    told = list_first([f"{count:,} of {key}" for key, count in others.items()])
-    return report_warning(
-        f"unused vectors of other models take space: {told}",
-        context.build_command("maintain", "--reembed"),
-    )
+    listed = list_first([f"{count:,} of {key}" for key, count in others.items()])
+    why = f"unused vectors of other models take space: {listed}"
+    return report_warning(why, context.build_command("maintain", "--reembed"))
 
 
 def check_self_recall(context: CheckContext) -> Verdict:
@@ -85,20 +80,19 @@ def check_self_recall(context: CheckContext) -> Verdict:
     sample = newest[::step][:SAMPLE_SIZE]
     if not sample:
         return report_pass("there is nothing to find yet")
-    lost = [item.id for item in sample if not _is_found_by_words(context, item)]
-    away = context.services.feed is not None and any(one.state == "fail" for one in context.find_on_servers("vectors"))
-    if not away:  # do not wait for the server again
+    lost = []
+    for item in sample:
+        terms = tuple(dict.fromkeys(extract_terms(item.text)))[:MAX_TERMS]
+        if terms and not context.services.words.counts(WordQuery(terms, context.scope), [item.id]).hits:
+            lost.append(item.id)
+    down = context.services.feed is not None and any(one.state == "fail" for one in context.find_on_servers("vectors"))
+    if not down:  # do not wait for the server again
         lost += [id for id in _list_lost_by_meaning(context, sample) if id not in lost]
     if lost:
         why = f"{len(lost)} of {len(sample)} items are not found by their own text: {list_first(lost)}"
         return report_failure(why, context.build_command("doctor", "--rebuild"))
-    how = "words; the vector server does not answer" if away else "text"
+    how = "words; the vector server does not answer" if down else "text"
     return report_pass(f"{len(sample)} of {len(sample)} items, sampled from the newest, are found by their own {how}")
-
-
-def _is_found_by_words(context: CheckContext, item: Item) -> bool:
-    asked = tuple(dict.fromkeys(extract_terms(item.text)))[:50]
-    return not asked or bool(context.services.words.counts(WordQuery(asked, context.scope), [item.id]).hits)
 
 
 def _list_lost_by_meaning(context: CheckContext, sample: Sequence[Item]) -> list[str]:

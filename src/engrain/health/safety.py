@@ -30,7 +30,7 @@ def check_isolation(context: CheckContext) -> Verdict:
     owners = context.find_own("owners")
     if owners and owners.state != "pass":
         nobodys = format_command("list", store=context.store_name)
-        owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
+        owners = owners._replace(fix=f"`{nobodys}` shows them; give every Memory(…) its user=")
     return find_worst([one for one in (context.find_own("isolation"), owners) if one]) or report_pass(
         "each memory is separate in this process"
     )
@@ -46,9 +46,9 @@ def check_trust(context: CheckContext) -> Verdict:
     low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
         return report_pass(f"what describes the user comes from the user ({count_noun(len(speaks), 'slot')})")
-    told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
+    listed = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
     many = count_noun(len(low), "item about the user was", "items about the user were")
-    why = f"{many} taken from a page, a file or a tool: {told}"
+    why = f"{many} taken from a page, a file or a tool: {listed}"
     shown = context.build_command("explain", next(iter(low)))
     return report_warning(
         why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
@@ -63,8 +63,8 @@ def check_instructions(context: CheckContext) -> Verdict:
         return report_pass("every text comes from the user")
     if not found:
         return report_pass(f"none of {len(read):,} texts from others gives orders to the model")
-    told = list_first([_describe_item(one) for one in found])
-    why = f"{len(found):,} of {len(read):,} texts from others read like orders to the model: {told}"
+    listed = list_first([f"{one.id} from {one.source}" if one.source else one.id for one in found])
+    why = f"{len(found):,} of {len(read):,} texts from others read like orders to the model: {listed}"
     source = next((source for one in found if (source := _find_origin(context, one))), None)
     if source is None:
         return report_warning(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
@@ -82,41 +82,22 @@ def _find_origin(context: CheckContext, item: Item) -> str | None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
     said = context.services.items.page(ListQuery(context.scope, asked, limit=context.limit))
-    before = sorted(
-        (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
-    )
-    made = [
-        call
-        for one in before
-        for call in read_calls(one.text, one.metadata)
-        if call.id == get_answered_call(item.metadata)
-    ]
+    before = sorted((one for one in said if (one.place or 0) < item.place), key=lambda one: one.place or 0)
+    calls = [call for one in before for call in read_calls(one.text, one.metadata)]
+    made = [call for call in calls if call.id == get_answered_call(item.metadata)]
     return min(find_addresses(made[-1]), default=None) if made else None
-
-
-def _describe_item(item: Item) -> str:
-    return f"{item.id} from {item.source}" if item.source else item.id
 
 
 def check_rights(context: CheckContext) -> Verdict:
     own = context.find_own("rights") or report_pass(f"no file of its own: {context.store.backend}")
-    found = [one for one in (own, *_check_folders(context)) if one.state != "pass"]
-    if not found:
+    # The folders of the mirror and of the backups have the same texts.
+    folders = [str(path) for path in context.list_folders() if _is_open_to_all(path)]
+    if not folders:
         return own
-    first = find_worst(found) or own
-    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.fix for one in found))
-
-
-def _check_folders(context: CheckContext) -> list[Verdict]:
-    """Check the folders of the mirror and of the backups, which have the same texts."""
-    open_ones = [str(path) for path in context.list_folders() if _is_open_to_all(path)]
-    if not open_ones:
-        return []
-    return [
-        report_warning(
-            f"every user of this machine can look into {list_first(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`"
-        )
-    ]
+    why, fix = f"every user of this machine can look into {list_first(folders)}", f"`chmod 700 {shlex.join(folders)}`"
+    if own.state == "pass":
+        return report_warning(why, fix)
+    return Verdict(own.state, f"{own.why}; {why}", f"{own.fix} and {fix}")
 
 
 def _is_open_to_all(folder: Path) -> bool:

@@ -19,16 +19,17 @@ from engrain.maintenance.passes import MaintenanceContext
 MAX_SESSIONS = 50  # the newest
 ABANDONED_AFTER = timedelta(days=1)  # without a message
 MIN_TRIALS = 3  # before a procedure's success rate counts
+START_SERVER = "start its server, or name another in [stores]"
 
 
 def check_stores(context: CheckContext) -> Verdict:
     services = context.services
-    asked: dict[str, Callable[[], object] | None] = {
+    asked: dict[str, Callable[[], object]] = {
         "conversation": lambda: services.log.sessions(context.scope, 1),
         "semantic": lambda: context.store,
-        "episodic": (lambda: services.episodes and services.episodes.recent(context.scope, None, 1, context.now)),
-        "procedural": (lambda: services.outcomes and services.outcomes.tallies(context.scope, [])),
-        "tasks": (lambda: services.journal and services.journal.tasks(TaskQuery(context.scope, limit=1))),
+        "episodic": lambda: services.episodes and services.episodes.recent(context.scope, None, 1, context.now),
+        "procedural": lambda: services.outcomes and services.outcomes.tallies(context.scope, []),
+        "tasks": lambda: services.journal and services.journal.tasks(TaskQuery(context.scope, limit=1)),
     }
     parts = {"episodic": services.episodes, "procedural": services.outcomes, "tasks": services.journal}
     missing = [name for name, part in parts.items() if part is None]
@@ -38,20 +39,16 @@ def check_stores(context: CheckContext) -> Verdict:
         )
     for name, ask in asked.items():
         try:
-            if ask:
-                ask()
+            ask()
         except StoreError as exc:
-            return report_failure(
-                f"{name} memory does not answer: {str(exc).rstrip('.')}",
-                "start its server, or name another in [stores]",
-            )
-    away = find_worst(context.find_on_servers("redis"))
-    if away and away.state != "pass":
-        return Verdict(away.state, away.why, away.fix or "start the server, or name another in [stores]")
-    if shut := context.find_own("writable"):
-        return shut
-    beside = f", with {list_first([one.where for one in services.servers])}" if services.servers else ""
-    return report_pass(f"all kinds of memory answer, in {context.store.backend}{beside}")
+            return report_failure(f"{name} memory does not answer: {str(exc).rstrip('.')}", START_SERVER)
+    redis = find_worst(context.find_on_servers("redis"))
+    if redis and redis.state != "pass":
+        return redis._replace(fix=redis.fix or START_SERVER)
+    if not_writable := context.find_own("writable"):
+        return not_writable
+    servers = f", with {list_first([one.where for one in services.servers])}" if services.servers else ""
+    return report_pass(f"all kinds of memory answer, in {context.store.backend}{servers}")
 
 
 def check_windows(context: CheckContext) -> Verdict:
@@ -91,8 +88,8 @@ def _was_abandoned(context: CheckContext, session: str) -> bool:
     last = context.services.log.last(context.scope, session, 1)
     if not last or context.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
-    held = context.services.items.slot(context.scope, SESSION_SLOT_PREFIX + session, None)
-    return held is None or held.metadata.get("upto") != context.services.log.length(context.scope, session)
+    recap = context.services.items.slot(context.scope, SESSION_SLOT_PREFIX + session, None)
+    return recap is None or recap.metadata.get("upto") != context.services.log.length(context.scope, session)
 
 
 def check_episodes(context: CheckContext) -> Verdict:
@@ -108,16 +105,16 @@ def check_episodes(context: CheckContext) -> Verdict:
         (trimmed, f"are beyond the {most:,} that a session keeps"),
         (tidied, "cite texts that no longer exist"),
     )
-    told = [f"{count:,} {what}" for count, what in wrong if count]
-    if told:
-        return report_warning(f"of the episodes {', '.join(told)}", context.build_command("maintain"))
+    listed = [f"{count:,} {what}" for count, what in wrong if count]
+    if listed:
+        return report_warning(f"of the episodes {', '.join(listed)}", context.build_command("maintain"))
     return report_pass(f"no session has more than {most:,} episodes, and important ones are kept")
 
 
 def check_slots(context: CheckContext) -> Verdict:
     found = context.find_own("slots") or report_pass("this store allows only one value for each slot")
     fix = f"{context.build_command('slots')} shows them; engrain forget ID the one that is wrong"
-    return found if found.state == "pass" else Verdict(found.state, found.why, fix)
+    return found if found.state == "pass" else found._replace(fix=fix)
 
 
 def check_procedures(context: CheckContext) -> Verdict:
