@@ -111,14 +111,13 @@ def erase(services: Services, request: ErasureRequest, progress: Progress | None
 
 def resume_erasures(services: Services, report: Report) -> list[ErasureResult]:
     """Continue all running erasures, whoever started them."""
-    return [_resume_one(services, erasure.id, report) for erasure in require_erasing(services).running()]
-
-
-def _resume_one(services: Services, id: str, report: Report) -> ErasureResult:
-    try:
-        return _run_stages(services, id, report)
-    except OnHold as exc:  # a hold came before anything was deleted; the other erasures continue
-        return ErasureResult(id, why=str(exc), over=True)
+    results = []
+    for erasure in require_erasing(services).running():
+        try:
+            results.append(_run_stages(services, erasure.id, report))
+        except OnHold as exc:  # a hold came before anything was deleted; the other erasures continue
+            results.append(ErasureResult(erasure.id, why=str(exc), over=True))
+    return results
 
 
 def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
@@ -149,17 +148,18 @@ def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
 def _delete_rows(services: Services, erasure: Erasure, report: Report) -> Erasure:
     from engrain.privacy.fingerprints import compute_fingerprints
 
+    erasing = require_erasing(services)
     report("taking fingerprints of the data")
     # Before anything is deleted: a run that continues after a crash can still search for the data.
-    require_erasing(services).save_progress(
-        erasure.id, erasure.notes, bytes(compute_fingerprints(require_erasing(services).search_terms(erasure.subject)))
-    )
+    fingerprints = compute_fingerprints(erasing.search_terms(erasure.subject))
+    erasing.save_progress(erasure.id, erasure.notes, bytes(fingerprints))
     report("removing its rows")
-    return require_erasing(services).delete_rows(erasure.id)
+    return erasing.delete_rows(erasure.id)
 
 
 def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> Erasure:
     """Erase from the servers and the files, and check each afterwards."""
+    erasing = require_erasing(services)
     report("removing it from the other stores")
     beside = _erase_servers(services, erasure) if erasure.by == "user" else _erase_episodes(services, erasure)
     if erasure.by != "user":
@@ -168,7 +168,7 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
     files, stuck = _clean_folders(services, erasure)
     counts = {"beside": beside + erasure.notes.get("beside", 0), "files": files + erasure.notes.get("files", 0)}
     # Stored at once: a run that continues here finds nothing more to count.
-    require_erasing(services).save_progress(erasure.id, {**erasure.notes, **counts}, erasure.prints)
+    erasing.save_progress(erasure.id, {**erasure.notes, **counts}, erasure.prints)
     if stuck:
         raise _ErasurePending(" ".join(stuck))
     if erasure.by == "user" and services.servers:
@@ -176,7 +176,10 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
         time.sleep(SETTLE_SECONDS)
         counts["beside"] += _erase_servers(services, erasure)
     asked = {name: erasure.notes[name] for name in ("named", "undo") if name in erasure.notes}
-    return require_erasing(services).anonymize(erasure.id, {**counts, **asked, "owner": _hash_owner(services, erasure)})
+    # The owner's keyed hash, which their exports carry; None if the memory has no user.
+    user = find_owner(erasure.subject.scope) if erasure.subject else None
+    owner = erasing.hash_subject(user) if user else None
+    return erasing.anonymize(erasure.id, {**counts, **asked, "owner": owner})
 
 
 def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]]:
@@ -191,12 +194,6 @@ def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]
             raise_interrupt(exc)
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     return files, stuck
-
-
-def _hash_owner(services: Services, erasure: Erasure) -> str | None:
-    """Return the owner's keyed hash, which their exports carry; None if the memory has no user."""
-    user = find_owner(erasure.subject.scope) if erasure.subject else None
-    return require_erasing(services).hash_subject(user) if user else None
 
 
 def _erase_servers(services: Services, erasure: Erasure) -> int:
@@ -279,20 +276,14 @@ def _count_left(erasing: Erasing, erasure: Erasure) -> dict[str, int]:
 
 
 def _purge_or_postpone(services: Services) -> None:
-    if not _try_purge(services):
-        raise _ErasurePending(
-            "deleted data is still in the file or the tables: a reader still sees it, or the role may not vacuum. "
-            "engrain doctor says which."
-        )
-
-
-def _try_purge(services: Services) -> bool:
-    """Purge, waiting shortly for other readers."""
-    for pause in (0.1, 0.3, 0.6, 0.0):
+    for pause in (0.1, 0.3, 0.6, 0.0):  # another reader may end soon
         if services.items.purge():
-            return True
+            return
         time.sleep(pause)
-    return False
+    raise _ErasurePending(
+        "deleted data is still in the file or the tables: a reader still sees it, or the role may not vacuum. "
+        "engrain doctor says which."
+    )
 
 
 def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:

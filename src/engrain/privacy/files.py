@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+from contextlib import suppress
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreError
@@ -25,16 +25,14 @@ def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
 
     StoreError if a person's own lines still have the words: only the person may edit those. A missing folder is clean.
     """
-    if _is_missing(folder):
-        _log.warning("%s does not exist: there is nothing to clean in it.", folder.path)
-        return 0
+    with suppress(PermissionError):  # reading it raises the error
+        if not Path(folder.path).exists():
+            _log.warning("%s does not exist: there is nothing to clean in it.", folder.path)
+            return 0
     if erasure.by == "user":
         gone = _remove_all(folder)
-        if (
-            services.folder
-            and has_placeholder(services.policies.mirror)
-            and folder.path in {services.folder(own).path for own in erasure.scopes}
-        ):
+        own = {services.folder(scope).path for scope in erasure.scopes} if services.folder else set()
+        if folder.path in own and has_placeholder(services.policies.mirror):
             folder.leave()  # the folder's name is the user's
             _warn_about_leftovers(Path(folder.path))
         return gone
@@ -54,25 +52,13 @@ def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
     return len(before) if len(prints) else int(folder.signature() != as_it_was)
 
 
-def _is_missing(folder: Folder) -> bool:
-    try:
-        os.stat(folder.path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False  # reading it raises the error
-    return False
-
-
 def count_files(services: Services, folder: Folder, subject: Subject) -> int:
     """Count the files that `clean_folder` would clean."""
     if subject.by == "user":
         return sum(folder.read(name) is not None for name in _list_file_names(folder))
-    return (
-        len(_list_matching_files(folder, compute_fingerprints(services.erasing.search_terms(subject))))
-        if services.erasing
-        else 0
-    )
+    if services.erasing is None:
+        return 0
+    return len(_list_matching_files(folder, compute_fingerprints(services.erasing.search_terms(subject))))
 
 
 def _list_matching_files(folder: Folder, prints: Fingerprints) -> list[str]:
@@ -83,10 +69,10 @@ def _remove_all(folder: Folder) -> int:
     gone = 0
     with folder.lock(LOCK_TIMEOUT_SECONDS):
         for name in _list_file_names(folder):
-            was = folder.read(name)
-            if was is not None:
+            content = folder.read(name)
+            if content is not None:
                 try:
-                    folder.remove(name, was)
+                    folder.remove(name, content)
                 except Conflict as exc:
                     raise StoreError(f"{folder.path}/{name} is being written: {exc}") from exc
                 gone += 1
@@ -95,7 +81,7 @@ def _remove_all(folder: Folder) -> int:
 
 def _warn_about_leftovers(path: Path) -> None:
     """Warn about files that engrain did not write: they are not ours to remove."""
-    if left := sorted(erasure.name for erasure in path.iterdir()) if path.is_dir() else []:
+    if left := sorted(file.name for file in path.iterdir()) if path.is_dir() else []:
         more = f" and {len(left) - MAX_NAMED_FILES:,} more" if len(left) > MAX_NAMED_FILES else ""
         named = ", ".join(left[:MAX_NAMED_FILES])
         _log.warning("%s stays, because engrain did not write: %s%s. Remove it by hand.", path, named, more)

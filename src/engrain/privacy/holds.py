@@ -19,8 +19,9 @@ _log = logging.getLogger("engrain")
 
 def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
     """Put a hold on a user. The result has no name if the store has no data of the user yet."""
-    held = require_erasing(services).hold(subject, reason)
-    known = any(one.parts() == subject.parts() for one in require_erasing(services).users())
+    erasing = require_erasing(services)
+    hold = erasing.hold(subject, reason)
+    known = any(one.parts() == subject.parts() for one in erasing.users())
     for server in services.servers:
         if isinstance(server, Erasable):
             try:
@@ -29,16 +30,16 @@ def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
             except EngrainError as exc:
                 raise_interrupt(exc)
                 _log.warning("%s starts the hold only with the next maintenance: %s", server.where, exc)
-    return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
+    return replace(hold, tenant=subject.scope.tenant, user=subject.name) if known else hold
 
 
 def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
     """Release one or several reasons. The last one ends the hold."""
-    held = next(iter(list_holds(services, subject)), None)
+    before = next(iter(list_holds(services, subject)), None)
     done = require_erasing(services).release(subject, reason)
     left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
     refused = []
-    if held is not None and held.hidden and not left:
+    if before is not None and before.hidden and not left:
         refused = [one.at for one in list_entries(services, subject, 0, MAX_ENTRIES) if one.what == "erase_refused"]
     return HoldRelease(done, left, refused[-1] if refused else None)
 
@@ -50,9 +51,7 @@ def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]
     users = [subject] if subject is not None else _list_users(services) if found else []
     known = {erasing.hash_subject(one): one for one in users}
     named = [
-        replace(one, tenant=known[one.subject_hash].scope.tenant, user=known[one.subject_hash].name)
-        if one.subject_hash in known
-        else one
+        replace(one, tenant=user.scope.tenant, user=user.name) if (user := known.get(one.subject_hash)) else one
         for one in found
     ]
     return named if subject is None else [one for one in named if one.subject_hash in known]

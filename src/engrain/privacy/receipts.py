@@ -169,9 +169,7 @@ class VerificationResult:
         if self.recorded:
             return "The audit log holds this receipt."
         if self.carried:
-            return (
-                f"This receipt was carried over by a restore of {self.carried:%Y-%m-%d}: the log that held it is lost."
-            )
+            return f"This receipt was carried over by a restore of {self.carried:%Y-%m-%d}: its own log is lost."
         if self.known:
             return "The audit log has other values under this receipt's id: the file was changed."
         return "The audit log has no receipt of this id: it is from another store, or this store is an older backup."
@@ -202,7 +200,9 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
     rules = services.policies
     rotation = hash_folder(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
-        yield {"what": "backups_made_before", "known": _count_backups(log, rotation), "until": BY_HAND}
+        # Those in the rotation folder are deleted in turn.
+        made = [one for one in _list_made(log, "backup") if not rotation or one.details.get("rotation") != rotation]
+        yield {"what": "backups_made_before", "known": len(made), "until": BY_HAND}
     if rotation:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
@@ -229,12 +229,6 @@ def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
-def _count_backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
-    """Count the backups, except those in the current rotation folder, which are deleted in turn."""
-    made = _list_made(log, "backup")
-    return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
-
-
 def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
     """Check again: query the store and the servers, verify the audit log's chain, search all bytes for the texts."""
     if services.erasing is None or services.audit is None:
@@ -248,19 +242,15 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     found, size = _scan_for_texts(services, texts)
     copies, servers = tuple(services.erasing.copies()), _check_servers(services, done, own)
     log = services.audit.entries(0, MAX_ENTRIES)
-    given = [(one.at, digest) for one in log if (digest := _list_carried_receipts(one).get(done.id))]
+    # A restore records the receipts that it was given, as id -> digest.
+    restores = [(one.at, one.details.get("receipts")) for one in log if one.what == "restore"]
+    given = [(at, ids[done.id]) for at, ids in restores if isinstance(ids, Mapping) and done.id in ids]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
     return VerificationResult(
         services.erasing.count_remaining(done), found, same, faults, size, copies, known, carried, servers
     )
-
-
-def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
-    """Return the receipts that a restore was given, as id -> digest."""
-    found = entry.details.get("receipts") if entry.what == "restore" else None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]:
@@ -319,17 +309,12 @@ def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Itera
     """Yield episodes that are left of an erased session, or whose item is gone."""
     if services.episodes is None or services.same_store:
         return
-    there = [
-        one
-        for one in services.episodes.recent(scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
-        if one.happened_at <= done.at
-    ]
+    entries = services.episodes.recent(scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
+    there = [one for one in entries if one.happened_at <= done.at]
     if done.by == "session":
-        yield from (
-            one.id
-            for one in there
-            if _hash_subject(services, Subject(scope, "session", one.session)) == done.subject_hash
-        )
+        for one in there:
+            if _hash_subject(services, Subject(scope, "session", one.session)) == done.subject_hash:
+                yield one.id
         return
     items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
     yield from (one.id for one in there if one.item and one.item not in items)

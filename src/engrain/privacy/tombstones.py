@@ -18,6 +18,8 @@ from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.storage import PAGE_SIZE, Movable, iterate_rows
 from engrain.privacy.receipts import Receipt
 
+_RECORDED_AT = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}
+
 
 class TombstoneFilter:
     """Rejects rows and texts that were forgotten or erased.
@@ -52,7 +54,7 @@ class TombstoneFilter:
         """Check for a tombstone of its text, or a later erasure of its user, session or source."""
         if _text_of(row) in self._texts:
             return True
-        began = _recorded_at(row)
+        began = row.values.get(_RECORDED_AT.get(row.kind, ""))
         if began is None or self._erasing is None:
             return False
         return began <= self._all_before or any(began <= self._before(by, name) for by, name in _list_subjects(row))
@@ -77,11 +79,6 @@ class TombstoneFilter:
 
 def _text_of(row: Row) -> str:
     return str(row.values["text"]) if row.kind in ("item", "summary", "episode") else ""
-
-
-def _recorded_at(row: Row) -> int | None:
-    name = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}.get(row.kind)
-    return row.values[name] if name else None
 
 
 def _list_subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
@@ -175,10 +172,10 @@ def _restore_current_items(present: Forgetting, restored: Movable, gone: Collect
         cites = [row for row in iterate_rows(present, "cites") if row.key[0] in ids]
         there = {row.key[0] for row in iterate_rows(restored, "item")} if cites else set()
         cites = [row for row in cites if {cite[1] for cite in row.values["cites"]} <= there]
-        dependent_rows = [
+        dependent = (
             row for kind, name in kinds.items() for row in iterate_rows(present, kind) if row.values[name] in ids
-        ]
-        restored.restore([*cites, *dependent_rows])
+        )
+        restored.restore([*cites, *dependent])
     return len(ids)
 
 
@@ -193,10 +190,8 @@ def _copy_records(present: Movable, restored: Movable) -> None:
         *iterate_rows(present, "erased_tombstone"),
         *(hold_to_row(_merge_holds(hold, known.get((hold.subject_hash,)))) for hold in holds),
     ]
-    log, older = (
-        list(iterate_rows(present, "audit")),
-        [row for row in iterate_rows(restored, "audit") if row.key != ("head",)],
-    )
+    log = list(iterate_rows(present, "audit"))
+    older = [row for row in iterate_rows(restored, "audit") if row.key != ("head",)]
     if older == log[: len(older)]:
         rows += log
     for start in range(0, len(rows), PAGE_SIZE):
