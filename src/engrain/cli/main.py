@@ -59,6 +59,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "List, show, resume, resolve, signal, park, cancel or prune tasks.",
         ),
     },
+    "Serve": {
+        "serve": ("engrain.cli.commands.serve:serve", "Serve this store over HTTP."),
+        "keys": ("engrain.cli.commands.keys:keys", "Add, list, rotate or revoke the keys of the server."),
+    },
     "Operate the store": {
         "status": ("engrain.cli.commands.status:status", "Show counts, store, embedder and pending work."),
         "memories": ("engrain.cli.commands.status:memories", "List every memory in the store, with its owner."),

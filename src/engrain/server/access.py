@@ -1,0 +1,102 @@
+"""Decide who asks and for which memory: a key and its headers, or the one scope of a server without keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from engrain.core.errors import EngrainError
+from engrain.core.http_routes import RIGHTS, SCOPE_HEADERS, Route
+from engrain.core.identity import Scope
+from engrain.memory.memory import check_scope
+from engrain.server.keys import SCOPE_PARTS, KeyFile, KeyLimits
+from engrain.server.problems import Problem, to_problem
+from engrain.server.verbs import Caller
+
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="engrain"'}
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class OpenAccess:
+    """Access without keys: one scope, or, if there is none, every scope that headers name."""
+
+    scope: Scope | None = None
+
+    def to_caller(self) -> Caller:
+        return Caller("", RIGHTS, self.scope or Scope(), () if self.scope else SCOPE_PARTS)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Check keys, or let everybody in if the server has none."""
+
+    keys: KeyFile | None
+    open_access: OpenAccess | None = None
+
+    def identify(self, headers: Mapping[str, str]) -> tuple[Caller, KeyLimits]:
+        """Return the caller of a request, with the limits of its key; Problem 401 without a valid key."""
+        if self.open_access is not None:
+            _refuse_foreign_host(headers.get("host", ""))
+            return _choose_scope(self.open_access.to_caller(), headers), KeyLimits(None, None)
+        kind, _, text = headers.get("authorization", "").partition(" ")
+        text = text.strip()
+        if kind.lower() != "bearer" or not text or self.keys is None:
+            raise Problem(401, "send your key in a header: Authorization: Bearer engrain_….", headers=_CHALLENGE)
+        try:
+            key = self.keys.find(text)
+        except EngrainError as exc:
+            raise Problem(503, "the server cannot read its keys.", type(exc).__name__) from exc
+        if key is None:
+            raise Problem(401, "this key is not valid: it is unknown, was revoked or was rotated.", headers=_CHALLENGE)
+        return _choose_scope(Caller(key.id, key.rights, key.scope, key.chooses), headers), key.limits
+
+
+def check_rights(caller: Caller, route: Route) -> None:
+    """Problem 403 if the caller's key does not have the right of the route."""
+    if route.right not in caller.rights:
+        raise Problem(403, f"this needs the right {route.right!r}; the key has {', '.join(caller.rights)}.")
+    if route.whole_store and not caller.whole_store:
+        raise Problem(403, "this is about the whole store; the key is bound to a part of it.")
+
+
+def refuse_other_origin(headers: Mapping[str, str]) -> None:
+    """Problem 403 for a request of another site's page: it must not act in the name of a browser's user."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise Problem(403, "requests from pages of other origins are not answered.")
+
+
+def _refuse_foreign_host(host: str) -> None:
+    """A page may point its own name at this machine: without keys, only local names are answered."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if name and name.lower() not in LOCAL_HOSTS:
+        raise Problem(403, "without keys the server answers only to the name localhost.")
+
+
+def _choose_scope(caller: Caller, headers: Mapping[str, str]) -> Caller:
+    """Set the parts of the scope that headers name; Problem 403 if the key may not choose one."""
+    chosen = {part: getattr(caller.scope, part) for part in SCOPE_PARTS}
+    for part, header in SCOPE_HEADERS.items():
+        raw = headers.get(header.lower())
+        if raw is None:
+            continue
+        value = decode_header(raw, header)
+        if part not in caller.chooses and value != chosen[part]:
+            raise Problem(403, f"this key may not choose a {part} with {header}.")
+        chosen[part] = value
+    try:
+        return Caller(caller.key, caller.rights, check_scope(**chosen), caller.chooses)
+    except EngrainError as exc:
+        raise to_problem(exc) from exc
+
+
+def decode_header(raw: str, header: str) -> str:
+    """Decode a name in a header, which is percent-encoded UTF-8 where it is not plain ASCII."""
+    try:
+        if not raw.isascii():
+            raise ValueError
+        return unquote(raw, errors="strict")
+    except ValueError as exc:
+        raise Problem(400, f"{header} must be ASCII, with other characters percent-encoded as UTF-8.") from exc

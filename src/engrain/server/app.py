@@ -1,0 +1,294 @@
+"""The HTTP API as an ASGI application over one opened store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from engrain.core.errors import EngrainError, LeaseLost
+from engrain.core.http_routes import IDEMPOTENCY_HEADER, VIEW_HEADER
+from engrain.core.identity import Scope
+from engrain.memory.store import Store
+from engrain.server.access import Access, check_rights, decode_header, refuse_other_origin
+from engrain.server.answers import JSON_TYPE, encode_answer, to_json
+from engrain.server.bodies import FileResponse, StreamResponse, check_json_type, check_load_type, read_body, spool_body
+from engrain.server.events import EVENTS_TYPE, EventStreams
+from engrain.server.json_body import parse_json_body
+from engrain.server.keys import KeyLimits
+from engrain.server.limits import Limiter
+from engrain.server.metrics import METRICS_TYPE, Metrics
+from engrain.server.models import parse_query, validate
+from engrain.server.openapi import EXPORT_TYPES, build_openapi
+from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, VerbPool
+from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
+from engrain.server.router import Endpoint, Router, build_endpoints
+from engrain.server.verbs import Caller, Target, export_to_file
+from engrain.server.views import Views
+
+DEFAULT_MAX_BODY = 8 << 20
+DEFAULT_MAX_LOAD = 256 << 20
+MAX_HEADER_CHARACTERS = 512
+UNKNOWN_ROUTE = "(none)"
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_log = logging.getLogger("engrain")
+_access_log = logging.getLogger("engrain.access")
+
+
+@dataclass(frozen=True)
+class ApiOptions:
+    """Bounds of the server: bytes of a body and of a loaded file, threads, and waiting requests."""
+
+    max_body: int = DEFAULT_MAX_BODY
+    max_load: int = DEFAULT_MAX_LOAD
+    threads: int = DEFAULT_THREADS
+    queue: int = DEFAULT_QUEUE
+
+
+@dataclass
+class Call:
+    """One request for a verb, as far as it is known before its body is read."""
+
+    endpoint: Endpoint
+    path: Mapping[str, str]
+    caller: Caller
+    limits: KeyLimits
+    view: str = ""
+    request_id: str | None = None
+
+
+@dataclass
+class Trace:
+    """Parts of a request that the access log and the metrics show: nothing of its content."""
+
+    route: str = UNKNOWN_ROUTE
+    key: str = "-"
+    began: float = field(default_factory=time.perf_counter)
+
+
+class HttpApi:
+    """Answer requests with the verbs of one store."""
+
+    def __init__(self, store: Store, access: Access, options: ApiOptions | None = None) -> None:
+        self.options = options or ApiOptions()
+        self.draining = asyncio.Event()
+        self.metrics = Metrics()
+        self.pool = VerbPool(self.options.threads, self.options.queue)
+        self.heavy_pool = VerbPool(HEAVY_THREADS, HEAVY_QUEUE)
+        self.streams = EventStreams(store, self.pool, self.draining)
+        self._store = store
+        self._access = access
+        self._views = Views(store)
+        self._limiter = Limiter()
+        endpoints = build_endpoints()
+        self._router = Router(endpoints)
+        self._openapi = to_json(build_openapi(endpoints))
+        self._own_pages: Mapping[str, Callable[[Request], Any]] = {
+            "/healthz": self._answer_health,
+            "/readyz": self._answer_readiness,
+            "/metrics": self._answer_metrics,
+            "/openapi.json": self._answer_openapi,
+        }
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _answer_lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(Request(scope, receive), scope, receive, send)
+
+    def close(self, seconds: float) -> bool:
+        """Wait this long for running verbs, and start no other. False if some are still running."""
+        end = time.monotonic() + seconds
+        for pool in (self.pool, self.heavy_pool):
+            pool.close()
+            pool.wait(end - time.monotonic())
+        return not (self.pool.running or self.heavy_pool.running)
+
+    async def _answer(self, request: Request, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        trace = Trace()
+        response = await self._make_response(request, trace)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        try:
+            await response(scope, receive, send)
+        finally:
+            seconds = time.perf_counter() - trace.began
+            method = request.method if request.method in _METHODS else "other"
+            self.metrics.count(method, trace.route, response.status_code, seconds)
+            _access_log.info(
+                "%s %s %d %.1f ms key=%s", method, trace.route, response.status_code, seconds * 1000, trace.key
+            )
+
+    async def _make_response(self, request: Request, trace: Trace) -> Response:
+        """Return the answer to a request; every error becomes a problem document."""
+        try:
+            return await self._dispatch(request, trace)
+        except Problem as problem:
+            return _make_problem_response(problem)
+        except (EngrainError, LeaseLost) as exc:
+            return _make_problem_response(to_problem(exc))
+        except Exception:  # noqa: BLE001  # the rim: every defect is logged and answered
+            _log.exception("%s %s failed", request.method, trace.route)
+            return _make_problem_response(Problem(500, "this is a defect of the server; its log has more."))
+
+    async def _dispatch(self, request: Request, trace: Trace) -> Response:
+        path = _read_raw_path(request)
+        page = self._own_pages.get(path)
+        if page is not None:
+            trace.route = path
+            if request.method != "GET":
+                raise Problem(405, "this path takes GET.", headers={"Allow": "GET"})
+            found: Response = await page(request)
+            return found
+        endpoint, values = self._router.find(request.method, path)
+        trace.route = endpoint.route.path
+        refuse_other_origin(request.headers)
+        caller, limits = self._access.identify(request.headers)
+        trace.key = caller.key or "-"
+        check_rights(caller, endpoint.route)
+        call = Call(endpoint, values, caller, limits)
+        call.view = _read_view(request)
+        call.request_id = _read_request_id(request, endpoint)
+        with self._limiter.admit(caller.key, limits):
+            return await self._answer_call(request, call)
+
+    async def _answer_call(self, request: Request, call: Call) -> Response:
+        verb = call.endpoint.route.verb
+        if verb == "server.events":
+            return await self._answer_events(request, call.caller.scope)
+        if verb == "export":
+            return await self._answer_export(request, call)
+        if verb == "load":
+            return await self._answer_load(request, call)
+        body = b""
+        if not call.endpoint.route.in_query:
+            body = await read_body(request, self.options.max_body)
+            check_json_type(request, body)
+        query = request.query_params.multi_items()
+        pool = self.heavy_pool if call.endpoint.route.heavy else self.pool
+        answer = await pool.run(lambda: self._run_verb(call, query, body))
+        return Response(status_code=204) if answer is None else Response(answer, media_type=JSON_TYPE)
+
+    def _run_verb(self, call: Call, query: list[tuple[str, str]], body: bytes) -> bytes | None:
+        """Read the arguments, call the verb and encode its value; on a thread."""
+        model, route = call.endpoint.model, call.endpoint.route
+        if route.in_query:
+            arguments = validate(model, parse_query(model, query))
+        elif query:
+            raise Problem(422, f"{query[0][0]!r} is in the query; this route takes its values in the body.")
+        else:
+            arguments = validate(model, parse_json_body(body) if body else {})
+        if route.right == "write":
+            items = len(arguments.get("notes", arguments.get("messages", ("one",))))
+            self._limiter.charge(call.caller.key, call.limits, items=items, size=len(body))
+        return encode_answer(route, self._call_verb(call, arguments))
+
+    def _call_verb(self, call: Call, arguments: dict[str, Any]) -> Any:
+        verb = call.endpoint.verb
+        for name, parameter in verb.path_parameters.items():
+            arguments[parameter or name] = call.path[name]
+        if call.request_id is not None and verb.takes_request_id:
+            arguments["request_id"] = call.request_id
+        memory = self._views.get(call.caller.scope, call.view, verb.route.verb)
+        return verb.call(Target(self._store, memory, call.caller), arguments)
+
+    async def _answer_events(self, request: Request, scope: Scope) -> Response:
+        stream = await self.streams.open(scope, request.headers.get("last-event-id"))
+        return StreamResponse(stream, media_type=EVENTS_TYPE)
+
+    async def _answer_export(self, request: Request, call: Call) -> Response:
+        options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
+        memory = self._views.get(call.caller.scope, call.view, "export")
+        stack = ExitStack()
+        file = await self.heavy_pool.run(lambda: stack.enter_context(export_to_file(memory, **options)))
+        return FileResponse(file, stack, media_type=EXPORT_TYPES[options.get("format", "jsonl")])
+
+    async def _answer_load(self, request: Request, call: Call) -> Response:
+        options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
+        check_load_type(request)
+        with await spool_body(request, self.options.max_load) as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            self._limiter.charge(call.caller.key, call.limits, size=size)
+            answer = await self.heavy_pool.run(
+                lambda: encode_answer(call.endpoint.route, self._call_verb(call, {"path": file, **options}))
+            )
+        return Response(answer, media_type=JSON_TYPE)
+
+    async def _answer_health(self, request: Request) -> Response:
+        return Response(to_json({"status": "alive"}), media_type=JSON_TYPE)
+
+    async def _answer_readiness(self, request: Request) -> Response:
+        """Ready if the store answers and the server is not stopping."""
+        if self.draining.is_set():
+            raise Problem(503, "the server is stopping.", headers={"Retry-After": "5"})
+        await self.pool.run(lambda: self._store.services.items.newest(Scope()))
+        return Response(to_json({"status": "ready"}), media_type=JSON_TYPE)
+
+    async def _answer_metrics(self, request: Request) -> Response:
+        caller, _ = self._access.identify(request.headers)
+        if "operate" not in caller.rights:
+            raise Problem(403, "this needs the right 'operate'.")
+        gauges = {
+            "requests_in_progress": self.pool.running + self.heavy_pool.running,
+            "streams": self.streams.count,
+            "scopes_in_use": len(self._views),
+        }
+        return Response(self.metrics.render(gauges), media_type=METRICS_TYPE)
+
+    async def _answer_openapi(self, request: Request) -> Response:
+        return Response(self._openapi, media_type=JSON_TYPE)
+
+
+async def _answer_lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+def _make_problem_response(problem: Problem) -> Response:
+    body = to_json(problem.to_document())
+    return Response(body, problem.status, headers=dict(problem.headers), media_type=PROBLEM_TYPE)
+
+
+def _read_raw_path(request: Request) -> str:
+    """The percent-encoded path: only so a name may contain a slash."""
+    raw: bytes | None = request.scope.get("raw_path")
+    try:
+        return raw.decode("ascii") if raw else str(request.scope["path"])
+    except UnicodeDecodeError as exc:
+        raise Problem(400, "the path is not percent-encoded.") from exc
+
+
+def _read_view(request: Request) -> str:
+    raw = request.headers.get(VIEW_HEADER)
+    if raw is None:
+        return ""
+    name = decode_header(raw, VIEW_HEADER)
+    if not 0 < len(name) <= MAX_HEADER_CHARACTERS:
+        raise Problem(400, f"{VIEW_HEADER} takes 1 to {MAX_HEADER_CHARACTERS} characters.")
+    return name
+
+
+def _read_request_id(request: Request, endpoint: Endpoint) -> str | None:
+    """Return the id of the request. A write that could not honour it is refused: repeating it would not be safe."""
+    raw = request.headers.get(IDEMPOTENCY_HEADER)
+    if raw is None:
+        return None
+    if not 0 < len(raw) <= MAX_HEADER_CHARACTERS or not raw.isprintable():
+        raise Problem(400, f"{IDEMPOTENCY_HEADER} takes 1 to {MAX_HEADER_CHARACTERS} printable characters.")
+    if endpoint.route.right != "read" and not endpoint.verb.takes_request_id:
+        raise Problem(400, f"{endpoint.route.verb} takes no {IDEMPOTENCY_HEADER}: leave it out.")
+    return raw

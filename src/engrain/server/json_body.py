@@ -1,0 +1,60 @@
+"""Read a JSON body strictly: every document means one thing, or is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from engrain.server.problems import Problem
+
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+_MAX_DIGITS = 20  # enough for 64 bits: a longer number is not converted at all
+
+
+def parse_json_body(body: bytes) -> Any:
+    """Return the value of a JSON document. Problem 400 for broken JSON, 422 for a number that does not fit."""
+    if body.startswith(b"\xef\xbb\xbf"):
+        raise Problem(400, "the body begins with a byte order mark; send plain UTF-8.")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise Problem(400, f"the body is not UTF-8: byte {exc.start} is 0x{body[exc.start]:02x}.") from exc
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_make_object,
+            parse_int=_parse_integer,
+            parse_float=_parse_float,
+            parse_constant=_refuse_constant,
+        )
+    except json.JSONDecodeError as exc:
+        raise Problem(400, f"the body is not JSON: {exc.msg} at character {exc.pos}.") from exc
+    except RecursionError as exc:
+        raise Problem(400, "the body is nested too deeply.") from exc
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Problem(400, f"the key {twice!r} is there twice.")
+    return made
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS or not MIN_INTEGER <= (value := int(digits)) <= MAX_INTEGER:
+        raise Problem(422, f"{digits[:24]} does not fit into 64 bits; send it as text.")
+    return value
+
+
+def _parse_float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise Problem(422, f"{digits[:24]} is too large for a number; send it as text.")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise Problem(400, f"{name} is not JSON.")

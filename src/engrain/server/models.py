@@ -1,0 +1,197 @@
+"""The input model of each route, made from the signature of its verb and the types of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, create_model
+
+from engrain.core.chat.parse import MAX_MESSAGES
+from engrain.core.model.procedures import MAX_STEP, MAX_STEPS
+from engrain.core.model.tasks import TaskStatus
+from engrain.core.model.working import MAX_GOAL, MAX_TOKENS
+from engrain.core.rules.importance import EpisodeKind
+from engrain.core.validation import MAX_BATCH, MAX_NAME, MAX_QUERY, MAX_TEXT
+from engrain.server import wire_types as wire
+from engrain.server.problems import Problem
+from engrain.server.verbs import Verb
+from engrain.tasks.admin import Verdict
+from engrain.transfer.readers import LoadFormat
+
+MAX_SHOWN_ERRORS = 10
+_Names = Annotated[list[wire.Name], Field(max_length=MAX_BATCH)]
+_Goal = wire.text(MAX_GOAL)
+_MaybeName = wire.optional_text(MAX_NAME)
+
+# The type of each parameter, by its name.
+TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("text", "content", "what", "error", "result"), wire.Text),
+    **dict.fromkeys(("query", "request"), wire.text(MAX_QUERY)),
+    **dict.fromkeys(("task", "work", "goal", "thought"), _Goal),
+    **dict.fromkeys(
+        ("id", "name", "slot", "session", "speaker", "role", "after", "entity", "subject", "relation", "object"),
+        wire.Name,
+    ),
+    **dict.fromkeys(
+        ("task_id", "key", "procedure", "tool", "step", "event", "tenant", "agent", "user", "head", "reason"),
+        wire.Name,
+    ),
+    **dict.fromkeys(("prefix", "outcome", "why", "note"), _MaybeName),
+    **dict.fromkeys(("importance", "min_importance"), wire.Share),
+    **dict.fromkeys(("occurred_at", "expires_at", "as_of", "since"), wire.Time),
+    **dict.fromkeys(("ttl", "older_than"), wire.Number),
+    **dict.fromkeys(("n", "limit"), wire.whole(1, MAX_BATCH)),
+    **dict.fromkeys(("value", "payload", "state"), wire.Json),
+    **dict.fromkeys(("ids", "shown", "texts"), _Names),
+    **dict.fromkeys(
+        ("history", "pinned", "keep_source", "items", "success", "failed", "dry_run", "done", "vectors"), wire.Flag
+    ),
+    **dict.fromkeys(("skip_bad", "other_scope", "facts", "reembed", "trust_clock"), wire.Flag),
+    "metadata": wire.Metadata,
+    "arguments": wire.JsonObject,
+    "snapshot": wire.JsonObject,
+    "data": wire.JsonObject,
+    "where": wire.Filter,
+    "source": wire.Name | wire.SourceIn,
+    "position": wire.PositionIn,
+    "notes": Annotated[list[wire.Note], Field(max_length=MAX_BATCH)],
+    "messages": Annotated[list[wire.MessageIn], Field(max_length=MAX_MESSAGES)],
+    "budget": wire.whole(0, MAX_TOKENS),
+    "expect": wire.whole(0, 2**53),
+    "occurrence": wire.whole(0, 10_000_000),
+    "min_relevance": Annotated[float, Field(ge=-1, le=1)],
+    "steps": Annotated[list[wire.text(MAX_STEP)], Field(min_length=1, max_length=MAX_STEPS)],  # type: ignore[misc]
+    "when": wire.optional_text(MAX_TEXT),
+    "cites": list[wire.CitationIn],
+    "scope": wire.ScopeIn,
+}
+# The types of parameters that mean something else in one verb.
+TYPES_OF_VERB: Mapping[str, Any] = {
+    "recall.n": wire.whole(1, 1_000),
+    "forget.what": wire.Name | wire.Filter,
+    "add_message.text": wire.TextOrEmpty,
+    "conversation.add.text": wire.TextOrEmpty,
+    "conversation.messages_for_llm.format": Literal["anthropic", "openai"],
+    "conversation.search.n": wire.whole(1, 1_000),
+    "working.add.item": wire.Text | wire.JsonObject,
+    "working.add.kind": wire.Name,
+    "working.add.speaker": _MaybeName,
+    "working.step.thought": wire.optional_text(MAX_GOAL),
+    "working.step.action": wire.Text,
+    "working.step.result": wire.Json,
+    "working.finish.outcome": wire.TextOrEmpty,
+    "episodic.record.kind": EpisodeKind,
+    "episodic.record_tool_call.result": wire.TextOrEmpty,
+    "episodic.record_decision.why": wire.TextOrEmpty,
+    "episodic.recent.n": wire.whole(1, 1_000),
+    "episodic.important.n": wire.whole(1, 1_000),
+    "procedural.find.n": wire.whole(1, 100),
+    "procedural.find.goal": wire.text(MAX_QUERY),
+    "procedural.get.version": wire.whole(1, 10_000),
+    "procedural.trials.limit": wire.whole(1, 10_000),
+    "procedural.used.task": wire.Name,
+    "semantic.learn.source": wire.Name,
+    "sessions.list.limit": wire.whole(1, 10_000),
+    "tasks.list.status": list[TaskStatus],
+    "tasks.list.limit": wire.whole(1, 100_000),
+    "tasks.resolve.outcome": Verdict,
+    "tasks.resolve.result": wire.Json,
+    "export.format": Literal["jsonl", "markdown"],
+    "load.format": LoadFormat,
+    "load.source": wire.Name,
+    "erase.source": wire.Name,
+    "store.undo.source": wire.Name,
+    "store.audit.after": wire.whole(0, 1 << 60),
+    "store.audit.limit": wire.whole(1, 1_000_000),
+    "store.release.reason": wire.Name | list[wire.Name],
+    "store.verify_erasure.receipt": wire.Text | wire.JsonObject,
+}
+
+
+def build_model(verb: Verb) -> type[BaseModel]:
+    """Build the model of the parameters that are in the query or the body."""
+    chosen: dict[str, Any] = {}
+    for name, parameter in verb.parameters.items():
+        kind = TYPES_OF_VERB.get(f"{verb.route.verb}.{name}", TYPES.get(name))
+        if kind is None:
+            raise TypeError(f"the parameter {name!r} of {verb.route.verb} has no type for the wire.")
+        default = ... if parameter.default is inspect.Parameter.empty else _plain_default(parameter.default)
+        chosen[name] = (kind if default is not None else kind | None, default)
+    title = "".join(part.title() for part in re.split(r"[._]+", verb.route.verb) if part)
+    return create_model(title, __base__=wire.Strict, **chosen)
+
+
+def validate(model: type[BaseModel], values: Any) -> dict[str, Any]:
+    """Check the values and return the verb's arguments; Problem 422 names each value that does not fit."""
+    if not isinstance(values, dict):
+        raise Problem(422, "the body must be a JSON object.", "InvalidInput")
+    try:
+        checked = model.model_validate(values)
+    except ValidationError as exc:
+        raise _report_errors(exc) from exc
+    return {name: _to_value(getattr(checked, name)) for name in checked.model_fields_set}
+
+
+def parse_query(model: type[BaseModel], query: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Convert the texts of a query to the types of the model; a wrong text stays, and `validate` refuses it."""
+    known: dict[str, str] = _read_types(model)
+    found: dict[str, Any] = {}
+    for name, value in query:
+        kind = known.get(name, "string")
+        if kind == "array":
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise Problem(422, f"{name} is in the query twice.", "InvalidInput")
+        else:
+            found[name] = _CONVERTERS[kind](value)
+    return found
+
+
+def _plain_default(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return None  # left out, the verb takes its own
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _to_value(value: Any) -> Any:
+    if isinstance(value, wire.Strict):
+        return value.to_value()
+    return [_to_value(one) for one in value] if isinstance(value, list) else value
+
+
+def _report_errors(error: ValidationError) -> Problem:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    lines = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in found[:MAX_SHOWN_ERRORS]]
+    detail = "; ".join(f"{line['where'] or 'the body'}: {line['what']}" for line in lines[:3])
+    return Problem(422, f"{detail}.", "InvalidInput", more={"values": lines})
+
+
+def _read_types(model: type[BaseModel]) -> dict[str, str]:
+    """Return the JSON type of each field."""
+    properties = model.model_json_schema()["properties"] if model.model_fields else {}
+    return {name: _find_type(schema) for name, schema in properties.items()}
+
+
+def _find_type(schema: Mapping[str, Any]) -> str:
+    options = schema.get("anyOf", [schema])
+    return next((one["type"] for one in options if one.get("type") not in (None, "null")), "string")
+
+
+def _convert_integer(text: str) -> Any:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else text
+
+
+def _convert_number(text: str) -> Any:
+    return float(text) if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) else text
+
+
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    "integer": _convert_integer,
+    "number": _convert_number,
+    "boolean": lambda text: {"true": True, "false": False}.get(text, text),
+    "string": lambda text: text,
+}

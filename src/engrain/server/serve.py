@@ -1,0 +1,144 @@
+"""Listen on a TCP address or a unix socket, and stop without losing a request in progress."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from engrain.core.errors import ConfigError, Conflict
+from engrain.server.app import HttpApi
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8377
+DEFAULT_DRAIN_SECONDS = 30
+BACKLOG = 2048
+_EXTRA_SECONDS = 1.0  # for verbs that end together with the drain
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A bound socket, and the URL or path by which clients reach it."""
+
+    socket: socket.socket
+    address: str
+    is_local: bool
+
+
+class ApiServer(uvicorn.Server):
+    """uvicorn with a drain: a signal ends event streams, answers what is in progress, and refuses the rest."""
+
+    def __init__(self, api: HttpApi, drain_seconds: int = DEFAULT_DRAIN_SECONDS) -> None:
+        super().__init__(
+            uvicorn.Config(
+                api,
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=drain_seconds,
+                backlog=BACKLOG,
+            )
+        )
+        self._api = api
+        self._drain_seconds = drain_seconds
+
+    def serve_until_stopped(self, listener: Listener) -> bool:
+        """Serve until a signal or `stop`. False if a verb was still running when the time for draining was over."""
+        self.run(sockets=[listener.socket])
+        return self._api.close(_EXTRA_SECONDS)
+
+    def stop(self) -> None:
+        """Begin to stop, from any thread."""
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.stop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._api.draining.set()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle SIGINT and SIGTERM. uvicorn would raise them again at the end, before the store is closed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
+
+
+def listen_tcp(host: str, port: int) -> Listener:
+    """Bind a TCP address. Conflict if another program has it."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as exc:
+        raise ConfigError(f"{host!r} is not an address of this machine: {exc.strerror}.") from exc
+    bound = socket.socket(family, kind)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as exc:
+        bound.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise Conflict(f"port {port} of {host} is in use: choose another with --port.") from exc
+        raise ConfigError(f"{host}:{port} cannot be used: {exc.strerror}.") from exc
+    name = f"[{host}]" if family == socket.AF_INET6 else host
+    return Listener(bound, f"http://{name}:{bound.getsockname()[1]}", is_loopback(str(address[0])))
+
+
+def listen_unix(path: Path) -> Listener:
+    """Bind a unix socket that only this user can open. A socket that nobody listens on is replaced."""
+    _remove_stale_socket(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)  # the socket must never be open to others, not even before a chmod
+    try:
+        bound.bind(str(path))
+    except OSError as exc:
+        bound.close()
+        raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
+    finally:
+        os.umask(before)
+    return Listener(bound, f"unix:{path}", True)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _remove_stale_socket(path: Path) -> None:
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise Conflict(f"{path} exists and is not a socket: choose another path.")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise Conflict(f"another server listens on {path}.")
