@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from engrain.core.clock import from_micros
@@ -48,7 +47,7 @@ class Dump:
                 values["b"] = bytes.fromhex(values["b"])
             values |= {"within": scope and scope.id, "limit": limit}
             if kind == "item":
-                return [transfer.item_to_row(self._add_uses(one)) for one in self._dump_items(tx, values)]
+                return [transfer.item_to_row(item) for item in self._dump_items(tx, values)]
             return list(_DUMPS[kind](tx, values))
 
         return self.dialect.read(scope, do)
@@ -58,8 +57,9 @@ class Dump:
         vectors = self._load_vectors(tx, [row[1] for row in rows])
         for row in rows:
             digest, traits, *owner = row[ITEM_WIDTH:]
-            item = read_item(row[:ITEM_WIDTH])
-            yield StoredItem(Scope(*owner), item, digest.hex(), traits, vectors.get(item.id, {}))
+            scope = Scope(*owner)
+            (item,) = self.usage.add_to(scope, [read_item(row[:ITEM_WIDTH])])
+            yield StoredItem(scope, item, digest.hex(), traits, vectors.get(item.id, {}))
 
     def _load_vectors(self, tx: Transaction, ids: Sequence[str]) -> dict[str, dict[str, tuple[bytes, ...]]]:
         """By item and model."""
@@ -71,10 +71,6 @@ class Dump:
             for id_, windows in self.dialect.read_vectors(rows).items():
                 found.setdefault(id_, {})[model] = windows
         return found
-
-    def _add_uses(self, stored: StoredItem) -> StoredItem:
-        (item,) = self.usage.add_to(stored.scope, [stored.item])
-        return replace(stored, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         return self.dialect.read(None, lambda tx: find_change_token(tx, self.dialect.key, scopes))

@@ -49,16 +49,16 @@ class Erasures(Holds):
     # What would be removed
 
     def measure(self, subject: Subject) -> Impact:
-        return self._dialect.read(None, lambda tx: self._find_impact(tx, subject))
+        def do(tx: Transaction) -> Impact:
+            if subject.by == "user":
+                rows = find_user_scopes(tx, subject)
+                counts = {"scope": len(rows), **count_scopes(tx, [row.key for row in rows])}
+                return Impact(counts, tuple(row.scope for row in rows))
+            counts, ids, losing_source = count_part(tx.within(subject.scope), subject)
+            found = ids if subject.by == "id" else any(counts.values())
+            return Impact(counts, (subject.scope,) if found else (), ids, losing_source)
 
-    def _find_impact(self, tx: Transaction, subject: Subject) -> Impact:
-        if subject.by == "user":
-            rows = find_user_scopes(tx, subject)
-            counts = {"scope": len(rows), **count_scopes(tx, [row.key for row in rows])}
-            return Impact(counts, tuple(row.scope for row in rows))
-        counts, ids, kept = count_part(tx.within(subject.scope), subject)
-        found = ids if subject.by == "id" else any(counts.values())
-        return Impact(counts, (subject.scope,) if found else (), ids, kept)
+        return self._dialect.read(None, do)
 
     def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(())
@@ -104,7 +104,7 @@ class Erasures(Holds):
         return make_hold_error(user, reasons, hides=subject.by == "user")
 
     def _begin(self, tx: Transaction, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
-        scope, at = subject.scope, _pass_moment(tx)
+        scope, at = subject.scope, _advance_time(tx)
         rows = lock_user_scopes(tx, subject) if subject.by == "user" else []
         scopes = [row.scope for row in rows] if subject.by == "user" else [scope]
         listed = [[one.tenant, one.agent, one.user] for one in scopes]
@@ -129,7 +129,7 @@ class Erasures(Holds):
                     tx.run("delete_erasure", id=id)
                     return refused
                 # A part may be written to again from now on; a user only when the names are deleted.
-                at = to_micros(erasure.at) if erasure.by == "user" else _pass_moment(tx)
+                at = to_micros(erasure.at) if erasure.by == "user" else _advance_time(tx)
                 self._delete_rows(tx, id, erasure.subject, at)
             elif self.concurrent_writers and erasure.stage == "anonymized" and erasure.by == "user":
                 remove_concurrent_writes(tx, erasure)
@@ -163,9 +163,9 @@ class Erasures(Holds):
                 rows = lock_user_scopes(tx, erasure.subject)
                 ids = tuple(anonymize_scope(tx, row) for row in rows if row.state == ERASING)
                 # A writer that began while the rows were being deleted may have seen a later time.
-                at = _pass_moment(tx) if ids and self.concurrent_writers else at
+                at = _advance_time(tx) if ids and self.concurrent_writers else at
             elif self.concurrent_writers and has_no_rows(tx, erasure.subject):
-                at = _pass_moment(tx)
+                at = _advance_time(tx)
             values = {"ids": json.dumps(ids), "at": at, "notes": None if notes is None else json.dumps(notes)}
             tx.run("anonymize_erasure", id=id, **values)
             tx.mark_purge()
@@ -227,7 +227,7 @@ class Erasures(Holds):
         return self._dialect.write(None, lambda tx: replay_erasures(tx, erased, tombstones))
 
 
-def _pass_moment(tx: Transaction) -> int:
+def _advance_time(tx: Transaction) -> int:
     """Now. Everything written afterwards has a later time, even if the clock was set back or stands still."""
     at = tx.now()
     tx.run("advance_time", at=at + 1)

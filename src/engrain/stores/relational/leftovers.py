@@ -62,8 +62,8 @@ def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Eras
         if not tx.rows("find_older_rows", at=at):
             return {}
         return count_tables(tx, "count_scope_rows", _list_tables(tx), ids=[row.scope.id])
-    _, ids, kept = count_part(tx, subject)
-    named = {"item": ids, "source": kept}
+    _, ids, losing_source = count_part(tx, subject)
+    named = {"item": ids, "source": losing_source}
     counts = {kind: int(tx.rows("count_older_items", ids=some, at=at)[0][0]) for kind, some in named.items()}
     if subject.by == "session":
         values = {"session": subject.name, "subject_hash": erasure.subject_hash, "at": at}

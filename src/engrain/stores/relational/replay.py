@@ -64,15 +64,15 @@ def _remove_parts(tx: Transaction, row: ScopeRow, hashes: set[str], forgotten: s
 def load_tombstones(tx: Transaction) -> Iterator[tuple[str, str]]:
     """Yield (scope id, hash) under the scope's own id, even if a hold hides it.
 
-    Nobody who is given a hidden scope's tombstones is given its items. So words that were told anew are left out."""
+    The reader of a hidden scope's tombstones does not get its items. So texts that are stored again are left out."""
     hidden = {row.key: row.scope for row in load_scopes(tx) if row.state == HIDDEN}
-    told = {
+    current = {
         (key, hash_tombstone(tx.dialect.key, text))
         for key, scope in hidden.items()
         for _, _, text in tx.within(scope, key).rows("load_texts")
     }
     for key, id_, digest in tx.rows("load_tombstones"):
-        if (key, digest.hex()) not in told:
+        if (key, digest.hex()) not in current:
             yield hidden[key].id if key in hidden else id_, digest.hex()
 
 

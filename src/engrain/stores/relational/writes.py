@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import IdSource, hash_keyed
-from engrain.core.model.erasure import find_subjects, make_erased_error
+from engrain.core.model.erasure import find_subjects, hash_tombstone, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
 from engrain.core.model.plans import (
     Add,
@@ -91,7 +91,7 @@ class ItemWrites:
         writer = _StepWriter(tx, self.ids, at)
         outcomes = writer.write(plan.steps)
         for draft in plan.episodes:
-            add_planned_episode(tx, draft, writer.given)
+            add_planned_episode(tx, draft, writer.ids_by_step)
         if journal and plan.record:
             journal.finish_memory(plan.record, [one.id for one in outcomes])
         self._record_forgotten(tx, outcomes)
@@ -118,8 +118,8 @@ class _StepWriter:
     tx: Transaction
     ids: IdSource
     at: int
-    now: datetime = field(init=False)  # the same moment as `at`
-    given: dict[str, str | None] = field(default_factory=dict)  # by reference to a step: the id that it gave
+    now: datetime = field(init=False)  # the same time as `at`
+    ids_by_step: dict[str, str | None] = field(default_factory=dict)  # by reference to a step: the id of its item
     _unindexed: list[tuple[str, Words, Vectors | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class _StepWriter:
         outcomes = []
         for number, step in enumerate(steps):
             outcome = self._write_step(step)
-            self.given[refer_to_step(number)] = outcome.id
+            self.ids_by_step[refer_to_step(number)] = outcome.id
             outcomes.append(outcome)
         self._write_index()
         return tuple(outcomes)
@@ -151,16 +151,16 @@ class _StepWriter:
         if isinstance(step, Change):
             return self._change(step)
         if isinstance(step, Forget):
-            return forget_item(self.tx, replace(step, id=self.given.get(step.id) or step.id), self.at)
+            return forget_item(self.tx, replace(step, id=self.ids_by_step.get(step.id) or step.id), self.at)
         return self._embed([step])[0]
 
     def _resolve_citations(self, draft: Draft) -> Draft | None:
         """None if the draft cites the item of a step that kept it out, or whose item is gone."""
-        names = {cite.item for cite in draft.source.cites if cite.item in self.given}
-        return resolve_references(draft, {name: self._find_given(name) for name in names}) if names else draft
+        names = {cite.item for cite in draft.source.cites if cite.item in self.ids_by_step}
+        return resolve_references(draft, {name: self._find_item_of(name) for name in names}) if names else draft
 
-    def _find_given(self, name: str) -> str | None:
-        id_ = self.given[name]
+    def _find_item_of(self, name: str) -> str | None:
+        id_ = self.ids_by_step[name]
         return id_ if id_ is not None and self.tx.rows("find_item", id=id_) else None
 
     def _add_once(self, step: Add) -> Outcome:
@@ -215,9 +215,11 @@ class _StepWriter:
                 return replace(self._repeat(decision.repeats, draft, trust), others=(old.id,))
         new = self.ids(self.now)
         self.tx.run("point_item", id=old.id, replaced_by=new)
-        kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
+        unchanged = {
+            name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")
+        }
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": write_time(old.valid_to)}
-        self._insert(new, draft, hash_, {**kept, **validity, "trust": trust})
+        self._insert(new, draft, hash_, {**same, **validity, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
 
     def _change(self, step: Change) -> Outcome:
@@ -248,8 +250,9 @@ class _StepWriter:
 
     def _is_kept_out(self, draft: Draft) -> bool:
         """A text that was forgotten is not derived again."""
-        hash_ = bytes.fromhex(hash_keyed(self.tx.dialect.key, "text", draft.text)) if draft.derived else None
-        return hash_ is not None and bool(self.tx.rows("find_tombstone", hash=hash_))
+        if not draft.derived:
+            return False
+        return bool(self.tx.rows("find_tombstone", hash=bytes.fromhex(hash_tombstone(self.tx.dialect.key, draft.text))))
 
     def _find_trust(self, source: Source) -> float:
         """The source's own trust, and no more than that of any item it cites."""
@@ -400,11 +403,11 @@ def _check_session_length(tx: Transaction, session: str, length: int) -> None:
         raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
 
 
-def add_planned_episode(tx: Transaction, draft: EpisodeDraft, given: Mapping[str, str | None]) -> None:
-    """Add an episode of a plan, after its steps. `given` maps a reference to a step to the id that it gave."""
+def add_planned_episode(tx: Transaction, draft: EpisodeDraft, ids_by_step: Mapping[str, str | None]) -> None:
+    """Add an episode of a plan, after its steps. `ids_by_step` maps a reference to a step to the id of its item."""
     episode, raw = draft.episode, draft.raw
-    if episode.item is not None and episode.item in given:
-        id_ = given[episode.item]
+    if episode.item is not None and episode.item in ids_by_step:
+        id_ = ids_by_step[episode.item]
         item = None if id_ is None else _find_item(tx, id_)
         if id_ is not None and item is not None:  # neither kept out nor forgotten by a later step
             _store_episode(tx, replace(episode, item=id_, id=episode.id or id_), item, raw)

@@ -8,28 +8,31 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import InvalidInput, ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import BeingErased, InvalidInput, OnHold, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
+from engrain.core.model.erasure import find_owner
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
+from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, find_user_scopes, hash_scope
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import HeldSnapshot, Loan, Pool
-from engrain.stores.sqlite.scopes import add_scope
-from engrain.stores.sqlite.steady_clock import find_steady_clock
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
 MODEL_SHIFT = 40
+_ERASED = 3  # the state of a scope that has no names
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -82,14 +85,14 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = add_scope(self)
+            self._key = _add_scope(self)
 
     def add_scope(self) -> None:
         self.lock_scope()
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys = {scope: self.dialect.find_scope(self.db, scope) for scope in scopes}
-        return {scope: add_scope(self.within(scope)) if key is None else key for scope, key in keys.items()}
+        return {scope: _add_scope(self.within(scope)) if key is None else key for scope, key in keys.items()}
 
     def within(self, scope: Scope, key: ScopeKey | None = None) -> SqliteTransaction:
         inside = SqliteTransaction(self.dialect, self.db, scope)
@@ -187,6 +190,43 @@ class SqliteTransaction:
         return self._key
 
 
+def _add_scope(tx: Transaction) -> int:
+    """Add the row of a scope on its first write, unless its user takes no writes.
+
+    A scope that was erased begins anew under its old number, where its tombstones are."""
+    scope = tx.scope
+    assert scope is not None
+    _check_user(tx)
+    names = {"id": scope.id, "tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
+    known = tx.rows("find_scope", id=hash_scope(tx.dialect.key, scope))
+    if not known:
+        ((number,),) = tx.rows("add_scope", **names)
+        return int(number)
+    number, state = known[0]
+    _refuse(OPEN if state == _ERASED else state)
+    tx.run("reopen_scope", key=number, **names)
+    return int(number)
+
+
+def _check_user(tx: Transaction) -> None:
+    """Another agent's memory of the same user may be blocked, and this one with it.
+
+    No scope is there to be blocked if nothing was known of the user when the erasure began."""
+    user = find_owner(tx.scope) if tx.scope else None
+    if user is None:
+        return
+    _refuse(max((row.state for row in find_user_scopes(tx, user)), default=OPEN))
+    _refuse(ERASING if tx.rows("find_user_erasure", subject_hash=tx.owner) else OPEN)
+    _refuse(HIDDEN if any(row[3] for row in tx.rows("load_hold", subject_hash=tx.owner)) else OPEN)
+
+
+def _refuse(state: int) -> None:
+    if state == ERASING:
+        raise BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
+    if state:
+        raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
+
+
 class IndexRows:
     """The rows that search reads: the words of an item, and its vectors both rounded and in full.
 
@@ -257,6 +297,18 @@ class IndexRows:
 def vector_key(model: int, n: int) -> int:
     """The key of an item's vectors by one model."""
     return model << MODEL_SHIFT | n
+
+
+@cache
+def find_steady_clock() -> Callable[[], str] | None:
+    """A function that gives "boot:microseconds", since boots cannot be compared with each other.
+
+    None where the machine does not tell one boot from another: there the wall clock has to do."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        return None
+    return lambda: f"{boot}:{time.monotonic_ns() // 1000}"
 
 
 class SqliteDialect:
