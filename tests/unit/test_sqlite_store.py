@@ -305,7 +305,7 @@ def test_a_file_that_goes_away_is_told_and_not_made_anew(path: Path, store: Sqli
         path.write_bytes(b"")
     with pytest.raises(StoreError, match="removed or replaced while open"):
         add(store, "lost")
-    store._pool.drain(1)
+    store._pool.drain()
     with pytest.raises(StoreError, match="removed or replaced while open"):
         store.page(ListQuery(SCOPE))
     assert path.exists() == (how == "replaced")

@@ -94,12 +94,17 @@ def item_to_row(kept: StoredItem) -> Row:
 
 
 def row_to_item(row: Row) -> StoredItem:
-    values = dict(row.values)
-    vectors = {model: tuple(b64decode(one) for one in rows) for model, rows in values.pop("vectors").items()}
+    values, vectors = dict(row.values), row_to_vectors(row)
+    del values["vectors"]
     hash, traits, scope = values.pop("hash"), values.pop("traits"), Scope(*values.pop("scope"))
     values["sources"] = tuple(Source(name, kind) for kind, name in values["sources"])
     values["relation"] = Relation(**values["relation"]) if values["relation"] else None
     return StoredItem(scope, _build(Item, values), hash, traits, vectors)
+
+
+def row_to_vectors(row: Row) -> dict[str, tuple[bytes, ...]]:
+    """The vectors of an item's row, by model."""
+    return {model: tuple(map(b64decode, rows)) for model, rows in row.values["vectors"].items()}
 
 
 def cites_to_row(scope: Scope, item: str, cites: Iterable[tuple[int, Citation]]) -> Row:

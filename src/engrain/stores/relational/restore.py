@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as transfer
 from engrain.core.model.audit import AuditHead, encode_details, write_head
 from engrain.core.model.items import Words
-from engrain.core.model.rows import ChangeToken, Row, RowKind, StoredItem
+from engrain.core.model.rows import ChangeToken, Row, RowKind
 from engrain.core.text.passages import index_words
 from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
@@ -23,6 +23,7 @@ from engrain.stores.relational.rows import write_answer, write_episode, write_me
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
 Name = tuple[ScopeKey, str]
 Values = dict[str, Any]
+_RELATION = ("subject", "relation", "object")  # columns of an item
 # By kind: the statement, and the columns that are parts of the key behind the scope.
 _PLAIN: Mapping[RowKind, tuple[str, ...]] = {
     "session": ("restore_session", "session"),
@@ -34,12 +35,17 @@ _PLAIN: Mapping[RowKind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class ItemRow(NamedTuple):
+    row: Row
+    words: Words
+    vectors: Mapping[str, tuple[bytes, ...]]
+
+
+class Page(NamedTuple):
     """Rows to write together. `items` are made from those that are items, before anybody waits for the transaction."""
 
     rows: Sequence[Row]
-    items: Sequence[tuple[StoredItem, Words]]
+    items: Sequence[ItemRow]
 
 
 class Restore:
@@ -52,8 +58,8 @@ class Restore:
     ) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self.dialect.key)
         pages = [_make_page(rows[start : start + PAGE]) for start in range(0, len(rows), PAGE)]
-        stored = [one for page in pages for one, _ in page.items]
-        self.dialect.prepare_index({name: len(given[0]) // 4 for one in stored for name, given in one.vectors.items()})
+        items = [item for page in pages for item in page.items]
+        self.dialect.prepare_index({model: len(rows[0]) // 4 for item in items for model, rows in item.vectors.items()})
         scopes = {row.scope for row in rows if row.kind not in transfer.STORE_KINDS}
 
         def do(tx: Transaction) -> None:
@@ -73,7 +79,7 @@ class Restore:
         # Doing it twice changes nothing.
         self.dialect.write(None, do, repeat=True)
         self.dialect.key = key
-        self.dialect.after_writes(len(stored))
+        self.dialect.after_writes(len(items))
         # Not inside: it is the caller's code, which must not run in a transaction.
         for page in pages if done else ():
             done(len(page.rows))  # type: ignore[misc]
@@ -88,10 +94,13 @@ class Restore:
 
 
 def _make_page(rows: Sequence[Row]) -> Page:
-    # A row that is given twice counts as given last.
-    given = list({(row.kind, row.key): row for row in rows}.values())
-    items = [transfer.row_to_item(row) for row in given if row.kind == "item"]
-    return Page(rows, [(one, index_words(one.item.text, one.item.speaker, one.item.slot)) for one in items])
+    # Of two rows with one key the last one counts.
+    items = {row.key: row for row in rows if row.kind == "item"}.values()
+    return Page(rows, [ItemRow(row, _index_words(row.values), transfer.row_to_vectors(row)) for row in items])
+
+
+def _index_words(values: Mapping[str, Any]) -> Words:
+    return index_words(values["text"], values["speaker"], values["slot"])
 
 
 @dataclass(slots=True)
@@ -122,25 +131,26 @@ class RestoreRun:
 
     # Items
 
-    def _write_items(self, given: Sequence[tuple[StoredItem, Words]]) -> None:
-        names = [(self.keys[one.scope], one.item.id) for one, _ in given]
+    def _write_items(self, items: Sequence[ItemRow]) -> None:
+        names = [(self._key(item.row), item.row.key[0]) for item in items]
         replaced = self._find_stored(names)
         for statement in ("delete_sources", "delete_entities"):
             self.tx.many(statement, [{"scope": scope, "item": n} for (scope, _), n in replaced.items()])
-        self.tx.many("restore_item", (self._item_values(one, words) for one, words in given))
+        self.tx.many("restore_item", (self._item_values(item.row, item.words) for item in items))
         self._find_items(names)
-        numbered = [
-            (self.keys[one.scope], self.items[name], one, words)
-            for name, (one, words) in zip(names, given, strict=True)
-        ]
-        self._write_sources(numbered)
-        entries = [
-            IndexEntry(scope, n, words, one.vectors, found=one.item.retracted_at is None)
-            for scope, n, one, words in numbered
-        ]
+        entries, sources, entities = [], list[Values](), list[Values]()
+        for (scope, id_), (row, words, vectors) in zip(names, items, strict=True):
+            n = self.items[scope, id_]
+            entries.append(IndexEntry(scope, n, words, vectors, found=row.values["retracted_at"] is None))
+            owner, relation = {"scope": scope, "item": n}, row.values["relation"] or {}
+            for number, (kind, name) in enumerate(row.values["sources"]):
+                sources.append({**owner, "number": number, "kind": kind, "name": name})
+            entities += [{**owner, "name": relation[end].casefold()} for end in ("subject", "object") if relation]
+        self.tx.many("restore_source", sources)
+        self.tx.many("restore_entity", entities)
         self.tx.replace_index(entries, [(scope, n) for (scope, _), n in replaced.items()])
         self.changed |= {scope for scope, _ in names}
-        self._reach(write_time(one.item.recorded_at) for one, _ in given)
+        self._reach(item.row.values["recorded_at"] for item in items)
 
     def _find_stored(self, names: Sequence[Name]) -> dict[Name, int]:
         """The numbers of those items that are here already."""
@@ -151,42 +161,17 @@ class RestoreRun:
                 raise Conflict(f"the item {id_!r} belongs to another memory of this store.")
         return {(scope, id_): n for scope, id_, n in found}
 
-    def _item_values(self, stored: StoredItem, words: Words) -> Values:
-        item, relation = stored.item, stored.item.relation
-        names = (
-            "id", "kind", "importance", "trust", "pinned", "place", "session", "speaker", "role", "slot",
-            "access_count", "replaced_by", "text",
-        )  # fmt: skip
-        times = ("occurred_at", "recorded_at", "valid_from", "valid_to", "retracted_at", "expires_at", "last_accessed")
+    def _item_values(self, row: Row, words: Words) -> Values:
+        metadata, relation = row.values["metadata"], row.values["relation"] or dict.fromkeys(_RELATION)
         return {
-            **{name: getattr(item, name) for name in names},
-            **{name: write_time(getattr(item, name)) for name in times},
-            **self.dialect.index_values(words, item.metadata),
-            "scope": self.keys[stored.scope],
-            "hash": bytes.fromhex(stored.hash),
-            "traits": stored.traits,
+            **row.values,
+            **relation,
+            **self.dialect.index_values(words, metadata),
+            "scope": self._key(row),
+            "hash": bytes.fromhex(row.values["hash"]),
             "passages": words.passages,
-            "subject": relation and relation.subject,
-            "relation": relation and relation.relation,
-            "object": relation and relation.object,
-            "metadata": write_metadata(item.metadata),
+            "metadata": write_metadata(metadata),
         }
-
-    def _write_sources(self, numbered: Sequence[tuple[ScopeKey, int, StoredItem, Words]]) -> None:
-        """The sources of items, and the entities of relations."""
-        sources = (
-            {"scope": scope, "item": n, "number": number, "kind": source.kind, "name": source.name}
-            for scope, n, one, _ in numbered
-            for number, source in enumerate(one.item.sources)
-        )
-        entities = (
-            {"scope": scope, "item": n, "name": name.casefold()}
-            for scope, n, one, _ in numbered
-            if (relation := one.item.relation)
-            for name in (relation.subject, relation.object)
-        )
-        self.tx.many("restore_source", sources)
-        self.tx.many("restore_entity", entities)
 
     def _write_cites(self, rows: Sequence[Row]) -> None:
         cites = [(self._key(row), row.key[0], transfer.row_to_cites(row)) for row in rows]

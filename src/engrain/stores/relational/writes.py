@@ -215,9 +215,7 @@ class _StepWriter:
                 return replace(self._repeat(decision.repeats, draft, trust), others=(old.id,))
         new = self.ids(self.now)
         self.tx.run("point_item", id=old.id, replaced_by=new)
-        unchanged = {
-            name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")
-        }
+        same = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": write_time(old.valid_to)}
         self._insert(new, draft, hash_, {**same, **validity, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)

@@ -129,7 +129,7 @@ class Pool:
                 with suppress(EngrainError):
                     self.take_back(loan)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Close every connection that comes back in time."""
         ends = time.monotonic() + _WAIT_SECONDS
         while self._lent and time.monotonic() < ends:
@@ -141,14 +141,14 @@ class Pool:
     def freeze(self) -> None:
         """Before a fork: no connection is open, until thaw or reset."""
         self._frozen = True
-        self._drain()
+        self.drain()
 
     def thaw(self) -> None:
         self._frozen = False
 
     def close(self) -> None:
         self._closed = True
-        self._drain()
+        self.drain()
 
 
 def _close_all(connections: list[Connection]) -> None:
