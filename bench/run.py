@@ -13,7 +13,7 @@ from harness.compare import System
 from harness.machine import facts
 from rich.console import Console
 
-from engrain.bench.cli import show_progress
+from engrain.cli.output import show_progress
 
 Report = dict[str, Any]
 
@@ -51,7 +51,7 @@ def recall(folders: tuple[Path, ...], peers: bool, as_json: bool, out: Path | No
     from engrain.factory import open_embedder
 
     read = [read_folder(folder) for folder in folders]
-    with show_progress() as progress:
+    with show_progress("", None) as progress:
         embedder = open_embedder(Settings())
         report = compare_recall(read, embedder, lambda place: open_others(place, peers), progress)
     report |= {"machine": facts(), "targets": recall_targets(report)}
@@ -95,7 +95,7 @@ def speed(
     from harness.svg import speed_plot
 
     sizes = parse_sizes(items) + ([MILLION] if million else [])
-    with show_progress() as step:
+    with show_progress("", None) as step:
         report = run_speed(sizes, short=short or max(sizes) < 1_000, peers=peers, stage=lambda name: step(name, 0, 0))
     write_report(report, speed_tables, as_json=as_json, out=out)
     if plot:

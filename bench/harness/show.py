@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from engrain.bench.cli import format_report, new_table
+from engrain.cli.commands.bench import format_report, new_table
 from harness.targets import recall_targets
 
 Report = Mapping[str, Any]

@@ -24,10 +24,10 @@ from rich.console import Console
 from run import main as compare
 
 from engrain.bench import measures
-from engrain.bench.cli import bench, format_report
 from engrain.bench.folders import Doc, read_folder
 from engrain.bench.measures import FoundDocument, Scores
 from engrain.bench.recall import Answer, summarize_folder
+from engrain.cli.commands.bench import bench, format_report
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import SessionPosition
 from engrain.core.model.queries import EmbeddingModel

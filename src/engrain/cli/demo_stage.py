@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from engrain.cli.output import bold, dim, wrap
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 INDENT = "    "
 READ_SECONDS = 0.20  # for a line
@@ -25,10 +27,8 @@ THINK_SECONDS = 0.50  # for a scene
 
 def format_code(code: str) -> str:
     """Show code as Python's own prompt does."""
-    marks = itertools.chain([">>>"], itertools.repeat("..."))
-    return "\n".join(
-        f"   {dim(mark)} {click.style(line, fg='cyan')}" for mark, line in zip(marks, code.split("\n"), strict=False)
-    )
+    lines = (click.style(line, fg="cyan") for line in code.rstrip().split("\n"))
+    return "\n".join(f"   {dim('...' if number else '>>>')} {line}" for number, line in enumerate(lines))
 
 
 @dataclass
@@ -101,95 +101,57 @@ class Stage:
 
 
 class Process:
-    """A separate process that runs code. `ask` waits for the output; `send` does not."""
+    """A separate process that runs code and answers with texts: what the code printed, or acknowledged."""
 
     def __init__(self, store: str, user: str) -> None:
-        command = [sys.executable, "-m", "engrain.cli.demo_stage", store, user]
-        self._child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
+        spawn = get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._child = spawn.Process(target=serve, args=(theirs, store, user), daemon=True)
+        self._child.start()
+        theirs.close()
 
     @property
-    def pid(self) -> int:
+    def pid(self) -> int | None:
         return self._child.pid
 
-    def ask(self, code: str) -> str:
-        self.send(code)
-        return str(self._read()["shown"])
-
     def send(self, code: str) -> None:
-        _pipe(self._child.stdin).write(json.dumps(code) + "\n")
-        _pipe(self._child.stdin).flush()
+        self._pipe.send(code)
 
-    def wait(self) -> None:
-        """Wait until the sent code has run."""
-        self._read()
-
-    def read_acknowledgement(self) -> str:
-        return str(self._read()["acknowledged"])
+    def read(self) -> str:
+        """Wait for the next answer."""
+        try:
+            return str(self._pipe.recv())
+        except EOFError:
+            self._child.join()
+            code = self._child.exitcode
+            raise click.ClickException(f"the demo's process {self.pid} ended early, with exit code {code}.") from None
 
     def kill(self) -> list[str]:
-        """Kill it with SIGKILL, without clean-up; return what it acknowledged until then."""
+        """Kill it with SIGKILL, without clean-up; return the answers that it gave until then."""
         self._child.kill()
-        self._child.wait()
-        lines = _pipe(self._child.stdout).read().split("\n")
-        self.close()
-        # The last piece is an unfinished line, or empty: only a complete line counts.
-        return [json.loads(line)["acknowledged"] for line in lines[:-1]]
+        self._child.join()
+        answers = []
+        with suppress(EOFError, OSError):  # an unfinished answer does not count
+            while True:
+                answers.append(self._pipe.recv())
+        return answers
 
     def close(self) -> None:
-        for pipe in (self._child.stdin, self._child.stdout):
-            if pipe is not None and not pipe.closed:
-                pipe.close()
-        try:
-            self._child.wait(5)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
-
-    def _read(self) -> dict[str, Any]:
-        line = _pipe(self._child.stdout).readline()
-        if not line:
-            raise click.ClickException(
-                f"the demo's process {self.pid} ended early, with exit code {self._child.wait()}."
-            )
-        message: dict[str, Any] = json.loads(line)
-        return message
+        self._pipe.close()
+        self._child.join(5)
+        self._child.kill()
 
 
-def _pipe(pipe: IO[str] | None) -> IO[str]:
-    assert pipe is not None  # Popen was given PIPE
-    return pipe
-
-
-def serve(store: str, user: str) -> None:
+def serve(pipe: Connection[Any, str], store: str, user: str) -> None:
+    """Run the code that the demo sends, until it closes the pipe."""
     from engrain.cli.commands import demo
     from engrain.memory import Memory
 
-    answers = sys.stdout
-
-    def answer(**values: str) -> None:
-        answers.write(json.dumps(values) + "\n")
-        answers.flush()
-
-    with Memory(store, user=user, background=False) as memory:
-        names = {
-            "memory": memory,
-            "count": itertools.count,
-            "acknowledge": lambda id: answer(acknowledged=id),
-            **demo.make_task_functions(lambda n: answer(acknowledged=n), stuck=True),
-        }
-        for line in sys.stdin:
-            printed = io.StringIO()
+    with Memory(store, user=user, background=False) as memory, suppress(EOFError, OSError):
+        names = {"memory": memory, "count": itertools.count, "acknowledge": pipe.send}
+        names |= demo.make_task_functions(pipe.send, stuck=True)
+        while True:
+            code, printed = pipe.recv(), io.StringIO()
             with redirect_stdout(printed):
-                exec(compile(json.loads(line) + "\n", "<demo>", "single"), names)
-            answer(shown=printed.getvalue().rstrip("\n"))
-
-
-if __name__ == "__main__":
-    serve(*sys.argv[1:])
+                exec(compile(code + "\n", "<demo>", "single"), names)
+            pipe.send(printed.getvalue().rstrip("\n"))

@@ -19,68 +19,59 @@ from engrain.core.errors import EngrainError, OutcomeUnknown
 
 EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 130, 141
 
-# name: its module and function, and its line in the overview. The lines are here so that `--help` imports no command.
+# name: its module in `commands` and function, and its line in the overview, so that `--help` imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Remember and find": {
-        "remember": ("engrain.cli.commands.remember:remember", "Save a text, word for word."),
-        "recall": ("engrain.cli.commands.lookup:recall", "Find items that help with a question."),
-        "slot": ("engrain.cli.commands.lookup:slot", "Show the value of a slot."),
-        "slots": ("engrain.cli.commands.lookup:slots", "List the slots that have a value."),
-        "relate": ("engrain.cli.commands.remember:relate", "Save a relation between two entities."),
-        "about": ("engrain.cli.commands.lookup:about", "List the relations of an entity."),
-        "load": (
-            "engrain.cli.commands.transfer:load",
-            "Import an export, notes, or a file of mem0, ChatGPT or Claude.",
-        ),
-        "export": ("engrain.cli.commands.transfer:export", "Write this memory to a file."),
+        "remember": ("remember:remember", "Save a text, word for word."),
+        "recall": ("lookup:recall", "Find items that help with a question."),
+        "slot": ("lookup:slot", "Show the value of a slot."),
+        "slots": ("lookup:slots", "List the slots that have a value."),
+        "relate": ("remember:relate", "Save a relation between two entities."),
+        "about": ("lookup:about", "List the relations of an entity."),
+        "load": ("transfer:load", "Import an export, notes, or a file of mem0, ChatGPT or Claude."),
+        "export": ("transfer:export", "Write this memory to a file."),
     },
     "Items": {
-        "list": ("engrain.cli.commands.lookup:list_items", "List items, newest first."),
-        "get": ("engrain.cli.commands.lookup:get", "Show one item in full."),
-        "explain": ("engrain.cli.commands.lookup:explain", "Show where an item came from."),
-        "correct": ("engrain.cli.commands.remember:correct", "Replace a text that was wrong from the start."),
-        "pin": ("engrain.cli.commands.remember:pin", "Protect an item from consolidation."),
-        "forget": ("engrain.cli.commands.remember:forget", "Remove items, including their bytes on disk."),
+        "list": ("lookup:list_items", "List items, newest first."),
+        "get": ("lookup:get", "Show one item in full."),
+        "explain": ("lookup:explain", "Show where an item came from."),
+        "correct": ("remember:correct", "Replace a text that was wrong from the start."),
+        "pin": ("remember:pin", "Protect an item from consolidation."),
+        "forget": ("remember:forget", "Remove items, including their bytes on disk."),
     },
     "Agent": {
-        "chat": ("engrain.cli.commands.chat:chat", "Talk with an agent that uses this memory."),
+        "chat": ("chat:chat", "Talk with an agent that uses this memory."),
     },
     "Sessions, episodes, procedures": {
-        "sessions": ("engrain.cli.commands.lookup:sessions", "List sessions, or show the messages of one."),
-        "episodes": ("engrain.cli.commands.lookup:episodes", "List recent events."),
-        "procedures": ("engrain.cli.commands.lookup:procedures", "List procedures and how often each worked."),
+        "sessions": ("lookup:sessions", "List sessions, or show the messages of one."),
+        "episodes": ("lookup:episodes", "List recent events."),
+        "procedures": ("lookup:procedures", "List procedures and how often each worked."),
     },
     "Markdown files": {
-        "files": ("engrain.cli.commands.files:files", "Sync SOUL.md, MEMORY.md and daily logs with this memory."),
+        "files": ("files:files", "Sync SOUL.md, MEMORY.md and daily logs with this memory."),
     },
     "Durable tasks": {
-        "tasks": (
-            "engrain.cli.commands.tasks:tasks",
-            "List, show, resume, resolve, signal, park, cancel or prune tasks.",
-        ),
+        "tasks": ("tasks:tasks", "List, show, resume, resolve, signal, park, cancel or prune tasks."),
     },
     "Serve": {
         "serve": ("engrain.cli.commands.serve:serve", "Serve this store over HTTP."),
         "keys": ("engrain.cli.commands.keys:keys", "Add, list, rotate or revoke the keys of the server."),
     },
     "Operate the store": {
-        "status": ("engrain.cli.commands.status:status", "Show counts, store, embedder and pending work."),
-        "memories": ("engrain.cli.commands.status:memories", "List every memory in the store, with its owner."),
-        "maintain": (
-            "engrain.cli.commands.status:maintain",
-            "Remove expired episodes and old tasks, embed what is new.",
-        ),
-        "doctor": ("engrain.cli.commands.doctor:doctor", "Run 35 checks; show how to fix each problem."),
-        "erase": ("engrain.cli.commands.erase:erase", "Erase a user, a session or a source, with a receipt."),
-        "undo": ("engrain.cli.commands.erase:undo", "Remove everything that came from one source."),
-        "hold": ("engrain.cli.commands.hold:hold", "Protect a user's data from removal (legal hold)."),
-        "audit": ("engrain.cli.commands.audit:audit", "Show and verify the log of removals."),
-        "backup": ("engrain.cli.commands.backup:backup", "Copy the store to a verified file while it is in use."),
-        "restore": ("engrain.cli.commands.backup:restore", "Restore a backup without what was forgotten since."),
-        "replay": ("engrain.cli.commands.backup:replay", "Repeat later erasures in a restored store."),
-        "copy": ("engrain.cli.commands.backup:copy_store", "Copy the whole store to another and compare both."),
-        "bench": ("engrain.bench.cli:bench", "Measure recall quality and speed."),
-        "demo": ("engrain.cli.commands.demo:demo", "See it work: half a minute, nothing to set up."),
+        "status": ("status:status", "Show counts, store, embedder and pending work."),
+        "memories": ("status:memories", "List every memory in the store, with its owner."),
+        "maintain": ("status:maintain", "Remove expired episodes and old tasks, embed what is new."),
+        "doctor": ("doctor:doctor", "Run 35 checks; show how to fix each problem."),
+        "erase": ("erase:erase", "Erase a user, a session or a source, with a receipt."),
+        "undo": ("erase:undo", "Remove everything that came from one source."),
+        "hold": ("hold:hold", "Protect a user's data from removal (legal hold)."),
+        "audit": ("audit:audit", "Show and verify the log of removals."),
+        "backup": ("backup:backup", "Copy the store to a verified file while it is in use."),
+        "restore": ("backup:restore", "Restore a backup without what was forgotten since."),
+        "replay": ("backup:replay", "Repeat later erasures in a restored store."),
+        "copy": ("backup:copy_store", "Copy the whole store to another and compare both."),
+        "bench": ("bench:bench", "Measure recall quality and speed."),
+        "demo": ("demo:demo", "See it work: half a minute, nothing to set up."),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
@@ -112,7 +103,7 @@ class RootGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        command: click.Command = getattr(importlib.import_module(f"engrain.cli.commands.{module}"), name)
         return command
 
     def resolve_command(

@@ -148,18 +148,22 @@ def to_json_line(value: Any) -> bytes:
 
 @contextmanager
 def show_progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Progress]:
-    """Show a bar on the terminal while the block runs; yields the callback for the verb's `progress`."""
+    """Show a bar on the terminal while the block runs; yields the callback for the verb's `progress`.
+
+    An empty label shows the stage instead.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda stage, done, whole: None
         return
     from rich import progress as bars
     from rich.console import Console
 
-    columns = (bars.TextColumn(label), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
+    name = bars.TextColumn("{task.description}")
+    columns = (name, bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
 
         def update(stage: str, done: int, whole: int | None) -> None:
-            bar.update(task, completed=done, total=total if whole is None else whole)
+            bar.update(task, description=label or stage, completed=done, total=total if whole is None else whole)
 
         yield update

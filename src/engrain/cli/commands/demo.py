@@ -60,12 +60,12 @@ def demo(cli: CommandContext, fast: bool) -> None:
         stage.show(dim("Every line below runs as you read it, on a temporary store."))
         _play(stage)
     facts = {"ok": not stage.broken, "broken": stage.broken, "facts": stage.facts}
-    cli.print_result({**facts, "seconds": round(time.perf_counter() - start, 2)}, lambda: _next_steps(stage))
+    cli.print_result({**facts, "seconds": round(time.perf_counter() - start, 2)}, _next_steps)
     if stage.broken:
         click.get_current_context().exit(1)
 
 
-def _next_steps(stage: Stage) -> Iterator[str]:
+def _next_steps() -> Iterator[str]:
     yield ""
     yield bold("Next")
     for command, meaning in NEXT:
@@ -75,20 +75,16 @@ def _next_steps(stage: Stage) -> Iterator[str]:
 
 def _play(stage: Stage) -> None:
     try:
-        _start_processes(stage)
+        # The other processes start early, so that no scene waits for Python to start.
+        for name in ("reader", "writer", "worker"):
+            stage.names[name] = process = Process(str(stage.folder / "agent.db"), "ana")
+            stage.on_close.append(process.close)
         for number, (title, scene) in enumerate(SCENES, 1):
             stage.title(number, title)
             scene(stage)
             stage.pause()
     finally:
         stage.close()
-
-
-def _start_processes(stage: Stage) -> None:
-    """Start the other processes early, so that no scene waits for Python to start."""
-    for name in ("reader", "writer", "worker"):
-        stage.names[name] = process = Process(str(stage.folder / "agent.db"), "ana")
-        stage.on_close.append(process.close)
 
 
 def remember_and_recall(stage: Stage) -> None:
@@ -198,7 +194,11 @@ def talk_500_turns(stage: Stage) -> None:
 def read_in_second_process(stage: Stage) -> None:
     reader: Process = stage.names["reader"]
     stage.run('memory.remember("The staging database moved to port 6432.")', silent=True)
-    seen = _run_in_process(stage, reader, 'print(memory.recall("On which port is staging?", n=1))')
+    code = 'print(memory.recall("On which port is staging?", n=1))'
+    stage.show(f"   {dim(f'in process {reader.pid}:')}\n{format_code(code)}")
+    reader.send(code)
+    stage.result(seen := reader.read())
+    stage.pause(READ_SECONDS)
     stage.fact("second_process_recalled", seen, "6432" in seen)
     stage.say("Every process finds at once what another has written.")
 
@@ -206,11 +206,11 @@ def read_in_second_process(stage: Stage) -> None:
 def kill_writer(stage: Stage) -> None:
     writer: Process = stage.names["writer"]
     code = 'for n in count(1):\n    acknowledge(memory.remember(f"Parcel {n} was scanned."))'
-    stage.show(_format_process_code(writer, code))
+    stage.show(f"   {dim(f'in process {writer.pid}:')}\n{format_code(code)}")
     writer.send(code)
-    acknowledged, end = [writer.read_acknowledgement()], time.monotonic() + WRITING_SECONDS
+    acknowledged, end = [writer.read()], time.monotonic() + WRITING_SECONDS
     while len(acknowledged) < MIN_WRITES or time.monotonic() < end:
-        acknowledged.append(writer.read_acknowledgement())
+        acknowledged.append(writer.read())
     stage.show(f"   {dim('$')} {click.style(f'kill -9 {writer.pid}', fg='cyan')}")
     acknowledged += writer.kill()
     stage.pause(READ_SECONDS)
@@ -228,13 +228,13 @@ def kill_writer(stage: Stage) -> None:
 
 def kill_task_worker(stage: Stage) -> None:
     worker: Process = stage.names["worker"]
-    _show_code(stage, SHIP)
-    stage.show(f"   {dim(f'process {worker.pid}')}")
-    _show_code(stage, START)
+    stage.show(format_code(SHIP))
+    stage.show(f"   {dim(f'process {worker.pid}')}\n{format_code(START)}")
+    stage.pause()
     worker.send(SHIP)
-    worker.wait()
+    worker.read()
     worker.send(START)
-    while worker.read_acknowledgement() != str(KILLED_IN_STEP):
+    while worker.read() != str(KILLED_IN_STEP):
         pass
     killed = click.style(f"kill -9 {worker.pid}", fg="cyan")
     stage.show(f"   {dim('$')} {killed}  {dim(f'# it is in step {KILLED_IN_STEP}')}")
@@ -271,12 +271,6 @@ def _resume_task(stage: Stage) -> None:
     stage.verdict(
         f"Killed in step {KILLED_IN_STEP} of {STEPS}: it continued at {continued[0]}, and the mail was sent once."
     )
-
-
-def _show_code(stage: Stage, code: str) -> None:
-    for number, text in enumerate(code.rstrip().splitlines()):
-        stage.show(f"   {dim('...' if number else '>>>')} {click.style(text, fg='cyan')}")
-    stage.pause()
 
 
 def forget_bytes(stage: Stage) -> None:
@@ -319,18 +313,6 @@ def erase_user(stage: Stage) -> None:
     stage.fact("places_of_the_user", [before, after], before > 0 and after == 0)
     stage.fact("receipt_holds", holds, holds is True)
     stage.verdict("Every tier, index, journal and byte is erased and verified. The receipt has no content.")
-
-
-def _run_in_process(stage: Stage, process: Process, code: str) -> str:
-    stage.show(_format_process_code(process, code))
-    shown = process.ask(code)
-    stage.result(shown)
-    stage.pause(READ_SECONDS)
-    return shown
-
-
-def _format_process_code(process: Process, code: str) -> str:
-    return f"   {dim(f'in process {process.pid}:')}\n{format_code(code)}"
 
 
 def _median_ms(call: Callable[[int], object]) -> float:

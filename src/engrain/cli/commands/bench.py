@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from engrain.cli.output import show_progress
 
 Report = Mapping[str, Any]
 MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole"}
@@ -49,7 +49,7 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
     from engrain.factory import open_embedder
 
     read = [read_folder(folder) for folder in folders]
-    with show_progress() as progress:
+    with show_progress("", None, as_json) as progress:
         report = run_recall(read, open_embedder(Settings()), progress=progress)
     text = orjson.dumps(report, option=orjson.OPT_INDENT_2).decode() + "\n"
     if out:
@@ -58,19 +58,6 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         Console().print(format_report(report))
-
-
-@contextmanager
-def show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show one line on stderr: the current stage, and its progress if known."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        line = progress.add_task("starting", total=None)
-
-        def update(stage: str, done: int, total: int) -> None:
-            progress.update(line, description=stage, completed=done, total=total or None)
-
-        yield update
 
 
 def format_report(report: Report) -> RenderableType:
