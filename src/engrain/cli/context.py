@@ -103,23 +103,17 @@ class CommandContext:
         return format_command(*words, store=options.pop("store"), owner=Scope(**options))
 
     def check_store_exists(self) -> None:
-        path = self._find_file()
-        if path is not None and not path.exists():
+        if path := self.find_missing_file():
             raise NotFound(f'there is no store {path}. `engrain remember "…"` creates one; --store names another.')
 
-    def store_exists(self) -> bool:
-        """False only for a missing file: a missing server shows when it is opened."""
-        path = self._find_file()
-        return path is None or path.exists()
-
-    def _find_file(self) -> Path | None:
-        """The store's file; None if it is a server or in memory."""
+    def find_missing_file(self) -> Path | None:
+        """The store's file if it does not exist. A missing server shows when it is opened."""
         from engrain.config import load_settings
 
         scheme, separator, rest = load_settings(self.store).store.partition("://")
-        path = rest if separator else scheme
-        is_file = (not separator or scheme in ("sqlite", "file")) and path != ":memory:"
-        return Path(path).expanduser().absolute() if is_file else None
+        file = Path(rest if separator else scheme).expanduser().absolute()
+        is_file = (not separator or scheme in ("sqlite", "file")) and file.name != ":memory:"
+        return file if is_file and not file.exists() else None
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -87,10 +87,10 @@ def _format_entry(entry: AuditEntry, width: int) -> str:
 
 def _format_details(details: Mapping[str, Any]) -> list[str]:
     """Name and value of each detail that is set, such as "item 5"."""
-    return [_format_detail(name, value) for name, value in details.items() if value]
-
-
-def _format_detail(name: str, value: Any) -> str:
-    if isinstance(value, (list, dict)):  # the receipt ids of a restore
-        return f"{name.removesuffix('s') if len(value) == 1 else name} {' and '.join(map(str, value))}"
-    return f"{name.replace('_', ' ')} {value}"
+    found = []
+    for name, value in details.items():
+        if isinstance(value, (list, dict)) and value:  # the receipt ids of a restore
+            found.append(f"{name.removesuffix('s') if len(value) == 1 else name} {' and '.join(map(str, value))}")
+        elif value:
+            found.append(f"{name.replace('_', ' ')} {value}")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,6 @@ from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.core.model.results import CheckResult
-    from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
 CHECK_COUNT = 35
@@ -57,13 +57,20 @@ def doctor(cli: CommandContext, rebuild: bool, everyone: bool, strict: bool) -> 
 
 
 def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> list[CheckResult]:
+    from engrain.config import load_settings
+
     try:
-        with cli.open_memory(read_only=not rebuild and _has_one_server(cli)) as memory:
+        settings = load_settings(cli.store)
+        # A memory that is opened read-only does not connect to a vector or session server.
+        one_server = not (settings.vectors or settings.sessions)
+        with cli.open_memory(read_only=not rebuild and one_server) as memory:
             if rebuild:
                 with show_progress("Embedding", None, cli.json) as progress:
                     about["rebuilt"] = memory.store.rebuild(progress=progress)
             everyone = about["memory"] == EVERY_MEMORY
-            about["empty"] = _is_empty(memory, everyone)
+            about["empty"] = False
+            with suppress(ValueError):  # a damaged row: its check reports it
+                about["empty"] = not (memory.store.memories() if everyone else memory.list(limit=1))
             with show_progress("Checking", CHECK_COUNT, cli.json) as progress:
                 return memory.store.doctor(None if everyone else memory.scope, progress=progress)
     except EmptyText:  # an empty name on the command line
@@ -73,21 +80,6 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
         from engrain.health.context import explain_unopened
 
         return explain_unopened(CHECKS, error, cli.store)
-
-
-def _is_empty(memory: Memory, everyone: bool) -> bool:
-    try:
-        return not (memory.store.memories() if everyone else memory.list(limit=1))
-    except ValueError:  # a damaged row: its check reports it
-        return False
-
-
-def _has_one_server(cli: CommandContext) -> bool:
-    """True if no vector or session server is set: a memory opened read-only does not connect to them."""
-    from engrain.config import load_settings
-
-    chosen = load_settings(cli.store)
-    return not (chosen.vectors or chosen.sessions)
 
 
 def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:

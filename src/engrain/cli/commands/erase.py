@@ -23,7 +23,6 @@ from engrain.core.rules.removal import find_addresses
 from engrain.core.validation import count_noun, find_similar_names
 
 if TYPE_CHECKING:
-    from engrain.core.identity import Scope
     from engrain.core.model.audit import AuditEntry
     from engrain.core.model.items import Item
     from engrain.core.model.results import Progress
@@ -93,10 +92,8 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
         for result in results:
             if result.receipt:
                 files.write(result.receipt)
-    if resume:
-        cli.print_result(results, lambda: _format_resumed(results, files, cli))
-    else:
-        cli.print_result(results[0], lambda: _format_erasure(results[0], files, cli))
+    lines = [line for result in results for line in _format_erasure(result, files, cli)]
+    cli.print_result(results if resume else results[0], lambda: lines or ["No erasure is running."])
     ctx.exit(int(bool(files.failed) or any(result.pending or result.over for result in results)))
 
 
@@ -228,17 +225,13 @@ def _find_revived(memory: Memory, found: UndoResult) -> list[Item]:
     for slot in {item.slot: None for item in found.items if item.slot and item.open}:
         versions = memory.list({"slot": slot}, history=True, limit=MAX_SLOT_VERSIONS)
         candidates = [item for item in versions if item.id not in removed and item.replaced_by in removed]
-        if len(candidates) == 1 and _last_replacement(candidates[0], removed).open:
-            revived += candidates
+        if len(candidates) == 1:
+            last, seen = candidates[0], set[str]()
+            while last.replaced_by in removed and last.replaced_by not in seen:
+                seen.add(last.replaced_by)
+                last = removed[last.replaced_by]
+            revived += candidates if last.open else []
     return revived
-
-
-def _last_replacement(item: Item, removed: dict[str, Item]) -> Item:
-    seen = set()
-    while item.replaced_by in removed and item.replaced_by not in seen:
-        seen.add(item.replaced_by)
-        item = removed[item.replaced_by]
-    return item
 
 
 class _ErasureProgress:
@@ -344,13 +337,6 @@ def _format_erasure(result: ErasureResult, files: ReceiptFiles, cli: CommandCont
         yield from _format_receipt_file(result.receipt, files, cli)
 
 
-def _format_resumed(results: Sequence[ErasureResult], files: ReceiptFiles, cli: CommandContext) -> Iterator[str]:
-    for result in results:
-        yield from _format_erasure(result, files, cli)
-    if not results:
-        yield "No erasure is running."
-
-
 def _format_dry_run(result: ErasureResult) -> Iterator[str]:
     counts = describe_counts(result.counts)
     if not counts and not result.memories:
@@ -358,14 +344,10 @@ def _format_dry_run(result: ErasureResult) -> Iterator[str]:
         return
     yield f"Would erase: {counts or 'data on other servers'}."
     if any(scope.agent is not None for scope in result.memories):
-        yield f"In the memories of all agents: {_format_agents(result.memories)}."
+        names = ["(none)" if scope.agent is None else escape(scope.agent) for scope in result.memories]
+        more = [count_noun(len(names) - MAX_SHOWN, "other")] if len(names) > MAX_SHOWN else []
+        yield f"In the memories of all agents: {', '.join([*names[:MAX_SHOWN], *more])}."
     yield dim("Nothing was changed. Add --yes to erase it for good.")
-
-
-def _format_agents(memories: Sequence[Scope]) -> str:
-    names = ["(none)" if scope.agent is None else escape(scope.agent) for scope in memories]
-    more = [count_noun(len(names) - MAX_SHOWN, "other")] if len(names) > MAX_SHOWN else []
-    return ", ".join([*names[:MAX_SHOWN], *more])
 
 
 def _format_receipt_file(receipt: Receipt, files: ReceiptFiles, cli: CommandContext) -> Iterator[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,11 +18,6 @@ from engrain.core.validation import suggest_name
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
     from engrain.memory import Memory
-
-
-class RefusedErasure(TypedDict):
-    at: datetime
-    command: str
 
 
 @memory_command(
@@ -81,20 +75,14 @@ def _release(cli: CommandContext, memory: Memory, user: str, reasons: Reasons) -
             f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "
             "`engrain hold` lists all."
         )
-    refused: RefusedErasure | None = None
+    lines = [f"Released. Still held for {', '.join(done.left)}." if done.left else "Released."]
+    refused = None
     if done.refused:
         command = replace(cli, agent=None).format_command("erase", "--yes", "--receipt", "FILE")
         refused = {"at": done.refused, "command": command}
-    cli.print_result(
-        {"released": True, "left": done.left, "erasure_asked": refused}, lambda: _format_release(done.left, refused)
-    )
-
-
-def _format_release(left: Reasons, refused: RefusedErasure | None) -> Iterator[str]:
-    yield f"Released. Still held for {', '.join(left)}." if left else "Released."
-    if refused:
-        yield f"An erasure was refused on {refused['at']:%Y-%m-%d}. The data is visible again. To erase it now:"
-        yield f"  {refused['command']}"
+        lines.append(f"An erasure was refused on {done.refused:%Y-%m-%d}. The data is visible again. To erase it now:")
+        lines.append(f"  {command}")
+    cli.print_result({"released": True, "left": done.left, "erasure_asked": refused}, lambda: lines)
 
 
 def _format_hold(hold: Hold) -> Iterator[str]:

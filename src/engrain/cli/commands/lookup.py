@@ -56,7 +56,8 @@ def recall(
     question, filters = read_text(query, "query"), parse_where(where)
     with cli.read_memory(embed_first=question) as memory:
         found = memory.recall(question, where=filters, **options)
-    cli.print_result(found, lambda: _format_prompt(found) if prompt else _format_recall(found, explain))
+    block = [str(found)] if found.hits else []
+    cli.print_result(found, lambda: block if prompt else _format_recall(found, explain))
 
 
 @memory_command(
@@ -175,11 +176,6 @@ def _list_pages(memory: Memory, limit: int, **query: Any) -> Iterator[Item]:
         if len(page) < size or (limit and remaining <= 0):
             return
         after = page[-1].id
-
-
-def _format_prompt(found: Recall) -> Iterator[str]:
-    if found.hits:
-        yield str(found)
 
 
 def _format_recall(found: Recall, explain: bool) -> Iterator[str]:

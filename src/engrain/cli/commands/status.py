@@ -46,15 +46,15 @@ def memories(cli: CommandContext) -> None:
     with cli.open_memory() as memory:
         found = memory.store.memories()
         hidden = sum(hold.user is not None for hold in list_hiding_holds(memory))
-    if not cli.print_each(found, _format_memory) and not cli.json:
+
+    def format_memory(info: MemoryInfo) -> list[str]:
+        return [f"{Scope(info.tenant, info.agent, info.user)}: {count_noun(info.items, 'item')}"]
+
+    if not cli.print_each(found, format_memory) and not cli.json:
         click.echo("No memory is shown." if hidden else "No memory in this store yet.")
     if hidden:
         more = count_noun(hidden, "more user is", "more users are")
         click.echo(f"note: {more} hidden under a legal hold. `engrain hold` names them.", err=True)
-
-
-def _format_memory(info: MemoryInfo) -> list[str]:
-    return [f"{Scope(info.tenant, info.agent, info.user)}: {count_noun(info.items, 'item')}"]
 
 
 def _format_status(answer: Status) -> list[tuple[str, str]]:
@@ -68,9 +68,10 @@ def _format_status(answer: Status) -> list[tuple[str, str]]:
         ("schema", str(store.pop("schema"))),
         ("embedder", f"{embedder.get('name')}, {embedder.get('dimension')} dimensions"),
         ("to embed", "unknown" if answer.store["hidden"] else f"{store.pop('unembedded'):,}"),
-        *_format_model_change(answer.background.get("changing")),
         ("bytes to remove", "pending: another process still reads them" if store.pop("purge_pending") else "none"),
     ]
+    if change := answer.background.get("changing"):
+        rows.append(("changing to", f"{change['to']}: {change['embedded']:,} of {change['of']:,}"))
     rows += [("legal hold", _format_hold(answer.hold))] if answer.hold else []
     rows += [("running erasure", _format_erasure(one)) for one in answer.background.get("erasures") or ()]
     rows += _format_vectors(answer.background.get("vectors") or {}, answer.store["hidden"])
@@ -86,10 +87,6 @@ def _format_erasure(erasure: Mapping[str, Any]) -> str:
 
 def _format_hold(hold: Hold) -> str:
     return f"since {hold.at:%Y-%m-%d}, for {hold.reason}{f'; {HIDDEN}' if hold.hidden else ''}"
-
-
-def _format_model_change(state: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    return [("changing to", f"{state['to']}: {state['embedded']:,} of {state['of']:,}")] if state else []
 
 
 def _format_counts(counts: Mapping[str, int | None]) -> Iterator[str]:

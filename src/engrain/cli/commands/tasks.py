@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,8 +77,7 @@ def show(cli: CommandContext, task: str, follow: bool) -> None:
             return
         if not cli.json:
             print_lines(_format_task(found.task))
-        for now, step in _watch_steps(memory, task):
-            _print_step(cli, now, step)
+        _print_steps(cli, memory, task)
 
 
 @tasks.subcommand(
@@ -213,10 +211,8 @@ def prune(cli: CommandContext, task: str | None, days: float, yes: bool) -> None
     cli.print_result({"removed": count}, lambda: [f"Removed {count_noun(count, 'task')}."])
 
 
-def _watch_steps(
-    memory: Memory, task: str, ended: threading.Event | None = None
-) -> Iterator[tuple[TaskRecord, StepRecord]]:
-    """Yield each step whenever its state changes, until the task ends."""
+def _print_steps(cli: CommandContext, memory: Memory, task: str, ended: threading.Event | None = None) -> None:
+    """Print each step whenever its state changes, until the task ends."""
     shown: set[tuple[str, int, int, str]] = set()
     while True:
         is_last = ended is not None and ended.is_set()
@@ -225,7 +221,7 @@ def _watch_steps(
             key = (step.name, step.occurrence, step.attempt, step.status)
             if key not in shown:
                 shown.add(key)
-                yield found.task, step
+                cli.print_each([step], lambda step, task=found.task: _format_step(step, task))  # type: ignore[misc]
         if is_last or (ended is None and found.task.status != "running"):
             return
         time.sleep(POLL_SECONDS)
@@ -237,12 +233,7 @@ def _continue(
     """Run the function on this thread while another prints the steps; return the function's own error."""
     name, version = task
     ended = threading.Event()
-
-    def print_steps() -> None:
-        for now, step in _watch_steps(memory, name, ended):
-            _print_step(cli, now, step)
-
-    watcher = threading.Thread(target=print_steps, daemon=True)
+    watcher = threading.Thread(target=_print_steps, args=(cli, memory, name, ended), daemon=True)
     try:
         with suppress(TaskWaiting), memory.task(name, version=version) as run:
             watcher.start()
@@ -264,10 +255,6 @@ def _format_traceback(error: Exception) -> str:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return "".join(traceback.format_exception(error.with_traceback(trace)))
-
-
-def _print_step(cli: CommandContext, task: TaskRecord, step: StepRecord) -> None:
-    cli.print_each([step], lambda step: _format_step(step, task))
 
 
 def _import_function(work: str) -> Callable[[Any], Any]:
@@ -294,7 +281,9 @@ def _format_task(task: TaskRecord) -> Iterator[str]:
     if task.ended_at:
         parts.append(f"ended {task.ended_at:%Y-%m-%d %H:%M}")
     if task.worker and runs:
-        parts.append(f"run by {_format_worker(task.worker)}")
+        # A worker's other parts only tell processes apart.
+        host, *_, process = task.worker.split("/")[:3]
+        parts.append(f"run by process {process} on {host}" if task.worker.count("/") == 4 else f"run by {task.worker}")
     if task.epoch > 1 and not is_checkpoint:
         parts.append(f"claimed {task.epoch} times")
     if task.version:
@@ -322,9 +311,11 @@ def _format_timeline(timeline: Timeline) -> Iterator[str]:
 def _format_step(step: StepRecord, task: TaskRecord, left: int = 24) -> Iterator[str]:
     mark, colour = STEP_MARKS[step.status]
     name = escape(_label(step)).ljust(min(left, 40))
-    details = [
-        _format_duration(step.ended_at - step.began_at) if step.ended_at else f"started {step.began_at:%H:%M:%S}"
-    ]
+    details = [f"started {step.began_at:%H:%M:%S}"]
+    if step.ended_at:
+        seconds = (step.ended_at - step.began_at).total_seconds()
+        short = f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+        details = [short if seconds < 120 else f"{seconds / 60:.0f} min"]
     if step.attempt > 1:
         details.append(f"attempt {step.attempt}")
     if step.kind in ("sleep", "event") and step.status == "intent" and step.input:
@@ -341,16 +332,3 @@ def _format_step(step: StepRecord, task: TaskRecord, left: int = 24) -> Iterator
 
 def _label(step: StepRecord) -> str:
     return step.name + (f" #{step.occurrence}" if step.occurrence else "")
-
-
-def _format_duration(time: timedelta) -> str:
-    seconds = time.total_seconds()
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _format_worker(name: str) -> str:
-    """Host and process; the other parts only tell workers apart."""
-    parts = name.split("/")
-    return f"process {parts[2]} on {parts[0]}" if len(parts) == 5 else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -85,8 +85,15 @@ def _export_all_agents(cli: CommandContext, path: str, options: dict[str, Any]) 
         raise click.UsageError("--all-agents needs --user, and no --agent.")
     with cli.open_memory() as memory:
         agents = _list_agents(cli, memory) or [None]
-    files = _name_files(path, agents)
-    _check_free(files, options["overwrite"])
+    files: dict[str, str | None] = {}
+    for agent in agents:
+        files[_name_file(path, agent, {file.lower() for file in files})] = agent
+    taken = [file for file in files if os.path.lexists(file)]
+    if taken and not options["overwrite"]:
+        exist = "exists" if len(taken) == 1 else "exist"
+        raise Conflict(
+            f"{', '.join(taken)} {exist} already, and nothing was written. Choose another name, or add --overwrite."
+        )
     done: dict[str, ExportResult] = {}
     try:
         for file, agent in files.items():
@@ -135,14 +142,6 @@ def _format_agents(agents: Sequence[str | None]) -> str:
     return ", ".join(f"agent={escape(agent)}" if agent else "no agent" for agent in agents)
 
 
-def _name_files(path: str, agents: Sequence[str | None]) -> dict[str, str | None]:
-    """The agent by file name."""
-    files: dict[str, str | None] = {}
-    for agent in agents:
-        files[_name_file(path, agent, {file.lower() for file in files})] = agent
-    return files
-
-
 def _name_file(path: str, agent: str | None, taken: set[str]) -> str:
     """Put the agent before the file's ending, in characters that every file system accepts."""
     if agent is None:
@@ -153,16 +152,6 @@ def _name_file(path: str, agent: str | None, taken: set[str]) -> str:
         return found
     digest = hashlib.blake2b(agent.encode(), digest_size=4).hexdigest()
     return str(file.with_name(f"{file.stem}.{name[:MAX_AGENT_CHARACTERS]}-{digest}{file.suffix}"))
-
-
-def _check_free(files: Iterable[str], overwrite: bool) -> None:
-    """Check all files before the first is written."""
-    taken = [file for file in files if os.path.lexists(file)]
-    if taken and not overwrite:
-        exist = "exists" if len(taken) == 1 else "exist"
-        raise Conflict(
-            f"{', '.join(taken)} {exist} already, and nothing was written. Choose another name, or add --overwrite."
-        )
 
 
 def _to_dict(exported: ExportResult, path: str) -> dict[str, Any]:
@@ -200,7 +189,7 @@ def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) 
     only what is new. Forgotten items stay forgotten.
     """
     # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
-    target = replace(cli, store=":memory:") if dry_run and not cli.store_exists() else cli
+    target = replace(cli, store=":memory:") if dry_run and cli.find_missing_file() else cli
     total = _count_rows(file)
     try:
         with target.open_memory(create=True) as memory, show_progress("Loading", total, cli.json) as progress:
