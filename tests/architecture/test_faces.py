@@ -27,7 +27,7 @@ PARTS = {"slots", "relations", "working", "conversation", "episodic", "semantic"
 VALUES = {"scope", "reads", "current_session", "store", "services", "workers", *PARTS}
 # Each gives an object whose own verbs are awaited.
 NOT_AWAITED = {"task", "mirror", "session", "memory"}
-OWN = {"hop", "opened", "run_in_thread"}  # how the awaited face reaches the other
+OWN = {"call_in_thread", "opened", "run_in_thread"}  # how the awaited face reaches the other
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 FACES = [(Memory, AsyncMemory), (Store, AsyncStore)]
 MOST_KEYWORDS = 9

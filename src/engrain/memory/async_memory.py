@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from types import TracebackType
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
 
 from engrain.core.clock import Clock, system_clock
@@ -39,7 +39,7 @@ MAX_THREADS = 8
 
 
 class _ThreadFace(Protocol[Opened]):
-    async def hop(self, call: Callable[[Opened], R]) -> R: ...
+    async def call_in_thread(self, call: Callable[[Opened], R]) -> R: ...
 
 
 def _make_async(
@@ -47,7 +47,7 @@ def _make_async(
 ) -> Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
     async def call(self: _ThreadFace[Sync], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.hop(lambda opened: verb(opened, *args, **kwargs))
+        return await self.call_in_thread(lambda opened: verb(opened, *args, **kwargs))
 
     return cast("Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]", call)
 
@@ -117,7 +117,7 @@ class AsyncStore:
     audit = _make_async(Store.audit)
     verify_audit = _make_async(Store.verify_audit)
 
-    async def hop(self, call: Callable[[Store], R]) -> R:
+    async def call_in_thread(self, call: Callable[[Store], R]) -> R:
         """Internal: call a function with the opened store on a thread of the pool."""
         if self._closed:
             raise StoreClosed("this store was closed. Open it again: AsyncStore(…), or AsyncMemory(…).")
@@ -133,20 +133,15 @@ class AsyncStore:
     async def close(self) -> None:
         """Wait for the running verbs, write what is buffered and close the files."""
         self._closed = True
-        await asyncio.to_thread(self._close_pool_and_store)
-
-    def _close_pool_and_store(self) -> None:
-        self._pool.shutdown(wait=True)
+        await asyncio.to_thread(self._pool.shutdown)
         if self._store is not None:
-            self._store.close()
+            await asyncio.to_thread(self._store.close)
 
     async def __aenter__(self) -> Self:
-        await self.hop(lambda _: None)
+        await self.call_in_thread(lambda _: None)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -164,12 +159,12 @@ class AsyncPart:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        def call(opened: Memory, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            found = getattr(self._part(opened), name)
-            return found(*args, **named) if callable(found) else found
-
         async def awaited(*args: Any, **named: Any) -> Any:
-            return await self._memory.hop(lambda opened: call(opened, args, named))
+            def call(opened: Memory) -> Any:
+                found = getattr(self._part(opened), name)
+                return found(*args, **named) if callable(found) else found
+
+            return await self._memory.call_in_thread(call)
 
         return awaited
 
@@ -196,7 +191,7 @@ class AsyncTasks(AsyncPart):
                 if inspect.isawaitable(found):
                     await found
 
-        tasks = await memory.hop(lambda opened: opened.tasks)
+        tasks = await memory.call_in_thread(lambda opened: opened.tasks)
         return await run_flow_async(tasks.recover_flow((version, *accepts), limit, run_one), memory.run_in_thread)
 
 
@@ -220,6 +215,16 @@ class AsyncSession(AsyncPart):
 
     def __repr__(self) -> str:
         return f"AsyncSession({self.id!r})"
+
+
+class _AsyncPartOf:
+    """The property for the part of this name, awaited."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, memory: AsyncMemory, owner: object = None) -> AsyncPart:
+        return AsyncPart(memory, attrgetter(self._name))
 
 
 class AsyncMemory:
@@ -309,37 +314,14 @@ class AsyncMemory:
         mirror = functools.cache(lambda: self.opened().mirror(folder, max_lines=max_lines, max_bytes=max_bytes, by=by))
         return AsyncPart(self, lambda _: mirror())
 
-    @property
-    def slots(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.slots)
-
-    @property
-    def relations(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.relations)
-
-    @property
-    def working(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.working)
-
-    @property
-    def conversation(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.conversation)
-
-    @property
-    def episodic(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.episodic)
-
-    @property
-    def semantic(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.semantic)
-
-    @property
-    def procedural(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.procedural)
-
-    @property
-    def sessions(self) -> AsyncPart:
-        return AsyncPart(self, lambda opened: opened.sessions)
+    slots = _AsyncPartOf("slots")
+    relations = _AsyncPartOf("relations")
+    working = _AsyncPartOf("working")
+    conversation = _AsyncPartOf("conversation")
+    episodic = _AsyncPartOf("episodic")
+    semantic = _AsyncPartOf("semantic")
+    procedural = _AsyncPartOf("procedural")
+    sessions = _AsyncPartOf("sessions")
 
     @property
     def tasks(self) -> AsyncTasks:
@@ -364,13 +346,13 @@ class AsyncMemory:
             raise InvalidInput("this memory is a view: the operator's verbs are on the AsyncStore that made it.")
         return self._store
 
-    async def hop(self, call: Callable[[Memory], R]) -> R:
+    async def call_in_thread(self, call: Callable[[Memory], R]) -> R:
         """Internal: call a function with the opened memory on a thread of the store's pool."""
-        return await self._store.hop(lambda _: call(self.opened()))
+        return await self._store.call_in_thread(lambda _: call(self.opened()))
 
     async def run_in_thread(self, call: Callable[[], R]) -> R:
         """Internal: call a function on a thread of the store's pool."""
-        return await self._store.hop(lambda _: call())
+        return await self._store.call_in_thread(lambda _: call())
 
     def opened(self) -> Memory:
         """Internal: return the view, and open the store if needed. Call it on a thread of the pool."""
@@ -387,10 +369,8 @@ class AsyncMemory:
             await self._store.close()
 
     async def __aenter__(self) -> Self:
-        await self.hop(lambda _: None)
+        await self.call_in_thread(lambda _: None)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

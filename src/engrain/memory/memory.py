@@ -7,19 +7,19 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 
 from engrain.core.clock import Clock, Time, check_duration, check_time, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
-from engrain.core.validation import check_key
-from engrain.memory.sessions import Session, start_session
+from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
+from engrain.memory.sessions import Session
 from engrain.memory.store import Store
 from engrain.telemetry import traced
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from engrain.transfer.load import LoadResult
     from engrain.transfer.readers import LoadFormat
 
+MAX_HITS = 1_000
+MAX_BUDGET = 10_000_000
 Filter = Mapping[str, Any]
 Part = TypeVar("Part")
 
@@ -150,13 +152,15 @@ class Memory:
         from engrain.retrieval.search import search
 
         request = RecallRequest(
-            query=query,
-            n=n,
-            budget=budget,
-            at=as_of,  # type: ignore[arg-type]  # checked below
-            min_relevance=min_relevance,
-            where=where,  # type: ignore[arg-type]
-            min_importance=min_importance,
+            query=check_text(query, "query", MAX_QUERY),
+            scopes=(self._scope, *self._reads),
+            n=check_count(n, "n", 1, MAX_HITS),
+            budget=None if budget is None else check_count(budget, "budget", 0, MAX_BUDGET),
+            at=None if as_of is None else check_time(as_of, "as_of", end_of_day=True),
+            now=self._services.clock(),
+            min_relevance=None if min_relevance is None else check_share(min_relevance, "min_relevance"),
+            where=parse_filter(where),
+            min_importance=check_share(min_importance, "min_importance"),
             shown=None if shown is None else frozenset(shown),
         )
         prepared = prepare_recall(self, self._services, request)
@@ -240,7 +244,15 @@ class Memory:
         `str()` of the answer is a text for the prompt: the user's profile, the last summary, and recent important
         events.
         """
-        return start_session(self._session_id(id), self._current, self.sessions, self.working)
+        session, current = self._session_id(id), self._current
+        if current.id is not None and current.id != session:
+            self.sessions.end_if_writable(current.id)
+            current.id = None
+        self.working.clear_erased()
+        start = self.sessions.start(session)
+        current.id = session
+        self.working.resume_session(session)
+        return start
 
     @traced
     def add_message(
@@ -278,12 +290,10 @@ class Memory:
     @traced
     def end_session(self) -> SessionEnd | None:
         """End the default session and keep its summary, which recall finds. None if there is no session."""
-        current = self._current
-        session = current.id
-        if session is None:
+        if (session := self._current.id) is None:
             return None
         end = self.sessions.end(session)
-        current.id = None
+        self._current.id = None
         return end
 
     # Durable tasks
@@ -501,9 +511,7 @@ class Memory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

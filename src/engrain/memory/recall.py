@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engrain.core.clock import check_time
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
-from engrain.core.model.filters import parse_filter
 from engrain.core.model.messages import message_to_note
 from engrain.core.model.recall import (
     RECENT_HEADING,
@@ -22,15 +20,13 @@ from engrain.core.model.recall import (
     quote_lines,
 )
 from engrain.core.model.sessions import Event
-from engrain.core.validation import MAX_QUERY, check_count, check_share, check_text
+from engrain.core.validation import check_text
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
     from engrain.ports import Services
     from engrain.tiers.conversation import ConversationMemory
 
-MAX_HITS = 1_000
-MAX_BUDGET = 10_000_000
 RECENT_EPISODES = 3
 MAX_WORKING_TOKENS = 2_000  # in an answer without a budget
 MAX_EPISODE_CHARACTERS = 300
@@ -38,7 +34,7 @@ HISTORY_HEADING = "Conversation so far"
 
 
 class PreparedRecall(NamedTuple):
-    request: RecallRequest  # checked, with the current work and recent events in front of the hits
+    request: RecallRequest  # with the current work and recent events in front of the hits
     recent: Sequence[Event]
     degraded: tuple[Degraded, ...]
 
@@ -57,17 +53,16 @@ class PreparedPrompt(NamedTuple):
 
 
 def prepare_recall(memory: Memory, services: Services, request: RecallRequest) -> PreparedRecall:
-    """Check a request, and add all scopes that the memory may read, the current work and recent events."""
-    checked = _check_request(memory, services, request)
-    recent, degraded = _load_recent_events(memory, services, checked)
-    return PreparedRecall(replace(checked, context=_build_context(memory, checked, recent)), recent, degraded)
+    """Add the current work and recent events to a request."""
+    recent, degraded = _load_recent_events(memory, services, request)
+    return PreparedRecall(replace(request, context=_build_context(memory, request, recent)), recent, degraded)
 
 
 def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, found: Recall) -> Recall:
     """Count the use of the hits, and show an event that is a hit only once."""
     recent, degraded = prepared.recent, prepared.degraded
-    if services.feed is not None and (trouble := services.feed.trouble):
-        degraded = (*degraded, Degraded("vector server", trouble))
+    if services.feed is not None and (problem := services.feed.trouble):
+        degraded = (*degraded, Degraded("vector server", problem))
     found = replace(found, degraded=degraded) if degraded else found
     shown = [hit.item.id for hit in found.hits]
     if shown:
@@ -152,28 +147,6 @@ def _drop_repeats(found: Recall, recent: Sequence[Event]) -> tuple[Section, ...]
         for one in found.context
     ]
     return tuple(one for one in fewer if one.lines)
-
-
-def _check_request(memory: Memory, services: Services, request: RecallRequest) -> RecallRequest:
-    check_text(request.query, "query", MAX_QUERY)
-    check_count(request.n, "n", 1, MAX_HITS)
-    if request.budget is not None:
-        check_count(request.budget, "budget", 0, MAX_BUDGET)
-    if request.min_relevance is not None:
-        check_share(request.min_relevance, "min_relevance")
-    check_share(request.min_importance, "min_importance")
-    return RecallRequest(
-        query=request.query,
-        scopes=(memory.scope, *memory.reads),
-        n=request.n,
-        budget=request.budget,
-        at=None if request.at is None else check_time(request.at, "as_of", end_of_day=True),
-        now=services.clock(),
-        min_relevance=request.min_relevance,
-        where=parse_filter(request.where),
-        min_importance=request.min_importance,
-        shown=request.shown,
-    )
 
 
 def _is_unrestricted(request: RecallRequest) -> bool:

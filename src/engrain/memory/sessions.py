@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
-from engrain.core.errors import StoreError, raise_interrupt
 from engrain.core.model.messages import Message
 from engrain.core.validation import check_key
 from engrain.telemetry import traced
@@ -16,10 +14,6 @@ if TYPE_CHECKING:
     from engrain.core.identity import Scope
     from engrain.core.model.sessions import SessionEnd, SessionStart
     from engrain.ports import Services
-    from engrain.tiers.scoped_working import ScopedWorkingMemory
-    from engrain.tiers.sessions import CurrentSession, Sessions
-
-_log = logging.getLogger("engrain")
 
 
 class Session:
@@ -88,20 +82,3 @@ class Session:
 
         options = RecordOptions(request_id, expect)
         return self.conversation.follow(record_messages(messages, self.id, self._scope, self._services, options))
-
-
-def start_session(id: str, current: CurrentSession, sessions: Sessions, working: ScopedWorkingMemory) -> SessionStart:
-    """Make a session the default of a view. The open one ends first."""
-    if current.id is not None and current.id != id:
-        # A store that cannot be written now must not stop the start: the summary waits.
-        try:
-            sessions.end(current.id)
-        except StoreError as exc:
-            raise_interrupt(exc)
-            _log.warning("session %r is not summarised yet: %s", current.id, exc)
-        current.id = None
-    working.clear_erased()
-    start = sessions.start(id)
-    current.id = id
-    working.resume_session(id)
-    return start

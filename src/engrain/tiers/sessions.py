@@ -100,6 +100,14 @@ class Sessions:
         if self._services.background is not None:
             self._services.background.enrich(self._scope, session, to_the_end=True)
 
+    def end_if_writable(self, session: str) -> None:
+        """Internal: end a session before another starts. If the store cannot be written now, the summary waits."""
+        try:
+            self.end(session)
+        except StoreError as exc:
+            raise_interrupt(exc)
+            _log.warning("session %r is not summarised yet: %s", session, exc)
+
     def _try_to_summarize(self, session: str) -> Item | None:
         """Summarise a session if the store can be written: starting a session needs only reading."""
         try:
