@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.agent.schema import fit_arguments
-from engrain.agent.tools import MAX_RESULT_CHARACTERS, Tool, parse_tool, render_value, tool
+from engrain.agent.tools import MAX_RESULT_CHARACTERS, Tool, render_value, tool
 from engrain.core.errors import InvalidInput
 
 
@@ -117,7 +117,6 @@ def test_a_decorated_function_is_still_a_function() -> None:
         return to
 
     assert double(4) == 8
-    assert parse_tool(double) is double
     assert (send.name, send.description, send.effect, send.retries, send.timeout) == ("mail-it", "Sends.", True, 2, 3)
 
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engrain.agent.prompt import MemoryPrompt
-from engrain.agent.tools import Tool, parse_tool
+from engrain.agent.tools import Tool
 from engrain.agent.tools import memory_tools as own_tools
+from engrain.agent.tools import tool as make_tool
 from engrain.agent.turn import (
     AgentConfig,
     AgentReply,
@@ -20,7 +21,6 @@ from engrain.agent.turn import (
     Part,
     RunParts,
     Turn,
-    TurnContext,
     shorten,
 )
 from engrain.core.errors import Conflict, InvalidInput
@@ -43,6 +43,7 @@ JOURNAL_VERSION = "agent-1"
 
 class _AgentBase(Generic[M]):
     _memory_type: type[M]
+    _calls_coroutines = False
 
     def __init__(
         self,
@@ -69,16 +70,16 @@ class _AgentBase(Generic[M]):
         own = own_tools(self._open_memory) if memory_tools else []
         self._config = AgentConfig(
             MeteredModel(_parse_model(model)),
-            _index_tools(self._check_tools([*own, *_parse_tools(tools)])),
+            self._index_tools([*own, *_parse_tools(tools)]),
             frozenset(tool.name for tool in own),
             system,
             check_count(max_steps, "max_steps", 1, MAX_STEPS),
             check_count(max_tokens, "max_tokens", 1, 10_000_000),
             None if timeout is None else check_timeout(timeout),
             on_call,
+            None if session is None else check_key(session, "session"),
+            MemoryPrompt(check_count(budget, "budget", 0, 1_000_000)),
         )
-        self._session = None if session is None else check_key(session, "session")
-        self._memory_prompt = MemoryPrompt(check_count(budget, "budget", 0, 1_000_000))
         self._busy = threading.Lock()
 
     def status(self) -> dict[str, Any]:
@@ -89,12 +90,17 @@ class _AgentBase(Generic[M]):
     def _open_memory(self) -> Memory:
         raise NotImplementedError
 
-    def _check_tools(self, tools: list[Tool]) -> list[Tool]:
-        return tools
+    def _index_tools(self, tools: list[Tool]) -> dict[str, Tool]:
+        indexed: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.is_async and not self._calls_coroutines:
+                raise InvalidInput(f"tool {tool.name!r} is a coroutine function: give it to AsyncAgentWithMemory.")
+            if indexed.setdefault(tool.name, tool) is not tool:
+                raise InvalidInput(f"each tool needs a name of its own: {tool.name}.")
+        return indexed
 
     def _turn(self, journal: EphemeralJournal, run_parts: RunParts, task: str) -> Flow[AgentReply]:
-        context = TurnContext(self._open_memory(), self._session, self._memory_prompt, run_parts)
-        return Turn(self._config, context, journal, task).flow()
+        return Turn(self._config, self._open_memory(), journal, run_parts, task).flow()
 
     @contextmanager
     def _hold_exclusively(self) -> Iterator[None]:
@@ -139,12 +145,6 @@ class AgentWithMemory(_AgentBase[Memory]):
     def _open_memory(self) -> Memory:
         return self._memory
 
-    def _check_tools(self, tools: list[Tool]) -> list[Tool]:
-        for tool in tools:
-            if tool.is_async:
-                raise InvalidInput(f"tool {tool.name!r} is a coroutine function: give it to AsyncAgentWithMemory.")
-        return tools
-
 
 class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
     """AgentWithMemory for asyncio, on an AsyncMemory.
@@ -153,6 +153,7 @@ class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
     """
 
     _memory_type = AsyncMemory
+    _calls_coroutines = True
 
     async def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """Answer the user, as AgentWithMemory.run."""
@@ -191,26 +192,17 @@ def _run_in_order(parts: Sequence[Part]) -> list[Any]:
     return [run_flow(part()) for part in parts]
 
 
-def _parse_model(given: Model | str) -> Model:
-    if isinstance(given, str):
+def _parse_model(model: Model | str) -> Model:
+    if isinstance(model, str):
         from engrain.providers.chat import open_model
 
-        return open_model(given)
-    if not callable(getattr(given, "reply", None)):
-        raise InvalidInput(f"a model has a reply(request) method; {type(given).__name__} has none.")
-    return given
+        return open_model(model)
+    if not callable(getattr(model, "reply", None)):
+        raise InvalidInput(f"a model has a reply(request) method; {type(model).__name__} has none.")
+    return model
 
 
-def _parse_tools(given: object) -> list[Tool]:
-    if given is None:
-        return []
-    if isinstance(given, (str, Tool)) or not isinstance(given, Iterable):
-        raise InvalidInput(f"tools must be a list of functions, not {type(given).__name__}.")
-    return [parse_tool(one) for one in given]
-
-
-def _index_tools(tools: list[Tool]) -> dict[str, Tool]:
-    names = [tool.name for tool in tools]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput(f"each tool needs a name of its own: {', '.join(twice)}.")
-    return dict(zip(names, tools, strict=True))
+def _parse_tools(tools: object) -> list[Tool]:
+    if isinstance(tools, (str, Tool)) or not isinstance(tools, Iterable | None):
+        raise InvalidInput(f"tools must be a list of functions, not {type(tools).__name__}.")
+    return [one if isinstance(one, Tool) else make_tool(one) for one in tools or ()]

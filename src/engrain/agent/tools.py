@@ -9,6 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -124,30 +125,25 @@ def tool(
     it is, anything else as JSON. It sees an exception as a failure.
     """
 
-    def make(given: Function) -> Tool:
-        if not callable(given):
-            raise InvalidInput(f"a tool is made of a function, not of {given!r}.")
-        tool_name = name or _function_name(given)
-        purpose = read_purpose(given) if description is None else description
-        return Tool(tool_name, purpose, given, build_schema(given, tool_name), effect, retries, timeout)
+    def make(function: Function) -> Tool:
+        if not callable(function):
+            raise InvalidInput(f"a tool is made of a function, not of {function!r}.")
+        inside = getattr(function, "func", function)  # of a functools.partial
+        tool_name = name or str(getattr(inside, "__name__", type(inside).__name__))
+        purpose = read_purpose(function) if description is None else description
+        return Tool(tool_name, purpose, function, build_schema(function, tool_name), effect, retries, timeout)
 
     return make if function is None else make(function)
-
-
-def parse_tool(given: Any) -> Tool:
-    return given if isinstance(given, Tool) else tool(given)
-
-
-def _function_name(function: Any) -> str:
-    inside = getattr(function, "func", function)  # of a functools.partial
-    return str(getattr(inside, "__name__", type(inside).__name__))
 
 
 def render_value(value: Any) -> str:
     """Render the result of a tool for the model: storable text of limited length."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else _encode_json(value)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # such as a list that contains itself
+        text = repr(value)
     if len(text) > MAX_RESULT_CHARACTERS:
         text = f"{text[:MAX_RESULT_CHARACTERS]}\n[cut here: {len(text):,} characters in all]"
     return clean_text(text)
@@ -158,32 +154,20 @@ def clean_text(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
-def _encode_json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):  # such as a list that contains itself
-        return repr(value)
-
-
 def _call_within(seconds: float, call: Callable[[], Any]) -> Any:
     """Call on another thread, and wait this long. A thread cannot be stopped: a late call goes on alone."""
-    found: list[Any] = []
-    failed: list[BaseException] = []
+    answer: Future[Any] = Future()
 
     def work() -> None:
         try:
-            found.append(call())
+            answer.set_result(call())
         except BaseException as exc:  # noqa: BLE001  # raised on the waiting thread
-            failed.append(exc)
+            answer.set_exception(exc)
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-tool", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not found:
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-tool", daemon=True).start()
+    if not wait([answer], seconds).done:
         raise TimeoutError(f"no answer within {seconds:g} s.")
-    return found[0]
+    return answer.result()
 
 
 async def _await_within(seconds: float | None, call: Callable[[], Any]) -> Any:
@@ -249,22 +233,20 @@ NOT_KEPT = "(shown when it was called, not kept)"
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The text that the model sees."""
+    """The text that the model sees. `plain` is its form in a journal."""
 
     text: str
     failed: bool = False
 
     @property
     def plain(self) -> Any:
-        """The form in a journal."""
         return {"failed": self.text} if self.failed else self.text
 
-
-def parse_output(plain: Any) -> ToolOutput:
-    """Parse an output from a journal. A person may have resolved an effect with any value."""
-    if isinstance(plain, dict) and plain.keys() == {"failed"}:
-        return ToolOutput(render_value(plain["failed"]), failed=True)
-    return ToolOutput(render_value(plain))
+    @classmethod
+    def parse(cls, plain: Any) -> ToolOutput:
+        """A person may have resolved an effect with any value."""
+        failed = isinstance(plain, dict) and plain.keys() == {"failed"}
+        return cls(render_value(plain["failed"] if failed else plain), failed)
 
 
 def call_tool(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[ToolOutput]:
@@ -305,24 +287,22 @@ def _describe_failure(exc: Exception, ambiguous: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A reply, and how many messages the session had when the model was asked."""
+    """A reply, and how many messages the session had when the model was asked. `plain` is its form in a journal."""
 
     reply: ChatReply
     seen: int
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The form in a journal."""
         calls = [
-            {"id": call.id, "name": call.name, "arguments": dict(call.arguments), "malformed": call.malformed}
-            for call in self.reply.calls
+            {**asdict(replace(call, arguments={})), "arguments": dict(call.arguments)} for call in self.reply.calls
         ]
         return {**asdict(replace(self.reply, calls=())), "calls": calls, "seen": self.seen}
 
-
-def parse_reply(plain: dict[str, Any]) -> ModelReply:
-    values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
-    return ModelReply(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
+    @classmethod
+    def parse(cls, plain: dict[str, Any]) -> ModelReply:
+        values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
+        return cls(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
 
 
 def clean_reply(reply: ChatReply) -> ChatReply:

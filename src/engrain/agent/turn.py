@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,8 +20,6 @@ from engrain.agent.tools import (
     build_learned_note,
     call_tool,
     clean_reply,
-    parse_output,
-    parse_reply,
 )
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model.items import Citation, Source
@@ -73,7 +71,7 @@ class AgentReply:
     replayed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    calls: tuple[CallResult, ...] = field(default=())
+    calls: tuple[CallResult, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -156,26 +154,23 @@ class AgentConfig:
     max_tokens: int
     timeout: float | None
     on_call: Callable[[CallResult], None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnContext:
-    """The surroundings of a turn. `run_parts` runs several parts, in parallel under asyncio."""
-
-    memory: Memory
     session: str | None
     prompt: MemoryPrompt
-    run_parts: RunParts
 
 
 class Turn:
-    """One turn. Its flow runs once; recorded parts are not done again."""
+    """One turn. Its flow runs once; recorded parts are not done again.
 
-    def __init__(self, config: AgentConfig, context: TurnContext, journal: EphemeralJournal, task: str) -> None:
+    `run_parts` runs several parts, in parallel under asyncio.
+    """
+
+    def __init__(
+        self, config: AgentConfig, memory: Memory, journal: EphemeralJournal, run_parts: RunParts, task: str
+    ) -> None:
         self._config = config
-        self._context = context
-        self._memory = context.memory
+        self._memory = memory
         self._journal = journal
+        self._run_parts = run_parts
         self._task = task
         self._session = self._id = ""
         self._began = 0  # the store's last change: an erasure after it makes later writes fail
@@ -203,7 +198,9 @@ class Turn:
                 elif (kept := (yield from self._keep_answer(received))) is not None:
                     answer = self._build_answer(received.reply, last)
                     yield from self._keep_outcome(answer, kept)
-                    yield from self._clear_work()
+                    if self._owns_work:
+                        yield StoreCall(self._memory.working.clear)
+                        self._owns_work = False
                     return answer
         finally:
             if self._owns_work:
@@ -213,13 +210,13 @@ class Turn:
 
     def _begin(self) -> Flow[dict[str, str]]:
         yield from ()
-        return {"session": self._context.session or self._memory.conversation.session, "turn": uuid.uuid4().hex}
+        return {"session": self._config.session or self._memory.conversation.session, "turn": uuid.uuid4().hex}
 
     def _keep_user_message(self) -> Flow[None]:
         """Keep the user's message before anything else is done with it."""
         if self._journal.is_over:
             return
-        yield StoreCall(partial(self._context.prompt.enter, self._memory, self._session))
+        yield StoreCall(partial(self._config.prompt.enter, self._memory, self._session))
         self._user_message_ids = yield from self._add_to_log([Message("user", self._task)], 0)
         self._refused = self._open_conversation().refused is not None
         working, snapshot = self._memory.working, self._journal.snapshot
@@ -242,7 +239,7 @@ class Turn:
             return (yield from self._ask_model(last))
 
         try:
-            received = parse_reply((yield from self._journal.step("model", part)))
+            received = ModelReply.parse((yield from self._journal.step("model", part)))
         except ModelFailed as exc:
             yield from self._record_failure(exc)
             raise
@@ -262,7 +259,7 @@ class Turn:
     def _ask_model(self, last: bool) -> Flow[dict[str, Any]]:
         seen, window = yield StoreCall(self._read_window)
         if self._memory_text is None:
-            render = partial(self._context.prompt.render, self._memory, self._session, self._task, window)
+            render = partial(self._config.prompt.render, self._memory, self._session, self._task, window)
             self._memory_text = yield StoreCall(partial(render, show_work=not self._owns_work))
         tools = self._config.tools
         request = ChatRequest(
@@ -296,7 +293,7 @@ class Turn:
 
     def _use_tools(self, reply: ChatReply) -> Flow[None]:
         parts = [partial(self._run_call, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
-        results: list[CallResult] = yield UserCall(self._context.run_parts, (parts,))
+        results: list[CallResult] = yield UserCall(self._run_parts, (parts,))
         self._calls += results
         answers = map(self._build_message, reply.calls, results)
         ids = yield from self._add_to_log([Message("assistant", reply.text, calls=reply.calls), *answers], self._steps)
@@ -314,7 +311,7 @@ class Turn:
 
         if tool is None or tool.kept:
             name = call.name.replace("[", "(").replace("]", ")")
-            output = parse_output((yield from self._journal.call(name, key, part, effect)))
+            output = ToolOutput.parse((yield from self._journal.call(name, key, part, effect)))
         else:
             output = ToolOutput(NOT_KEPT) if self._journal.is_over else (yield from run())
         result = CallResult(call.name, call.arguments, output.text, output.failed)
@@ -413,11 +410,6 @@ class Turn:
         except NotFound:
             _log.info("the outcome of a turn was not kept: a message that it cites was forgotten meanwhile.")
 
-    def _clear_work(self) -> Flow[None]:
-        if self._owns_work:
-            yield StoreCall(self._memory.working.clear)
-            self._owns_work = False
-
     def _add_to_log(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
         """Add messages to the log; with `seen`, only if the session still has that many."""
         if self._journal.is_over:
@@ -440,11 +432,8 @@ class Turn:
 def shorten(text: str) -> str:
     """Put a text on one line of limited length."""
     line = " ".join(text[: 2 * MAX_SHORT_CHARACTERS].split())
-    return (
-        line
-        if len(line) <= MAX_SHORT_CHARACTERS and len(text) <= 2 * MAX_SHORT_CHARACTERS
-        else line[: MAX_SHORT_CHARACTERS - 1] + "…"
-    )
+    is_whole = len(line) <= MAX_SHORT_CHARACTERS and len(text) <= 2 * MAX_SHORT_CHARACTERS
+    return line if is_whole else line[: MAX_SHORT_CHARACTERS - 1] + "…"
 
 
 def _name_action(called: CallResult) -> str:
