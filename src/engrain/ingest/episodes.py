@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.errors import ConfigError
-from engrain.core.identity import Scope
-from engrain.core.model.items import RESERVED_KEY, Draft, Note, Source
+from engrain.core.model.items import RESERVED_KEY, Note, Source
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
-from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFETIME
 from engrain.ports import Services
 from engrain.ports.sessions import Episodes
@@ -30,11 +26,6 @@ def require_episodes(services: Services) -> Episodes:
     if services.episodes is None:
         raise ConfigError("no store for episodes is configured. Use a SQLite file, or set a store for `episodic`.")
     return services.episodes
-
-
-def load_recent_texts(services: Services, scope: Scope, session: str) -> list[str]:
-    """Return the session's last texts, with which the next one is compared for novelty."""
-    return [item.text for item in services.log.last(scope, session, NOVELTY_ROWS)]
 
 
 def build_entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
@@ -73,14 +64,6 @@ def build_lasting_note(happened: EpisodeEvent, source: Source) -> Note:
         source=source,
         derived=True,
     )
-
-
-def build_episode_drafts(
-    rows: Sequence[Note], lasting: Sequence[Note], services: Services
-) -> tuple[list[Draft], list[Draft]]:
-    """Build the drafts of log rows and of lasting items, embedded in one call."""
-    made = write.build_drafts([*rows, *lasting], services)
-    return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
 def list_reasons(scored: ImportanceScore) -> list[list[Any]]:

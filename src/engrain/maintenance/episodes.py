@@ -15,6 +15,7 @@ from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
 from engrain.ingest.messages import commit_plan
+from engrain.ingest.write import build_drafts
 from engrain.maintenance.passes import NO_LIMIT, REMOVED, MaintenanceContext, MaintenancePass, ReportProgress
 
 PAGE_SIZE = 500
@@ -92,10 +93,11 @@ def _promote_entry(context: MaintenanceContext, entry: Episode, loaded: EpisodeE
     source = replace(row.sources[0], cites=(Citation(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, ingest.WHY: entry.data.get(ingest.WHY, [])}
     note = Note(loaded.text(entry), entry.importance, metadata={RESERVED_KEY: known}, source=source)
-    _, drafts = ingest.build_episode_drafts([], [note], context.services)
+    (draft,) = build_drafts([note], context.services)
     raw = ingest.build_raw(context.services.episodes.raw(context.scope, entry.id, context.now), entry.happened_at)
     lasting = EpisodeDraft(replace(entry, expires_at=None), raw)
-    plan = Plan(context.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=loaded.began)
+    step = Add(replace(draft, kind="episode"))
+    plan = Plan(context.scope, (step,), episodes=(lasting,), began=loaded.began)
     commit_plan(plan, context.services)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
-from engrain.core.model.queries import Summary, VectorQuery, WordQuery
+from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
@@ -58,7 +59,11 @@ class ConversationMemory:
         self._services = services
         self._scope = scope
         self.session = check_key(session, "session")
-        self.limits = _check_limits(limits)
+        check_count(limits.max_items, "max_items", 2)
+        check_count(limits.max_tokens, "max_tokens", MIN_WINDOW_TOKENS, 10_000_000)
+        check_count(limits.summarize_from, "summarize_from", 2)
+        check_count(limits.keep_recent, "keep_recent", 1, limits.summarize_from - 1)
+        self.limits = limits
         self.summary_error: str | None = None  # why the last summary could not be made
         self.refused: str | None = None  # why the last message's wish to forget something was not met
         self._open_window: summaries.OpenWindow | None = None
@@ -180,19 +185,22 @@ class ConversationMemory:
         """
         transcript = transcripts.parse_transcript(data)
         self._check_places(transcript.messages)
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         began = self._services.items.moment()
         for start in range(0, len(transcript.messages), PAGE_SIZE):
             page = transcript.messages[start : start + PAGE_SIZE]
             notes = [message_to_note(message, self.session, placed=True, derived=True) for message in page]
-            for outcome in write.commit_notes(notes, self._scope, self._services, began=began).outcomes:
-                counts[outcome.status] = counts.get(outcome.status, 0) + 1
+            outcomes = write.commit_notes(notes, self._scope, self._services, began=began).outcomes
+            counts.update(outcome.status for outcome in outcomes)
         if transcript.cleared:
             self._services.log.advance(self._scope, self.session, summaries.CLEARED_PROGRESS, transcript.cleared)
         # The summary covers every message. If one stays forgotten, a new one is made from the others.
-        if transcript.summary and "kept_out" not in counts:
-            self._store_summary(transcript.summary)
-        return TranscriptLoadResult(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
+        stored, new = self._services.log.summary(self._scope, self.session), transcript.summary
+        if new and "kept_out" not in counts and (stored is None or stored.upto < new.upto):
+            text = self._services.redact(new.text) if self._services.redact else new.text
+            new = replace(new, text=text, version=stored.version + 1 if stored else 1)
+            self._services.log.summarize(self._scope, self.session, new)
+        return TranscriptLoadResult(counts["added"], counts["repeated"], counts["kept_out"])
 
     def _summarize_if_due(self, recorded: RecordResult) -> None:
         """Summarise the older messages if the window is full. Nothing is read as long as nobody else writes."""
@@ -268,18 +276,3 @@ class ConversationMemory:
 
     def _load_summary(self) -> summaries.WindowSummary:
         return summaries.load_summary(self._services, self._scope, self.session)
-
-    def _store_summary(self, summary: Summary) -> None:
-        stored = self._services.log.summary(self._scope, self.session)
-        if stored is None or stored.upto < summary.upto:
-            version = stored.version + 1 if stored else 1
-            text = self._services.redact(summary.text) if self._services.redact else summary.text
-            self._services.log.summarize(self._scope, self.session, replace(summary, text=text, version=version))
-
-
-def _check_limits(limits: WindowLimits) -> WindowLimits:
-    check_count(limits.max_items, "max_items", 2)
-    check_count(limits.max_tokens, "max_tokens", MIN_WINDOW_TOKENS, 10_000_000)
-    check_count(limits.summarize_from, "summarize_from", 2)
-    check_count(limits.keep_recent, "keep_recent", 1, limits.summarize_from - 1)
-    return limits

@@ -23,7 +23,7 @@ from engrain.core.rules.importance import (
     score_importance,
 )
 from engrain.core.validation import check_count, check_key, check_optional_key, check_text
-from engrain.ingest import episodes, messages
+from engrain.ingest import episodes, messages, write
 from engrain.ingest.tool_output import shorten_output
 from engrain.ports import Services
 from engrain.ports.sessions import Episodes
@@ -65,10 +65,13 @@ class EpisodicMemory:
         counted. An important one also becomes a lasting item, in the same transaction.
         """
         session = self._current.resolve(session)
-        given = what if isinstance(what, EpisodeEvent) else EpisodeEvent(kind, what, failed=failed)
-        if given.kind == "turn" and not given.explicit:
-            return self._record_turn(given, session, request_id)
-        event, raw = self._complete_event(given, session, tool)
+        event = what if isinstance(what, EpisodeEvent) else EpisodeEvent(kind, what, failed=failed)
+        if event.kind == "turn" and not event.explicit:
+            # Like every message: the gate decides whether it asks to be remembered.
+            episodes.require_episodes(self._services)
+            message, options = Message(event.role or "user", event.text), messages.RecordOptions(request_id)
+            return messages.record_messages([message], session, self._scope, self._services, options).ids[0]
+        event, raw = self._complete_event(event, session, tool)
         row, now = _build_row(event, session, tool), self._services.clock()
         entry = episodes.build_entry(event, session, now, refer_to_step(0), tool)
         lasting = []
@@ -191,36 +194,29 @@ class EpisodicMemory:
         """Remove the entries of these rows, if episodes are in another store than items."""
         return self._episodes.remove(self._scope, ids)
 
-    def _record_turn(self, turn: EpisodeEvent, session: str, request_id: str | None) -> str:
-        """Record a turn like every message: the gate decides whether it asks to be remembered."""
-        episodes.require_episodes(self._services)
-        message, options = Message(turn.role or "user", turn.text), messages.RecordOptions(request_id)
-        return messages.record_messages([message], session, self._scope, self._services, options).ids[0]
-
-    def _complete_event(self, given: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
+    def _complete_event(self, event: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
         """Check an event and fill in role and novelty. Return it with the whole output if that was shortened."""
-        if given.kind not in EPISODE_KINDS:
-            raise InvalidInput(f"unknown kind of episode {given.kind!r}. Known: {', '.join(EPISODE_KINDS)}.")
+        if event.kind not in EPISODE_KINDS:
+            raise InvalidInput(f"unknown kind of episode {event.kind!r}. Known: {', '.join(EPISODE_KINDS)}.")
         if tool is not None:
             check_key(tool, "tool")
-        if not isinstance(given.text, str):
-            raise InvalidInput(f"an event's text must be a str, not {type(given.text).__name__}.")
-        text = self._services.redact(given.text) if self._services.redact else given.text
-        raw: str | None = None
-        if given.kind in ("tool", "error"):
-            text, raw = shorten_output(text, tool, given.failed)
-        novelty = given.novelty
+        if not isinstance(event.text, str):
+            raise InvalidInput(f"an event's text must be a str, not {type(event.text).__name__}.")
+        text = self._services.redact(event.text) if self._services.redact else event.text
+        text, raw = shorten_output(text, tool, event.failed) if event.kind in ("tool", "error") else (text, None)
+        novelty = event.novelty
         if novelty is None:
-            novelty = measure_novelty(text, episodes.load_recent_texts(self._services, self._scope, session))
-        role = given.role or _ROLES.get(given.kind, "assistant")
-        return replace(given, text=text, role=role, novelty=novelty), raw
+            recent = self._services.log.last(self._scope, session, episodes.NOVELTY_ROWS)
+            novelty = measure_novelty(text, [row.text for row in recent])
+        role = event.role or _ROLES.get(event.kind, "assistant")
+        return replace(event, text=text, role=role, novelty=novelty), raw
 
     def _commit(
         self, row: Note, lasting: Sequence[Note], drafts: Sequence[EpisodeDraft], request_id: str | None
     ) -> str:
         began, request_id = self._services.items.moment(), check_optional_key(request_id, "request_id")
-        row_drafts, lasting_drafts = episodes.build_episode_drafts([row], lasting, self._services)
-        steps = tuple(map(Add, (*row_drafts, *lasting_drafts)))
+        row_draft, *others = write.build_drafts([row, *lasting], self._services)
+        steps = (Add(row_draft), *(Add(replace(draft, kind="episode")) for draft in others))
         plan = Plan(self._scope, steps, request_id, episodes=tuple(drafts), began=began)
         id = messages.commit_plan(plan, self._services).outcomes[0].id
         assert id is not None, "only derived items are rejected"

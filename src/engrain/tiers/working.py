@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
 from engrain.core.validation import check_count, check_key, check_text
 
 Summarize = Callable[[Sequence[str], int], str]
+State = tuple[Frame, Buffer]
 
 _ITEM_KEYS = {"text": "text", "content": "text", "kind": "kind", "speaker": "speaker", "role": "speaker"}
 
@@ -66,9 +66,8 @@ class WorkingMemory:
         self._frame = Frame()
         self._buffer = Buffer(BufferBudget(window, check_counter(count_tokens), summarize is not None))
         self._summarize = summarize
-        # `before_change` clears erased state. It runs again after a loaded snapshot, which may hold some.
-        self.before_change: Callable[[], None] = _do_nothing
-        self.after_change: Callable[[], None] = _do_nothing
+        self.before_change: Callable[[], object] = lambda: None
+        self.after_change: Callable[[], object] = lambda: None
         self._failure: str | None = None
 
     @property
@@ -100,49 +99,50 @@ class WorkingMemory:
     def variables(self) -> dict[str, Any]:
         return decode_values(self._frame.variables)
 
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        self.before_change()
+    def _change(self, change: Callable[[Frame, Buffer], State | None], loaded: bool = False) -> bool:
+        """Replace the state by what `change` makes of it. False if it returns None: then nothing has changed.
+
+        Erased state is cleared first; after a loaded snapshot, which may hold some, before it is saved.
+        """
+        if not loaded:
+            self.before_change()
         with self._lock:
-            yield
+            state = change(self._frame, self._buffer)
+            if state is None:
+                return False
+            self._frame, self._buffer = state
+        if loaded:
+            self.before_change()
         self.after_change()
+        return True
+
+    def _change_frame(self, change: Callable[[Frame], Frame]) -> None:
+        self._change(lambda frame, buffer: (change(frame), buffer))
 
     def set_task(self, task: str, goal: str | None = None, task_id: str | None = None) -> str:
         """Begin a task and return its id. Variables and items stay: earlier messages belong to the task."""
         text = check_text(task, "task", MAX_GOAL)
         aim = text if goal is None else check_text(goal, "goal", MAX_GOAL)
         id = uuid.uuid4().hex[:8] if task_id is None else check_key(task_id, "task_id")
-        with self._change():
-            self._frame = Frame(text, id, aim, variables=self._frame.variables)
+        self._change_frame(lambda frame: Frame(text, id, aim, variables=frame.variables))
         return id
 
     def take(self, task: str, task_id: str, stored: Mapping[str, Any] | None = None) -> bool:
         """Internal: begin a durable task, or continue it from a snapshot. False if another task is current."""
         text, id = check_text(task, "task", MAX_GOAL), check_key(task_id, "task_id")
         found = None if stored is None else self._read_snapshot(stored)
-        if found is None:
-            self.before_change()
-        with self._lock:
-            if self._frame.task:
-                return False
-            if found is None:
-                self._frame = Frame(text, id, text, variables=self._frame.variables)
-            else:
-                self._frame, self._buffer = found
-        if found is not None:
-            self.before_change()
-        self.after_change()
-        return True
+
+        def begin(frame: Frame, buffer: Buffer) -> State | None:
+            new = found or (Frame(text, id, text, variables=frame.variables), buffer)
+            return None if frame.task else new
+
+        return self._change(begin, loaded=found is not None)
 
     def release(self, task_id: str) -> bool:
         """Internal: clear everything if this durable task is current. False if it is not."""
-        self.before_change()
-        with self._lock:
-            if not task_id or self._frame.task_id != task_id:
-                return False
-            self._frame, self._buffer = Frame(), Buffer(self._buffer.budget)
-        self.after_change()
-        return True
+        return self._change(
+            lambda frame, buffer: (Frame(), Buffer(buffer.budget)) if task_id and frame.task_id == task_id else None
+        )
 
     def revision(self) -> object:
         """Internal: return a value that equals an earlier one if nothing has changed since."""
@@ -151,38 +151,37 @@ class WorkingMemory:
 
     def set_goal(self, goal: str) -> None:
         text = check_text(goal, "goal", MAX_GOAL)
-        with self._change():
-            self._frame = replace(self._frame, goal=text)
+        self._change_frame(lambda frame: replace(frame, goal=text))
 
     def push_subgoal(self, goal: str) -> None:
-        with self._change():
-            self._frame = self._frame.with_subgoals(goal)
+        self._change_frame(lambda frame: frame.with_subgoals(goal))
 
     def pop_subgoal(self) -> str | None:
         """Remove the current subgoal from the stack and return it; None if there is none."""
-        with self._change():
-            *rest, last = self._frame.subgoals or (None,)
-            self._frame = replace(self._frame, subgoals=tuple(rest))
-        return last
+        popped: list[str] = []
+
+        def pop(frame: Frame) -> Frame:
+            popped.extend(frame.subgoals[-1:])
+            return replace(frame, subgoals=frame.subgoals[:-1])
+
+        self._change_frame(pop)
+        return popped[0] if popped else None
 
     def add_result(self, key: str, value: object) -> None:
         """Keep plain JSON. A tuple becomes a list."""
         name = check_key(key, "key")
-        with self._change():
-            self._frame = self._frame.with_values("results", {name: value})
+        self._change_frame(lambda frame: frame.with_values("results", {name: value}))
 
     def get_result(self, key: str) -> Any:
         text = self._frame.results.get(check_key(key, "key"))
         return None if text is None else json.loads(text)
 
     def add_thought(self, thought: str) -> None:
-        with self._change():
-            self._frame = self._frame.with_thoughts(thought)
+        self._change_frame(lambda frame: frame.with_thoughts(thought))
 
     def set_variable(self, name: str, value: object) -> None:
         key = check_key(name, "name")
-        with self._change():
-            self._frame = self._frame.with_values("variables", {key: value})
+        self._change_frame(lambda frame: frame.with_values("variables", {key: value}))
 
     def get_variable(self, name: str, default: Any = None) -> Any:
         text = self._frame.variables.get(check_key(name, "name"))
@@ -190,8 +189,7 @@ class WorkingMemory:
 
     def clear(self) -> None:
         """Forget everything: the task is over."""
-        with self._change():
-            self._frame, self._buffer = Frame(), Buffer(self._buffer.budget)
+        self._change(lambda _, buffer: (Frame(), Buffer(buffer.budget)))
 
     @property
     def items(self) -> tuple[BufferEntry, ...]:
@@ -216,20 +214,17 @@ class WorkingMemory:
     def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> BufferEntry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return the kept part of it."""
         entry = self._buffer.budget.make_entry(**{"kind": kind, "speaker": speaker, **_parse_item(item)})
-        with self._change():
-            self._buffer = self._buffer.add_entries(entry)
+        self._change(lambda frame, buffer: (frame, buffer.add_entries(entry)))
         return entry
 
     def compress(self) -> bool:
         """Summarise the older items now, as `add` does near the budget; False if there are none."""
-        self.before_change()
-        with self._lock:
-            before = self._buffer
-            self._buffer = before.compress()
-            done = self._buffer is not before
-        if done:
-            self.after_change()
-        return done
+
+        def compress(frame: Frame, buffer: Buffer) -> State | None:
+            shorter = buffer.compress()
+            return None if shorter is buffer else (frame, shorter)
+
+        return self._change(compress)
 
     def pending(self) -> Pending | None:
         """Return the texts that a model could summarise better; None without a `summarize`."""
@@ -242,16 +237,17 @@ class WorkingMemory:
     def improve(self, pending: Pending, summary: object) -> bool:
         """Replace our own summary by a model's. False if it is unfit, or if more was summarised since."""
         problem = self._find_problem(pending, summary)
-        self.before_change()
-        with self._lock:
-            if problem is None and self.pending() != pending:
-                return False
+        if problem is not None:
             self._failure = problem
-            if problem is None:
-                self._buffer = self._buffer.with_model_summary(str(summary))
-        if problem is None:
-            self.after_change()
-        return problem is None
+            return False
+
+        def replace_summary(frame: Frame, buffer: Buffer) -> State | None:
+            if self.pending() != pending:
+                return None
+            self._failure = None
+            return frame, buffer.with_model_summary(str(summary))
+
+        return self._change(replace_summary)
 
     def refine(self) -> bool:
         """Ask `summarize` for a better summary of the pending texts. Nothing is locked meanwhile."""
@@ -307,12 +303,9 @@ class WorkingMemory:
     def load(self, snapshot: Mapping[str, Any]) -> None:
         """Replace everything by a snapshot."""
         found = self._read_snapshot(snapshot)
-        with self._lock:
-            self._frame, self._buffer = found
-        self.before_change()
-        self.after_change()
+        self._change(lambda *_: found, loaded=True)
 
-    def _read_snapshot(self, snapshot: Mapping[str, Any]) -> tuple[Frame, Buffer]:
+    def _read_snapshot(self, snapshot: Mapping[str, Any]) -> State:
         return read_snapshot(snapshot, self._buffer.budget.count, self._summarize is not None)
 
     def __eq__(self, other: object) -> bool:
@@ -322,10 +315,6 @@ class WorkingMemory:
 
     def __repr__(self) -> str:
         return f"WorkingMemory(task={self.task[:40]!r}, items={len(self.items)}, tokens={self.current_tokens:,})"
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _parse_item(item: object) -> dict[str, Any]:
