@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.chat.parse import parse_messages
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
@@ -118,7 +118,9 @@ def _write_messages(
     )
     applied = _apply_plan(plan, session, services)
     result = _build_result(applied, messages)
-    return result if applied.repeated else _finish_forgetting(result, scope, services)
+    if not applied.repeated and (result.forgotten or result.marked):
+        write.finish_forgetting(result.forgotten, result.marked, scope, services)
+    return result
 
 
 def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> list[Step]:
@@ -302,19 +304,3 @@ def _build_result(applied: Applied, messages: Sequence[Message]) -> RecordResult
         marked=tuple(dict.fromkeys(id for one in rest for id in one.marked)),
         repeated=applied.repeated,
     )
-
-
-def _finish_forgetting(result: RecordResult, scope: Scope, services: Services) -> RecordResult:
-    """After forgetting: remove entries from a separate store, purge bytes, and embed the cut messages again."""
-    if not result.forgotten and not result.marked:
-        return result
-    try:
-        if services.episodes is not None and not services.same_store:
-            services.episodes.remove(scope, [*result.forgotten, *result.marked])
-        services.items.purge()
-        write.embed_missing(services, len(result.marked))
-    except (StoreError, EmbedderFailed) as exc:
-        raise_interrupt(exc)
-        # The items are forgotten; maintenance retries the rest.
-        _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)
-    return result

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import BeingErased, EmbedderFailed
+from engrain.core.errors import BeingErased, EmbedderFailed, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
@@ -105,6 +106,8 @@ def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
 
 def embed_missing(services: Services, limit: int) -> int:
     """Embed items without vectors of the current model. Return how many."""
+    if not limit:
+        return 0
     began = services.items.moment()
     missing = services.items.unembedded(services.embedder.model.key, limit)
     embed_items(services, missing, began)
@@ -122,6 +125,29 @@ def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: in
             services.items.apply(Plan(scope, tuple(some), began=began))
         except BeingErased:
             _log.debug("vectors were dropped: their texts were erased meanwhile")
+
+
+def finish_forgetting(gone: Sequence[str], marked: Sequence[str], scope: Scope, services: Services) -> bool:
+    """Remove the bytes of forgotten items, and their episodes from a separate store; embed the cut messages again.
+
+    False if something is left: maintenance repeats it. The items are forgotten, so no failure may look like an error.
+    """
+
+    def remove_episodes() -> None:
+        if services.episodes is not None and not services.same_store:
+            services.episodes.remove(scope, [*gone, *marked])
+
+    done = True
+    for clean in (services.items.purge, remove_episodes, partial(embed_missing, services, len(marked))):
+        try:
+            done = clean() is not False and done
+        except EmbedderFailed as exc:
+            _log.warning("%d texts are without vectors for now: %s", len(marked), exc)
+        except StoreError as exc:
+            raise_interrupt(exc)
+            _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)
+            done = False
+    return done
 
 
 def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:

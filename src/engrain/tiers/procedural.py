@@ -52,14 +52,13 @@ class ProceduralMemory:
         name, steps = check_procedure_name(name), check_steps(steps)
         when = check_text(when, "when") if when else ""
         note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
-        note = replace(
-            note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={RESERVED_KEY: {"steps": list(steps), "when": when}}
-        )
+        details: dict[str, object] = {"steps": list(steps), "when": when}
+        note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={RESERVED_KEY: details})
         began = self._services.items.moment()
         (draft,) = write.build_drafts([note], self._services)
-        metadata = {RESERVED_KEY: {**draft.metadata[RESERVED_KEY], "version": self._choose_number(name, draft.text)}}
+        details = {**draft.metadata[RESERVED_KEY], "version": self._choose_number(name, draft.text)}
         request_id = check_optional_key(request_id, "request_id")
-        step = Add(replace(draft, kind="procedure", metadata=metadata))
+        step = Add(replace(draft, kind="procedure", metadata={RESERVED_KEY: details}))
         (outcome,) = self._services.items.apply(Plan(self._scope, (step,), request_id, began=began)).outcomes
         assert outcome.id is not None, "only derived items are rejected"
         return outcome.id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time, check_time
-from engrain.core.errors import EmbedderFailed, InvalidInput, NotFound, StoreError, TooLarge, raise_interrupt
+from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
@@ -41,7 +40,6 @@ _PAGE_SIZE = 1_000
 # These kinds are versioned like slots, and have parts of their own.
 _VERSIONED_KINDS = ("procedure", "summary")
 _RELATIONS = parse_filter({"kind": "relation"})
-_log = logging.getLogger("engrain")
 
 
 class SemanticMemory:
@@ -142,15 +140,16 @@ class SemanticMemory:
             plan = Plan(self._scope, (step,), check_optional_key(request_id, "request_id"))
             outcomes = self._services.items.apply(plan).outcomes
             if outcomes[0].status == "missing":
-                raise self._build_not_found(what)
+                raise self._not_found(what)
         else:
             # Repeating it is harmless: the matching items are gone.
             outcomes = self._forget_in_batches(self._find_matching(what), keep_source)
         removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
-        marked = [id for one in outcomes for id in one.marked]
-        pending = bool(outcomes) and not self._purge()
-        done = ForgetResult(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
-        return replace(done, pending=True) if done and not self._remove_elsewhere(done) else done
+        ids, marked = tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(id for one in outcomes for id in one.marked))
+        done = not outcomes or write.finish_forgetting(ids, marked, self._scope, self._services)
+        if ids or marked:
+            done = push_changes(self._services.feed, self._scope, [*ids, *marked]) and done
+        return ForgetResult(ids, marked, pending=not done)
 
     def _forget_in_batches(self, ids: Sequence[str], keep_source: bool) -> tuple[Outcome, ...]:
         outcomes: tuple[Outcome, ...] = ()
@@ -158,39 +157,6 @@ class SemanticMemory:
             steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
             outcomes += self._services.items.apply(Plan(self._scope, steps)).outcomes
         return outcomes
-
-    def _remove_elsewhere(self, done: ForgetResult) -> bool:
-        """Remove the items from the other stores and the vector server. False if something is left there."""
-        gone = [*done.ids, *done.marked]
-        removed = self._remove_episodes(gone)
-        if done.marked:
-            # A message with a removed span has other words, and needs another vector.
-            try:
-                write.embed_missing(self._services, len(done.marked))
-            except EmbedderFailed as exc:
-                _log.warning("%d texts are without vectors for now: %s", len(done.marked), exc)
-        return push_changes(self._services.feed, self._scope, gone) and removed
-
-    def _remove_episodes(self, gone: Sequence[str]) -> bool:
-        if self._services.episodes is None or self._services.same_store:
-            return True
-        try:
-            self._services.episodes.remove(self._scope, gone)
-        except StoreError as exc:
-            raise_interrupt(exc)
-            # The words are gone, and nothing shows without them; `maintain` or expiry removes what is left.
-            _log.warning("episodes of forgotten items are still to be removed: %s", exc)
-            return False
-        return True
-
-    def _purge(self) -> bool:
-        try:
-            return self._services.items.purge()
-        except StoreError as exc:
-            raise_interrupt(exc)
-            # The items are forgotten: the purge is repeated later, and must not look like a failure.
-            _log.warning("the bytes of forgotten items are still to be removed: %s", exc)
-            return False
 
     def _find_matching(self, what: object) -> builtins.list[str]:
         where = parse_filter(what) if isinstance(what, Mapping) else None
@@ -226,10 +192,10 @@ class SemanticMemory:
     def _require(self, id: str) -> Item:
         item = self.get(id)
         if item is None:
-            raise self._build_not_found(id)
+            raise self._not_found(id)
         return item
 
-    def _build_not_found(self, id: str) -> NotFound:
+    def _not_found(self, id: str) -> NotFound:
         return NotFound(f"there is no item {id!r} in this memory ({self._scope}). List its items to see what is.")
 
 

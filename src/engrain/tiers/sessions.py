@@ -84,9 +84,8 @@ class Sessions:
         return SessionStart(session, tuple(self._collect_profile()), summary, episodes, outdated)
 
     def _find_outdated(self, summary: Item) -> tuple[OutdatedText, ...]:
-        _, marks = load_items(self._scope, [summary.id], self._services)
-        found = marks.get(summary.id, ())
-        return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in found)
+        marks = load_items(self._scope, [summary.id], self._services)[1].get(summary.id, ())
+        return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in marks)
 
     def end(self, session: str) -> SessionEnd:
         """Summarise a session, and return the items that were kept of it."""
@@ -161,21 +160,19 @@ class Sessions:
 
     def list(self, limit: int = 20) -> builtins.list[SessionInfo]:
         """Return the sessions last added to, newest first, each with its length and its summary."""
-        names = self._services.log.sessions(self._scope, check_count(limit, "limit"))
-        return [self._describe_session(name) for name in names]
+        log, found = self._services.log, []
+        for name in log.sessions(self._scope, check_count(limit, "limit")):
+            last, summary = log.last(self._scope, name, 1), self._find_summary(name)
+            when = last[0].occurred_at or last[0].recorded_at if last else None
+            length = log.length(self._scope, name)
+            found.append(SessionInfo(name, length, when, summary.text if summary else ""))
+        return found
 
     def messages(self, session: str, n: int = 20) -> builtins.list[Message]:
         """Return the newest n messages of a session, oldest of them first."""
         check_count(n, "n", 1, MAX_BATCH)
         rows = self._services.log.last(self._scope, check_key(session, "session"), n)
         return [item_to_message(row) for row in rows]
-
-    def _describe_session(self, session: str) -> SessionInfo:
-        last = self._services.log.last(self._scope, session, 1)
-        summary = self._find_summary(session)
-        length = self._services.log.length(self._scope, session)
-        when = last[0].occurred_at or last[0].recorded_at if last else None
-        return SessionInfo(session, length, when, summary.text if summary else "")
 
     def _collect_profile(self) -> builtins.list[Item]:
         """Return the user's slots, then pinned and important facts and standing wishes, newest first.
@@ -193,8 +190,7 @@ class Sessions:
 
     def _collect_derived(self, session: str, start: int) -> builtins.list[Item]:
         """Return the facts and important episodes that were derived from messages from number `start` on."""
-        new = self._services.log.length(self._scope, session) - start
-        count = max(0, min(new, MAX_MESSAGES_READ))
+        count = max(0, min(self._services.log.length(self._scope, session) - start, MAX_MESSAGES_READ))
         messages = {item.id for item in self._services.log.last(self._scope, session, count)}
         links = self._services.items.lineage(self._scope, sorted(messages))
         derived = {link.item for link in links} - messages
