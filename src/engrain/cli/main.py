@@ -47,6 +47,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "episodes": ("lookup:episodes", "List recent events."),
         "procedures": ("lookup:procedures", "List procedures and how often each worked."),
     },
+    "Page": {
+        "ui": ("engrain.cli.commands.ui:ui", "Look into a memory in the browser, and correct it."),
+    },
     "Markdown files": {
         "files": ("files:files", "Sync SOUL.md, MEMORY.md and daily logs with this memory."),
     },

@@ -45,7 +45,7 @@ class Explanation:
         lines = [f"{item.id}  {item.kind}", f'  "{shorten_line(item.text)}"', f"  {_describe_item(item)}"]
         lines += [f"  source: {_describe_source(source)}" for source in item.sources]
         lines += [f'  rests on {cited.id}: "{shorten_line(cited.text)}"' for cited in self.cites]
-        lines.append(f"  trust {item.trust:.1f}: {_explain_trust(self)}")
+        lines.append(f"  trust {item.trust:.1f}: {explain_trust(self)}")
         lines += [f'  gave rise to {child.id}: "{shorten_line(child.text)}"' for child in self.cited_by]
         others = [version for version in self.versions if version.id != item.id]
         lines += [f'  {_describe_validity(version)}: "{shorten_line(version.text)}"' for version in others]
@@ -115,7 +115,8 @@ def _describe_source(source: Source) -> str:
     return (source.name and f"{source.name} ({source.kind})") or said.get(source.kind, source.kind)
 
 
-def _explain_trust(why: Explanation) -> str:
+def explain_trust(why: Explanation) -> str:
+    """Say where the trust of an item comes from."""
     lowest = min(why.cites, key=lambda cited: cited.trust, default=None)
     if lowest is not None and lowest.trust <= why.item.trust:
         return f"no more than {lowest.id}, which it rests on"

@@ -1,0 +1,1 @@
+"""The page to look into a memory and correct it: `engrain ui`, with the extra `ui`."""

@@ -1,0 +1,1 @@
+"""The pages, one module each: functions from a visit to an answer."""

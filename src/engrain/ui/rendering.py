@@ -1,0 +1,110 @@
+"""Render templates: the environment of jinja2, and how times and numbers are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from engrain import __version__
+from engrain.core.model.results import describe_counts, split_commands
+from engrain.core.validation import count_noun, to_plain
+from engrain.ui.text import show_plain, show_text
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+@cache
+def get_environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("engrain.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        shown=show_text, plain=show_plain, moment=format_moment, day=format_day, clock=format_clock, ago=format_ago,
+        number=format_number, seconds=format_seconds, size=format_size, as_json=format_json, counts=describe_counts,
+        commands=split_commands, iso=format_iso, local=format_local_input,
+    )  # fmt: skip
+    made.globals.update(count_noun=count_noun, version=__version__)
+    return made
+
+
+def render(template: str, values: Mapping[str, Any]) -> str:
+    return get_environment().get_template(template).render(values)
+
+
+def to_local(moment: datetime) -> datetime:
+    """The person sits at the machine that serves the page: its time zone is theirs."""
+    return moment.astimezone()
+
+
+def format_moment(moment: datetime) -> Markup:
+    return _time(moment, f"{to_local(moment):%Y-%m-%d %H:%M}")
+
+
+def format_day(moment: datetime) -> Markup:
+    return _time(moment, f"{to_local(moment):%Y-%m-%d}")
+
+
+def format_clock(moment: datetime) -> Markup:
+    return _time(moment, f"{to_local(moment):%H:%M}")
+
+
+def format_ago(moment: datetime) -> Markup:
+    """How long ago: "3 h ago"; a date if it is more than a month."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < 0 or seconds > 30 * _DAY:
+        return format_day(moment)
+    if seconds < _MINUTE:
+        return _time(moment, "just now")
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= size:
+            return _time(moment, f"{int(seconds // size)} {unit} ago")
+    raise AssertionError(seconds)
+
+
+def format_iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def format_local_input(moment: datetime) -> str:
+    """The value of an input of the type datetime-local."""
+    return f"{to_local(moment):%Y-%m-%dT%H:%M}"
+
+
+def format_number(value: float) -> str:
+    return f"{value:,}"
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.1f} s"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
+
+
+def format_size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            break
+        amount /= 1000
+    return f"{count} B" if unit == "B" else f"{amount:,.1f} {unit}"
+
+
+def format_json(value: Any) -> str:
+    return json.dumps(to_plain(value), indent=2, ensure_ascii=False)
+
+
+def _time(moment: datetime, text: str) -> Markup:
+    whole = f"{to_local(moment):%A, %d %B %Y, %H:%M:%S %Z}"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(format_iso(moment), whole, text)

@@ -1,0 +1,88 @@
+"""Serve the page on this machine: a socket, the address with its token, and the browser."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import uvicorn
+
+from engrain import ConfigError, MemoryInfo, Scope, Store
+from engrain.ui.access import Access
+from engrain.ui.app import build_app
+from engrain.ui.visit import Ui
+
+LOOPBACK = "127.0.0.1"
+DEFAULT_PORT = 8377
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True)
+class Address:
+    """The place to listen at. Without a port the usual one is taken, or any free one."""
+
+    host: str = LOOPBACK
+    port: int | None = None
+
+
+def serve(
+    store: Store,
+    home: Scope,
+    where: Address,
+    name: str,
+    on_ready: Callable[[str], None],
+    read_only: bool = False,
+) -> None:
+    """Serve until Ctrl-C. `on_ready` gets the address to open."""
+    with listen(where) as listener:
+        port = listener.getsockname()[1]
+        ui = Ui(store, home, make_access(where.host, port), name, read_only)
+        on_ready(f"http://{where.host}:{port}/?token={ui.access.token}")
+        # No access log: the first address has the token.
+        config = uvicorn.Config(
+            build_app(ui), log_level="warning", access_log=False, server_header=False, lifespan="off",
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def make_access(host: str, port: int) -> Access:
+    hosts = frozenset(f"{name}:{port}" for name in (*_LOCAL_NAMES, host))
+    return Access(hosts, cookie=f"engrain_ui_{port}")
+
+
+def listen(where: Address) -> socket.socket:
+    wanted = [where.port] if where.port is not None else [DEFAULT_PORT, 0]
+    for port in wanted:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((where.host, port))
+            return listener
+        except OSError as exc:
+            listener.close()
+            if port == wanted[-1]:
+                raise ConfigError(
+                    f"{where.host}:{port} cannot be used: {exc.strerror}. Choose another --port."
+                ) from exc
+    raise AssertionError(wanted)
+
+
+def choose_home(given: Scope, memories: list[MemoryInfo]) -> Scope:
+    """The named memory. Without a name the one without an owner, if it has items; else the largest."""
+    if given != Scope():
+        return given
+    sized = {Scope(info.tenant, info.agent, info.user): info.items for info in memories}
+    return given if sized.get(given) or not sized else max(sized, key=lambda scope: sized[scope])
+
+
+def open_browser(address: str) -> bool:
+    """Open the page, unless the only browser is one that would take over the terminal."""
+    desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(desktop) and webbrowser.open(address)
