@@ -42,7 +42,7 @@ def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside
 
     def forked() -> None:
         fork()
-        open_.extend(len(held.idle) for held in store._pool._held)  # type: ignore[attr-defined]
+        open_.extend(len(snapshot.idle) for snapshot in store._pool._snapshots)  # type: ignore[attr-defined]
 
     with ThreadPoolExecutor(1) as pool:
         full.export(tmp_path / "ana.jsonl", progress=told)

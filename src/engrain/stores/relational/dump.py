@@ -22,7 +22,8 @@ from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.tasks import read_step, read_task
 from engrain.stores.relational.usage import UsageCounts
 
-_FIRST_SCOPE = "0" * 32
+_FIRST_SCOPE = "0" * 32  # most kinds begin their key with the id of a scope
+_NO_SCOPE_FIRST = ("item", "cites", "erased", "hold")
 Values = dict[str, Any]
 
 
@@ -42,7 +43,8 @@ class Dump:
                 return []
             if kind == "audit":
                 return list(_dump_audit(tx, after, limit))
-            values: Values = {"a": _first_key(kind), "b": "", "c": "", **dict(zip("abc", after or (), strict=False))}
+            first = "" if kind in _NO_SCOPE_FIRST else _FIRST_SCOPE
+            values: Values = {"a": first, "b": "", "c": "", **dict(zip("abc", after or (), strict=False))}
             if kind in ("tombstone", "erased_tombstone"):
                 values["b"] = bytes.fromhex(values["b"])
             values |= {"within": scope and scope.id, "limit": limit}
@@ -79,11 +81,6 @@ class Dump:
 def find_change_token(tx: Transaction, key: bytes, scopes: Sequence[Scope]) -> ChangeToken:
     ids = [id_ for scope in scopes for id_ in (scope.id, hash_scope(key, scope))]
     return ChangeToken(tuple(scopes), str(tx.rows("find_change_token", ids=ids)))
-
-
-def _first_key(kind: RowKind) -> str:
-    """The key before all others. Most kinds begin their key with the id of a scope."""
-    return "" if kind in ("item", "cites", "erased", "hold") else _FIRST_SCOPE
 
 
 def _dump_citations(tx: Transaction, values: Values) -> Iterator[Row]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.sessions import Episode, RawOutput
-from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
-from engrain.stores.relational.holds import check_hold, load_held_scopes
+from engrain.stores.relational.dialect import Deferred, Dialect, Transaction
+from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
 from engrain.stores.relational.rows import read_episode
 from engrain.stores.relational.writes import add_episode
 
@@ -62,18 +61,17 @@ class Episodes:
         return self._dialect.write(scope, do)
 
     def expire(self, now: datetime) -> int:
-        values = {"at": to_micros(now), "limit": _BATCH}
-        self._delete_in_batches(lambda tx, held: tx.ask("delete_expired_raw_texts", held=held, **values))
-        return self._delete_in_batches(lambda tx, held: tx.ask("delete_expired_episodes", held=held, **values))
+        self._delete_in_batches("delete_expired_raw_texts", now)
+        return self._delete_in_batches("delete_expired_episodes", now)
 
-    def _delete_in_batches(self, delete: Callable[[Transaction, list[Any]], Pending]) -> int:
+    def _delete_in_batches(self, statement: str, now: datetime) -> int:
         """Each batch is a transaction of its own, so that other writers come in between."""
 
         def do(tx: Transaction) -> int | Deferred[int]:
-            return Deferred(delete(tx, load_held_scopes(tx, self._dialect.key)), len)
+            on_hold = load_scopes_on_hold(tx)
+            return Deferred(tx.ask(statement, at=to_micros(now), limit=_BATCH, on_hold=on_hold), len)
 
-        total = deleted = self._dialect.write(None, do)
-        while deleted == _BATCH:
-            deleted = self._dialect.write(None, do)
+        total = 0
+        while (deleted := self._dialect.write(None, do)) == _BATCH:
             total += deleted
-        return total
+        return total + deleted

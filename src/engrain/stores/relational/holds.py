@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.erasure import (
     Hold,
@@ -16,7 +14,7 @@ from engrain.core.model.erasure import (
     write_reasons,
 )
 from engrain.stores.relational.audit import Audit
-from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.dialect import Dialect, ScopeKey, Transaction
 from engrain.stores.relational.rows import read_hold
 from engrain.stores.relational.scopes import HIDDEN, OPEN, block_scope, load_scopes, lock_user_scopes, show_scope
 
@@ -29,18 +27,18 @@ def hash_owner(key: bytes, scope: Scope) -> str:
 
 def check_hold(tx: Transaction) -> None:
     """OnHold if the owner of the transaction's scope is under a hold. Lock the owner before."""
-    rows = tx.rows("load_hold", subject_hash=tx.owner)
-    if rows and tx.scope and (user := find_owner(tx.scope)):
-        raise make_hold_error(user, read_hold(rows[0]).reasons)
+    reasons = load_reasons(tx, tx.owner)
+    if reasons and tx.scope and (user := find_owner(tx.scope)):
+        raise make_hold_error(user, reasons)
 
 
-def load_held_scopes(tx: Transaction, key: bytes) -> list[Any]:
+def load_scopes_on_hold(tx: Transaction) -> list[ScopeKey]:
     """The keys of all scopes whose owner is under a hold. No hold begins before the commit."""
     tx.lock_holds()
-    held = {subject_hash for subject_hash, *_ in tx.rows("load_holds")}
+    on_hold = {subject_hash for subject_hash, *_ in tx.rows("load_holds")}
     # A hold knows its user by a keyed hash alone, so every name is hashed; without holds none is.
-    rows = load_scopes(tx) if held else []
-    return [row.key for row in rows if hash_owner(key, row.scope) in held]
+    rows = load_scopes(tx) if on_hold else []
+    return [row.key for row in rows if hash_owner(tx.dialect.key, row.scope) in on_hold]
 
 
 def load_reasons(tx: Transaction, subject_hash: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from engrain.core.model.tasks import (
 )
 from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
-from engrain.stores.relational.holds import check_hold, load_held_scopes
+from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
 from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_time
 
 Answer = TypeVar("Answer")
@@ -150,9 +150,10 @@ class Tasks:
 
     def prune(self, before: datetime) -> int:
         def do(tx: Transaction) -> int:
-            held = load_held_scopes(tx, self._dialect.key)
+            on_hold = load_scopes_on_hold(tx)
             old: dict[ScopeKey, dict[int, str]] = {}
-            for scope, n, task, ended, now, clock in tx.rows("load_ended_tasks", before=to_micros(before), held=held):
+            rows = tx.rows("load_ended_tasks", before=to_micros(before), on_hold=on_hold)
+            for scope, n, task, ended, now, clock in rows:
                 # The wall clock may have been set forward: tasks that the other clock calls younger stay.
                 if has_passed(ended, clock, from_micros(now) - before) is not False:
                     old.setdefault(scope, {})[n] = task

@@ -37,7 +37,6 @@ from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transa
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import (
-    Row,
     read_answer,
     read_episode,
     read_item,
@@ -180,11 +179,11 @@ class _StepWriter:
             return Outcome(None, "kept_out")
         trust = self._find_trust(draft.source)
         position = draft.position
-        if position and (taken := self._find_at_place(position)):
-            id_, text = taken
-            if text != draft.text:
-                raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
-            return self._repeat(id_, draft, trust)
+        if position and position.number is not None:
+            for id_, text in self.tx.rows("find_at_place", session=position.session, place=position.number):
+                if text != draft.text:
+                    raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
+                return self._repeat(id_, draft, trust)
         hash_ = self._hash(draft)
         decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
         if decision.repeats:
@@ -268,12 +267,6 @@ class _StepWriter:
             trust = min(trust, cited_trust)
         return trust
 
-    def _find_at_place(self, place: SessionPosition) -> Row | None:
-        if place.number is None:
-            return None
-        rows = self.tx.rows("find_at_place", session=place.session, place=place.number)
-        return rows[0] if rows else None
-
     def _load_versions(self, draft: Draft, hash_: str) -> list[StoredVersion]:
         """Load a slot's versions on either side; without a slot, the open item with the same text."""
         if draft.slot is not None:
@@ -305,8 +298,7 @@ class _StepWriter:
             return {"session": None, "place": None, "speaker": None, "role": None}
         number = place.number
         if number is None:
-            rows = self.tx.rows("find_session_length", session=place.session)
-            number = rows[0][0] if rows else 0
+            number = _find_session_length(self.tx, place.session)
         self.tx.run("grow_session", session=place.session, length=number + 1)
         return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
 
@@ -395,10 +387,14 @@ def _check_erased(erased: Pending | None) -> None:
 
 
 def _check_session_length(tx: Transaction, session: str, length: int) -> None:
-    rows = tx.rows("find_session_length", session=session)
-    found = rows[0][0] if rows else 0
+    found = _find_session_length(tx, session)
     if found != length:
         raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
+
+
+def _find_session_length(tx: Transaction, session: str) -> int:
+    rows = tx.rows("find_session_length", session=session)
+    return int(rows[0][0]) if rows else 0
 
 
 def add_planned_episode(tx: Transaction, draft: EpisodeDraft, ids_by_step: Mapping[str, str | None]) -> None:

@@ -40,6 +40,7 @@ from engrain.stores.sqlite.opening import (
     StoreFile,
     as_immutable,
     check_key,
+    identify_file,
     inspect_path,
     open_connection,
     sync_folder,
@@ -215,35 +216,30 @@ def _check_target(target: Path) -> Path:
 @contextlib.contextmanager
 def _lock_part(part: Path) -> Iterator[None]:
     """Keep other backups off this file. The rest of a process that was killed is taken over."""
+    busy = f"another backup is being written to {part.stem}. Wait for it, or give this one a new name."
     try:
         file = os.open(part, os.O_CREAT | os.O_WRONLY | NO_FOLLOW, 0o600)
     except OSError as exc:
         raise StoreError(f"the backup {part} could not be written: {exc.strerror}.") from exc
     try:
-        if not _try_lock_part(file, part):
-            raise StoreBusy(
-                f"another backup is being written to {part.stem}. Wait for it, or give this one a new name."
-            )
+        _lock_whole(file, busy)
+        # The backup that wrote it may have ended in between, and have given it its name.
+        if identify_file(str(part), remote=False) != (os.fstat(file).st_dev, os.fstat(file).st_ino):
+            raise StoreBusy(busy)
         yield
     finally:
         os.close(file)
 
 
-def _try_lock_part(file: int, part: Path) -> bool:
-    try:
-        _lock_whole(file)
-        # The backup that wrote it may have ended in between, and have given it its name.
-        return part.stat().st_ino == os.fstat(file).st_ino
-    except (BlockingIOError, FileNotFoundError):
-        return False
-
-
-def _lock_whole(file: int) -> None:
-    """BlockingIOError if another process holds it. Windows has no such lock."""
+def _lock_whole(file: int, busy: str) -> None:
+    """StoreBusy if another process holds it. Windows has no such lock."""
     if sys.platform != "win32":
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise StoreBusy(busy) from exc
 
 
 def _remove(*paths: Path) -> None:
@@ -305,16 +301,13 @@ def _lock_folder(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    held = os.open(folder, os.O_RDONLY)
+    file = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # of a file system that cannot lock a folder
-            try:
-                _lock_whole(held)
-            except BlockingIOError as exc:
-                raise StoreBusy(f"another restore into {folder} is under way. Wait for it, then try again.") from exc
+            _lock_whole(file, f"another restore into {folder} is under way. Wait for it, then try again.")
         yield
     finally:
-        os.close(held)
+        os.close(file)
 
 
 def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:

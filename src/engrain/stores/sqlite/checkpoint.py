@@ -78,16 +78,16 @@ class Checkpointer:
     def _checkpoint(self) -> None:
         # The first commit into a restarted log syncs twice, and no caller's write should be that one. A read that is
         # held keeps the log going until it is our turn; then a commit of our own restarts it.
-        def restart_log(held: Connection, db: Connection) -> None:
-            held.run("begin")
-            held.rows("select change from counter")
+        def restart_log(reader: Connection, db: Connection) -> None:
+            reader.run("begin")
+            reader.rows("select change from counter")
             db.rows("pragma wal_checkpoint(passive)")
             with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
-                held.run("commit")
+                reader.run("commit")
                 db.rows("pragma wal_checkpoint(passive)")
                 start_log(db)
 
-        self._pool.run_bare(lambda held: self._pool.run_bare(lambda db: restart_log(held, db)))
+        self._pool.run_bare(lambda reader: self._pool.run_bare(lambda db: restart_log(reader, db)))
 
 
 def start_log(db: Connection) -> None:

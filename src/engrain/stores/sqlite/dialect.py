@@ -26,7 +26,7 @@ from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
 from engrain.stores.sqlite.filters import build_where
 from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
-from engrain.stores.sqlite.pool import HeldSnapshot, Loan, Pool
+from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
@@ -138,8 +138,8 @@ class SqliteTransaction:
         IndexRows(self.db).write(entries)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
-        for (n, _), given in vectors.items():
-            IndexRows(self.db).replace_vectors(n, given)
+        for (n, _), replacement in vectors.items():
+            IndexRows(self.db).replace_vectors(n, replacement)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
@@ -161,8 +161,8 @@ class SqliteTransaction:
             index.delete_vectors(number)
         written: list[tuple[int, Words, Vectors | None]] = []
         for one in entries:
-            given: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
-            written += ((one.item, one.words, each) for each in given or [None])
+            vectors: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
+            written += ((one.item, one.words, each) for each in vectors or [None])
         index.write(written)
 
     def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
@@ -242,8 +242,8 @@ class IndexRows:
             self._db.run(load_sql()["write_index_words"], {"item": n, "pairs": words.pairs})
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
-        for given in by_model.values():
-            self._write_vectors(given)
+        for items in by_model.values():
+            self._write_vectors(items)
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
@@ -273,14 +273,14 @@ class IndexRows:
                     if coded := encode_stored(windows, dimension):
                         self._db.run(load_sql()["write_code"], {"key": key, "windows": coded})
 
-    def _write_vectors(self, given: Sequence[tuple[int, Vectors]]) -> None:
+    def _write_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
         from engrain.stores.sqlite.index.codes import encode_items
 
-        first = given[0][1]
+        first = items[0][1]
         model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
-        coded = encode_items([vectors for _, vectors in given])
-        for (n, vectors), codes in zip(given, coded, strict=True):
+        coded = encode_items([vectors for _, vectors in items])
+        for (n, vectors), codes in zip(items, coded, strict=True):
             key = vector_key(model, n)
             self._db.run(load_sql()["write_code"], {"key": key, "windows": codes})
             self._db.run(load_sql()["write_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
@@ -377,7 +377,10 @@ class SqliteDialect:
 
     def read_vectors(self, rows: Iterable[Row]) -> dict[str, tuple[bytes, ...]]:
         """All windows of an item are in one row."""
-        return {id_: _split(windows, 4 * dimension) for id_, dimension, windows in rows}
+        return {
+            id_: tuple(windows[start : start + 4 * dimension] for start in range(0, len(windows), 4 * dimension))
+            for id_, dimension, windows in rows
+        }
 
     def check_full_access(self, tx: Transaction) -> None:
         """Do nothing: every process that opens the file may read all of it."""
@@ -391,10 +394,10 @@ class SqliteDialect:
             return fn(current)
         if self._file.path is None:
             return self._read_in_memory(fn)
-        held: HeldSnapshot | None = getattr(self._local, "held", None)
-        if held and held.lent:
-            return fn(held.lent)
-        loan = Loan(held)
+        snapshot: Snapshot | None = getattr(self._local, "snapshot", None)
+        if snapshot and snapshot.lent:
+            return fn(snapshot.lent)
+        loan = Loan(snapshot)
         try:
             return fn(self._pool.lend(loan))
         finally:
@@ -435,20 +438,16 @@ class SqliteDialect:
         """Run `do` with one snapshot for all its reads in this thread.
 
         A fork ends the snapshot, and later reads see a newer one. In a store in memory each read sees its own."""
-        if getattr(self._local, "held", None) or self._writer.current_transaction():
+        if getattr(self._local, "snapshot", None) or self._writer.current_transaction():
             return do()
-        held = HeldSnapshot()
+        snapshot = Snapshot()
         try:
-            self._local.held = held
-            self._pool.begin(held)
+            self._local.snapshot = snapshot
+            self._pool.begin(snapshot)
             return do()
         finally:
-            self._pool.end(held)
-            self._local.held = None
-
-
-def _split(windows: bytes, size: int) -> tuple[bytes, ...]:
-    return tuple(windows[start : start + size] for start in range(0, len(windows), size))
+            self._pool.end(snapshot)
+            self._local.snapshot = None
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

@@ -77,11 +77,11 @@ class Health:
 
     def search_state(self, scope: Scope) -> Finding:
         state = self.index.usage()
-        held, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
+        used, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
         if state["over_cap"]:
             why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"
             return Finding("search", "warn", why, "raise cache_bytes in [stores] of the settings file")
-        return Finding("search", "pass", f"search holds {held} of at most {cap}")
+        return Finding("search", "pass", f"search holds {used} of at most {cap}")
 
     def models(self) -> dict[str, int]:
         rows = self.dialect.snapshot(lambda db: db.rows(_SQL["count_embedded"]))

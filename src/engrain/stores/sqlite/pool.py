@@ -17,7 +17,7 @@ _WAIT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.001
 
 
-class HeldSnapshot:
+class Snapshot:
     """A read transaction that one thread keeps from one loan to the next.
 
     It ends early before a fork and when the store is closed: no connection may be open then."""
@@ -40,10 +40,10 @@ class Loan:
     An interrupt can come before the call, but not before the first of these lines, so `reclaim` finds the loan.
     """
 
-    __slots__ = ("bare", "db", "held", "over")
+    __slots__ = ("bare", "db", "over", "snapshot")
 
-    def __init__(self, held: HeldSnapshot | None = None, bare: bool = False) -> None:
-        self.held = held
+    def __init__(self, snapshot: Snapshot | None = None, bare: bool = False) -> None:
+        self.snapshot = snapshot
         self.bare = bare
         self.db: Connection | None = None
         self.over = False
@@ -61,7 +61,7 @@ class Pool:
         """Return to the unused state, in a forked child that has none of the threads."""
         self._idle: list[Connection] = []
         self._lent: set[Loan] = set()
-        self._held: set[HeldSnapshot] = set()
+        self._snapshots: set[Snapshot] = set()
         self._frozen = False
 
     def run_bare(self, fn: Callable[[Connection], Answer]) -> Answer:
@@ -73,12 +73,12 @@ class Pool:
             loan.over = True
             self.take_back(loan)
 
-    def begin(self, held: HeldSnapshot) -> None:
-        self._held.add(held)
+    def begin(self, snapshot: Snapshot) -> None:
+        self._snapshots.add(snapshot)
 
-    def end(self, held: HeldSnapshot) -> None:
-        self._held.discard(held)
-        _close_all(held.idle)
+    def end(self, snapshot: Snapshot) -> None:
+        self._snapshots.discard(snapshot)
+        _close_all(snapshot.idle)
 
     def lend(self, loan: Loan) -> Connection:
         self._lent.add(loan)
@@ -90,13 +90,13 @@ class Pool:
         if self._closed:
             raise StoreClosed(CLOSED)
         try:
-            idle = loan.held.idle if loan.held else None
+            idle = loan.snapshot.idle if loan.snapshot else None
             loan.db = idle.pop() if idle else self._idle.pop()
         except IndexError:
             self.reclaim()
             loan.db = self._connect()
-        if loan.held:
-            loan.held.lent = loan.db
+        if loan.snapshot:
+            loan.snapshot.lent = loan.db
         if not loan.bare and not loan.db.in_transaction:
             loan.db.run("begin")
         return loan.db
@@ -106,14 +106,14 @@ class Pool:
             db, loan.db = loan.db, None
             if db is None:
                 return
-            held, closing = loan.held, self._closed or self._frozen
-            if held:
-                held.lent = None
+            snapshot, closing = loan.snapshot, self._closed or self._frozen
+            if snapshot:
+                snapshot.lent = None
             elif db.in_transaction:
                 with suppress(EngrainError):
                     db.run("commit")
-            if held in self._held and held and not closing:
-                held.idle.append(db)
+            if snapshot in self._snapshots and snapshot and not closing:
+                snapshot.idle.append(db)
             # A connection that an interrupt left in a transaction would hold its snapshot for ever.
             elif closing or len(self._idle) >= _MAX_IDLE or db.in_transaction:
                 db.close()
@@ -135,7 +135,7 @@ class Pool:
         while self._lent and time.monotonic() < ends:
             self.reclaim()
             time.sleep(_PAUSE_SECONDS)
-        for connections in (self._idle, *(held.idle for held in list(self._held))):
+        for connections in (self._idle, *(snapshot.idle for snapshot in list(self._snapshots))):
             _close_all(connections)
 
     def freeze(self) -> None:

@@ -34,8 +34,8 @@ where episode.scope = :scope and episode.id = :id and raw_text.expires_at > :at
 
 -- delete_expired_episodes --
 delete from episode where (scope, id) in (
-  select scope, id from episode where expires_at <= :at and scope {not_scope_in:held} limit :limit) returning id;
+  select scope, id from episode where expires_at <= :at and scope {not_scope_in:on_hold} limit :limit) returning id;
 
 -- delete_expired_raw_texts --
 delete from raw_text where (scope, id) in (
-  select scope, id from raw_text where expires_at <= :at and scope {not_scope_in:held} limit :limit) returning id;
+  select scope, id from raw_text where expires_at <= :at and scope {not_scope_in:on_hold} limit :limit) returning id;

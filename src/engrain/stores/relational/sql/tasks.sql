@@ -49,7 +49,7 @@ select scope, n, task, deadline_clock, {greatest}({tick}, cast(:newest as bigint
 
 -- load_ended_tasks --
 select scope, n, task, ended_clock, {now}, {lease_clock} from task
-where ended_at < :before and scope {not_scope_in:held};
+where ended_at < :before and scope {not_scope_in:on_hold};
 
 -- delete_tasks --
 -- Their steps and snapshots are deleted with them.

@@ -74,8 +74,8 @@ class FieldTable:
         self._store_positions(known)
         self._last_change = items.last_change
 
-    def _store_fields(self, items: ItemTable, given: list[tuple[Any, ...]]) -> None:
-        number, kind, session, speaker, role, place, happened, *numbers = given
+    def _store_fields(self, items: ItemTable, loaded: list[tuple[Any, ...]]) -> None:
+        number, kind, session, speaker, role, place, happened, *numbers = loaded
         rows = items.find_rows(np.array(number, dtype=np.int64))
         columns = self._columns
         for name, names in zip(_NAMES[:4], (kind, session, speaker, role), strict=True):

@@ -196,9 +196,7 @@ class ScopeIndex:
     def words(self, db: Reader) -> WordIndex:
         _refresh_entries(self._words, db, self.items)
         if self._words.is_stale:
-            from engrain.stores.sqlite.index.words import WordIndex
-
-            self._words = WordIndex()
+            self._words = type(self._words)()
             _refresh_entries(self._words, db, self.items)
         return self._words
 
