@@ -48,7 +48,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "procedures": ("lookup:procedures", "List procedures and how often each worked."),
     },
     "Page": {
-        "ui": ("engrain.cli.commands.ui:ui", "Look into a memory in the browser, and correct it."),
+        "ui": ("ui:ui", "Look into a memory in the browser, and correct it."),
     },
     "Markdown files": {
         "files": ("files:files", "Sync SOUL.md, MEMORY.md and daily logs with this memory."),
