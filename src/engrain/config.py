@@ -61,18 +61,10 @@ class Settings:
     read_only: bool = False
 
 
+_STORE_FIELDS = ("episodic", "tasks", "sessions", "vectors", "cache_bytes", "engine", "read_only", "key")
+# The field of Settings for each key of a table.
 _TABLES: Mapping[str, Mapping[str, str]] = {
-    "stores": {
-        "default": "store",
-        "episodic": "episodic",
-        "tasks": "tasks",
-        "sessions": "sessions",
-        "vectors": "vectors",
-        "cache_bytes": "cache_bytes",
-        "engine": "engine",
-        "read_only": "read_only",
-        "key": "key",
-    },
+    "stores": {"default": "store", **{name: name for name in _STORE_FIELDS}},
     "embedder": {"model": "embedder", "url": "embedder_url", "dimension": "dimension", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
     "privacy": {"redact": "redact"},
@@ -80,6 +72,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
 }
 # A program may pass these as objects or functions.
 _OBJECTS = ("before", "redact", "count", "key")
+_TYPES: Mapping[str, type] = {"read_only": bool, "cache_bytes": int, "dimension": int, "redact": list}  # or str
 
 
 def load_settings(
@@ -95,10 +88,7 @@ def load_settings(
     where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
     if not where or "\x00" in where:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
-    if where.endswith(".toml"):
-        found = read_toml(Path(where))
-    else:
-        found = Settings(store=where, model=_read_model(), key=_read_key(), redact=_read_redact())
+    found = read_toml(Path(where)) if where.endswith(".toml") else replace(_read_environment(), store=where)
     return apply_tables(found, tables) if tables is not None else found
 
 
@@ -112,14 +102,13 @@ def read_toml(path: Path) -> Settings:
     lifecycle = tables.pop("lifecycle", {})
     if not isinstance(lifecycle, dict):
         raise ConfigError(f"{path}: lifecycle must be a table, [lifecycle].")
-    values = _read_tables(str(path), tables)
-    values.setdefault("redact", _read_redact())
-    values["model"] = values.get("model", _read_model()) or None  # name = "" means none, whatever the variable says
+    values, environment = _read_tables(str(path), tables), _read_environment()
+    values["model"] = values.get("model", environment.model) or None  # name = "" means none, despite the variable
     for name in ("backup_folder", "mirror"):
         if isinstance(lifecycle.get(name), str) and lifecycle[name]:
             lifecycle[name] = _resolve_path(path, lifecycle[name])
     values["store"] = _resolve_path(path, values.get("store", DEFAULT_STORE))
-    return Settings(**values, key=_read_key(), lifecycle=check_policies(lifecycle, f"{path}, [lifecycle]"))
+    return replace(environment, **values, lifecycle=check_policies(lifecycle, f"{path}, [lifecycle]"))
 
 
 def apply_tables(found: Settings, tables: Mapping[str, Mapping[str, Any]]) -> Settings:
@@ -136,16 +125,16 @@ def apply_tables(found: Settings, tables: Mapping[str, Mapping[str, Any]]) -> Se
 
 def _read_tables(where: str, tables: Mapping[str, Any], objects: bool = False) -> dict[str, Any]:
     """The values of all tables, by the field names of Settings."""
-    given: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for table, values in tables.items():
         if table not in _TABLES or not isinstance(values, Mapping):
             raise UnknownKey(f"{where}: unknown table [{table}]. Known: {', '.join((*_TABLES, 'lifecycle'))}.")
         for key, value in values.items():
             if key not in _TABLES[table]:
                 raise UnknownKey(f"{where}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
-            keep = objects and key in _OBJECTS
-            given[_TABLES[table][key]] = value if keep else _check_type(where, table, key, value)
-    return given
+            is_object = objects and key in _OBJECTS
+            found[_TABLES[table][key]] = value if is_object else _check_type(where, table, key, value)
+    return found
 
 
 def _resolve_path(path: Path, named: str) -> str:
@@ -156,32 +145,20 @@ def _resolve_path(path: Path, named: str) -> str:
     return f"{scheme}{found}{os.path.abspath(path.parent / Path(rest).expanduser())}"
 
 
-def _read_model() -> str | None:
-    return os.environ.get(MODEL_VARIABLE) or None
-
-
-def _read_redact() -> tuple[str, ...]:
-    return tuple(name.strip() for name in os.environ.get(REDACT_VARIABLE, "").split(",") if name.strip())
-
-
-def _read_key() -> str | None:
-    return os.environ.get(KEY_VARIABLE) or None
+def _read_environment() -> Settings:
+    names = (name.strip() for name in os.environ.get(REDACT_VARIABLE, "").split(","))
+    model, key = (os.environ.get(variable) or None for variable in (MODEL_VARIABLE, KEY_VARIABLE))
+    return Settings(model=model, key=key, redact=tuple(filter(None, names)))
 
 
 def _check_type(path: str, table: str, key: str, value: object) -> object:
     if key in ("count", "key"):
         raise ConfigError(f"{path}: {key!r} in [{table}] can only be set by a program, not in a file.")
-    if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return tuple(value)
-    if key == "read_only" and isinstance(value, bool):
-        return value
-    wanted: type = (
-        bool if key == "read_only" else int if key in ("cache_bytes", "dimension") else list if key == "redact" else str
-    )
-    if not isinstance(value, wanted) or isinstance(value, bool):
+    wanted = _TYPES.get(key, str)
+    if not isinstance(value, wanted) or isinstance(value, bool) is not (wanted is bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):
         raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
-    return value
+    return tuple(value) if isinstance(value, list) else value

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from redis import exceptions as errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from engrain.core.clock import from_micros
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -54,6 +56,10 @@ def load_scripts(name: str) -> Mapping[str, Script]:
 def pair_fields(flat: Sequence[str]) -> dict[str, str]:
     """Return the fields of a hash from a script's flat list of names and values."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def parse_time(micros: str | None) -> datetime | None:
+    return from_micros(int(micros)) if micros else None
 
 
 # Tries of a call that time out; a server that refuses at once is tried more often.
@@ -123,11 +129,9 @@ class RedisConnection:
     def each_server(self, *words: str, patience: float = 0.0) -> list[Any]:
         """Run a command without a key on every server that holds data, with retries for `patience` seconds."""
         patience = min(patience, self.address.timeout)
-        if not self.address.cluster:
-            return [self._retry(lambda client: client.execute_command(*words), patience=patience)]
-        nodes = redis.RedisCluster.PRIMARIES
-        many = self._retry(lambda client: client.execute_command(*words, target_nodes=nodes), patience=patience)
-        return list(many.values())
+        options = {"target_nodes": redis.RedisCluster.PRIMARIES} if self.address.cluster else {}
+        answer = self._retry(lambda client: client.execute_command(*words, **options), patience=patience)
+        return list(answer.values()) if self.address.cluster else [answer]
 
     def close(self) -> None:
         self._closed = True
@@ -163,7 +167,9 @@ class RedisConnection:
                 raise ConfigError(f"{why} Put user and password into the URL: redis://user:password@host") from exc
             except _CLIENT_ERRORS as exc:
                 if not _is_temporary(exc):
-                    raise self._translate_refusal(exc) from exc
+                    full = isinstance(exc, errors.OutOfMemoryError) or any(word in str(exc) for word in _FULL_WORDS)
+                    why = "takes no writes, and did not store this one" if full else "refused a command"
+                    raise StoreError(f"Redis at {self.address.shown} {why}: {exc}") from exc
                 unsure = unsure or (writes and reached and not _was_never_done(exc))
                 if time.monotonic() + pause >= until:
                     raise self._build_unavailable(exc, tries, time.monotonic() - began, unsure) from exc
@@ -172,12 +178,6 @@ class RedisConnection:
                 return answer
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _translate_refusal(self, exc: Exception) -> EngrainError:
-        where = self.address.shown
-        if isinstance(exc, errors.OutOfMemoryError) or any(word in str(exc) for word in _FULL_WORDS):
-            return StoreError(f"Redis at {where} takes no writes, and did not store this one: {exc}")
-        return StoreError(f"Redis at {where} refused a command: {exc}")
 
     def _build_unavailable(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
         count, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
@@ -250,10 +250,6 @@ class RegisteredScope(NamedTuple):
     member: str
     at: float
 
-    @property
-    def is_old(self) -> bool:
-        return self.at < time.time() - _KEPT_SECONDS
-
 
 class ScopeRegistry:
     """The list of scopes that have data of one kind on the server."""
@@ -298,9 +294,9 @@ class ScopeRegistry:
                 break
 
     def forget(self, empty: Sequence[RegisteredScope]) -> None:
-        for one in empty:
-            if one.is_old:
-                self._link.run(_FORGET_SCRIPT, self._key(one.scope.id[0]), [one.member, str(int(one.at))])
+        for scope, member, at in empty:
+            if at < time.time() - _KEPT_SECONDS:
+                self._link.run(_FORGET_SCRIPT, self._key(scope.id[0]), [member, str(int(at))])
 
     def _key(self, shard: str) -> str:
         return f"engrain:scopes:{self._of}:{shard}"

@@ -13,7 +13,14 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id, pair_fields
+from engrain.stores.redis.connection import (
+    RedisConnection,
+    ScopeRegistry,
+    load_scripts,
+    new_call_id,
+    pair_fields,
+    parse_time,
+)
 
 _LUA = load_scripts("episodes.lua")
 # Redis expires by its own clock, which may be ahead of the caller's: it must never expire what is still shown.
@@ -36,11 +43,9 @@ class RedisEpisodes:
 
     def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         self._scopes.note(scope)
-        kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
-        fields = [part for pair in encode_episode(episode).items() for part in pair]
         most = "" if self._guard.has_hold(scope) else _MAX_EPISODES
-        count, importance, expires = self._run("add", scope, episode.id, most, *kept, *fields)
-        return replace(episode, count=int(count), importance=float(importance), expires_at=_parse_time(expires))
+        count, importance, expires = self._run("add", scope, episode.id, most, *encode_arguments(episode, raw))
+        return replace(episode, count=int(count), importance=float(importance), expires_at=parse_time(expires))
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         index = "all" if session is None else f"of:{session}"
@@ -84,8 +89,8 @@ class RedisEpisodes:
                 # Written while the hold began, or put on hold by a program that did not know this server.
                 if self._guard.has_hold(one.scope):
                     self.hold(one.scope)
-            for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
-                gone += self._expire(one.scope, at) if count and not self._guard.has_hold(one.scope) else 0
+            for one, *counts in zip(page, over[::2], over[1::2], strict=True):
+                gone += self._expire(one.scope, at) if any(counts) and not self._guard.has_hold(one.scope) else 0
             left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
         return gone
@@ -128,6 +133,12 @@ def encode_episode(episode: Episode) -> dict[str, str | int]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def encode_arguments(episode: Episode, raw: RawOutput | None) -> list[str | int]:
+    """Encode an episode and its raw output for a script."""
+    output = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
+    return [*output, *(part for pair in encode_episode(episode).items() for part in pair)]
+
+
 def decode_episode(id: str, fields: Mapping[str, str]) -> Episode:
     return Episode(
         id=id,
@@ -136,16 +147,12 @@ def decode_episode(id: str, fields: Mapping[str, str]) -> Episode:
         text=fields["text"],
         importance=float(fields["importance"]),
         happened_at=from_micros(int(fields["happened"])),
-        expires_at=_parse_time(fields.get("expires", "")),
+        expires_at=parse_time(fields.get("expires")),
         count=int(fields["count"]),
         data=json.loads(fields.get("data", "{}")),
         item=fields.get("item"),
         key=fields.get("key"),
     )
-
-
-def _parse_time(micros: str) -> datetime | None:
-    return from_micros(int(micros)) if micros else None
 
 
 _STATE_LUA = load_scripts("state.lua")
@@ -162,9 +169,8 @@ class RedisSessionState:
 
     def save(self, scope: Scope, session: str, text: str) -> None:
         if not self._guard.find_block_cached(scope):
-            self._link.run(
-                _STATE_LUA["save"], _state_prefix(scope), [f"working:{session}", _STATE_LIFETIME_MS, text], spare=True
-            )
+            args: list[str | int] = [f"working:{session}", _STATE_LIFETIME_MS, text]
+            self._link.run(_STATE_LUA["save"], _state_prefix(scope), args, spare=True)
 
     def load(self, scope: Scope, session: str) -> str | None:
         if self._guard.find_block_cached(scope):

@@ -36,8 +36,7 @@ class ServerInfo(NamedTuple):
 def read_server_info(link: RedisConnection, patience: float = 0.0) -> ServerInfo:
     """Read the oldest version and the weakest settings of all servers. ConfigError if one is too old."""
     servers = link.each_server("INFO", "server", patience=patience)
-    versions = [str(reply["redis_version"]) for reply in servers]
-    oldest = min(versions, key=_parse_version)
+    oldest = min((str(reply["redis_version"]) for reply in servers), key=_parse_version)
     if _parse_version(oldest) < _MIN_VERSION:
         raise ConfigError(f"Redis at {link.address.shown} is {oldest}; engrain needs 6.2 or newer.")
     return ServerInfo(oldest, _read_settings(link))
@@ -59,17 +58,17 @@ def build_findings(link: RedisConnection, info: ServerInfo, journal: bool) -> li
     """Build the doctor's findings about the server and its durability."""
     where = Finding("redis", "pass", f"Redis {info.version} at {link.address.shown} answers.")
     if info.lacks is None:
-        kept = Finding("redis durability", "warn", "The server does not tell whether it keeps what it acknowledges.")
+        durable = Finding("redis durability", "warn", "The server does not tell whether it keeps what it acknowledges.")
     elif info.lacks and journal:
-        mend = f"Set {', '.join(f'{name} {_NEEDED_SETTINGS[name]}' for name in info.lacks)}."
+        fix = f"Set {', '.join(f'{name} {_NEEDED_SETTINGS[name]}' for name in info.lacks)}."
         why = f"Opened with durability=relaxed: with {_describe_lacks(info)} a crash may lose the last steps of tasks."
-        kept = Finding("redis durability", "warn", why, mend)
+        durable = Finding("redis durability", "warn", why, fix)
     elif info.lacks:
         why = f"{_describe_lacks(info)}: enough for episodes, whose words are in the log; not for tasks."
-        kept = Finding("redis durability", "pass", why)
+        durable = Finding("redis durability", "pass", why)
     else:
-        kept = Finding("redis durability", "pass", "What it acknowledges is on disk, and nothing is evicted.")
-    return [where, kept]
+        durable = Finding("redis durability", "pass", "What it acknowledges is on disk, and nothing is evicted.")
+    return [where, durable]
 
 
 def _describe_lacks(info: ServerInfo) -> str:
@@ -103,6 +102,7 @@ class RedisStore(RedisErasure):
         # Replaced if the items' store knows erasures and legal holds.
         self.guard = ErasureGuard()
         super().__init__(RedisConnection(parse_redis_url(url), read_only))
+        self.where = self._link.address.shown
         try:
             read_server_info(self._link)
         except StoreUnavailable as exc:
@@ -110,10 +110,6 @@ class RedisStore(RedisErasure):
         except BaseException:
             self._link.close()
             raise
-
-    @property
-    def where(self) -> str:
-        return self._link.address.shown
 
     @property
     def trouble(self) -> str | None:

@@ -21,9 +21,17 @@ from engrain.core.model.tasks import (
     TaskEnd,
     TaskQuery,
     TaskRecord,
+    TaskStatus,
 )
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis.connection import RedisConnection, ScopeRegistry, load_scripts, new_call_id, pair_fields
+from engrain.stores.redis.connection import (
+    RedisConnection,
+    ScopeRegistry,
+    load_scripts,
+    new_call_id,
+    pair_fields,
+    parse_time,
+)
 
 # The first element names the kind of reply.
 Reply = Sequence[Any]
@@ -32,7 +40,9 @@ Reply = Sequence[Any]
 def check_reply(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
     """Return the reply, or raise the error that it stands for."""
     if reply[0] == "lost" and lease is not None:
-        raise LeaseLost(f"{lease.worker} may no longer write to {what}: {_explain_lost_lease(*reply[1:])}.")
+        _, status, worker = reply
+        why = ("another worker took it over" if worker else f"it is {status}") if status else "it is no longer there"
+        raise LeaseLost(f"{lease.worker} may no longer write to {what}: {why}.")
     if reply[0] == "missing":
         raise NotFound(f"there is no {what.removeprefix('the ')} in this scope.")
     if reply[0] == "settled":
@@ -40,26 +50,8 @@ def check_reply(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
     if reply[0] == "open":
         raise Conflict(f"{what} has not ended: it is {reply[1]}.")
     if reply[0] == "claimed":
-        raise TaskClaimed(f"{what} is run by {reply[1]}, until {_parse_time(reply[2])} at least.")
+        raise TaskClaimed(f"{what} is run by {reply[1]}, until {parse_time(reply[2])} at least.")
     return reply
-
-
-def _explain_lost_lease(status: str, worker: str) -> str:
-    if not status:
-        return "it is no longer there"
-    return "another worker took it over" if worker else f"it is {status}"
-
-
-def parse_lease(reply: Reply, claim: Claim) -> Lease:
-    if check_reply(reply, f"the task {claim.task!r}")[0] == "over":
-        status, epoch, ended = reply[1:]
-        return Lease(claim.scope, claim.task, claim.worker, int(epoch), _parse_time(ended), status)
-    epoch, until = reply[1:]
-    return Lease(claim.scope, claim.task, claim.worker, int(epoch), _parse_time(until))
-
-
-def parse_extension(reply: Reply, lease: Lease) -> Lease:
-    return replace(lease, until=_parse_time(reply[2]), status="running")
 
 
 def parse_task_reply(scope: Scope, reply: Reply) -> TaskRecord:
@@ -76,11 +68,11 @@ def decode_task(scope: Scope, task: str, fields: Mapping[str, str]) -> TaskRecor
         status=fields["status"],  # type: ignore[arg-type]
         epoch=int(fields["epoch"]),
         worker=fields.get("worker"),
-        until=_parse_optional_time(fields.get("until")),
-        started_at=_parse_time(fields["started"]),
-        ended_at=_parse_optional_time(fields.get("ended")),
+        until=parse_time(fields.get("until")),
+        started_at=from_micros(int(fields["started"])),
+        ended_at=parse_time(fields.get("ended")),
         outcome=fields["outcome"],
-        deadline=_parse_optional_time(fields.get("deadline")),
+        deadline=parse_time(fields.get("deadline")),
         snapshot=fields.get("snapshot"),
     )
 
@@ -115,17 +107,9 @@ def encode_optional(value: str | None) -> str:
 def _decode_step(name: str, occurrence: int, encoded: str, result: str | None, error: str | None) -> StepRecord:
     _, kind, status, attempt, epoch, given, key, version, began, ended = json.loads(encoded)
     return StepRecord(
-        name, occurrence, kind, status, int(attempt), int(epoch), given, key, version, _parse_time(began),
-        _parse_optional_time(ended), result, error,
+        name, occurrence, kind, status, int(attempt), int(epoch), given, key, version, from_micros(int(began)),
+        parse_time(ended), result, error,
     )  # fmt: skip
-
-
-def _parse_time(micros: str) -> datetime:
-    return from_micros(int(micros))
-
-
-def _parse_optional_time(micros: str | None) -> datetime | None:
-    return _parse_time(micros) if micros else None
 
 
 _LUA = load_scripts("journal.lua")
@@ -151,10 +135,14 @@ class RedisJournal:
         self._scopes.note(claim.scope, again=True)
         deadline = "" if claim.deadline is None else to_micros(claim.deadline)
         wish = (claim.worker, _to_micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
-        return parse_lease(self._run("claim", claim.scope, claim.task, *wish), claim)
+        reply = check_reply(self._run("claim", claim.scope, claim.task, *wish), f"the task {claim.task!r}")
+        status: TaskStatus = reply[1] if reply[0] == "over" else "running"
+        epoch, until = map(int, reply[-2:])
+        return Lease(claim.scope, claim.task, claim.worker, epoch, from_micros(until), status)
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
-        return parse_extension(self._run_with_lease("extend", lease, _to_micros(seconds)), lease)
+        reply = self._run_with_lease("extend", lease, _to_micros(seconds))
+        return replace(lease, until=from_micros(int(reply[2])), status="running")
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
         return parse_task_reply(lease.scope, self._run_with_lease("finish_task", lease, end.status, end.outcome))
@@ -165,9 +153,9 @@ class RedisJournal:
         return parse_task_reply(scope, check_reply(reply, f"the task {task!r}"))
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        fields = (
-            None if self._guard.find_block(scope) else self._link.command("HGETALL", f"{task_prefix(scope)}task:{task}")
-        )
+        if self._guard.find_block(scope):
+            return None
+        fields = self._link.command("HGETALL", f"{task_prefix(scope)}task:{task}")
         return decode_task(scope, task, fields) if fields else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
@@ -197,21 +185,17 @@ class RedisJournal:
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        name = step_field(start.name, start.occurrence)
-        return parse_step_reply(start, self._run_with_lease("begin", lease, name, *_start_arguments(start)))
+        return parse_step_reply(start, self._run_with_lease("begin", lease, *_start_arguments(start)))
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        reply = self._run_with_lease(
-            "finish", lease, step_field(end.name, end.occurrence), *_end_arguments(end), encode_optional(end.snapshot)
-        )
+        name = step_field(end.name, end.occurrence)
+        reply = self._run_with_lease("finish", lease, name, *_end_arguments(end), encode_optional(end.snapshot))
         return parse_step_reply(end, check_reply(reply, f"the step {end.name!r} ({end.occurrence})"))
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        name = step_field(start.name, start.occurrence)
         more = (encode_optional(end.snapshot), _to_micros(end.took))
-        return parse_step_reply(
-            end, self._run_with_lease("record", lease, name, *_start_arguments(start), *_end_arguments(end), *more)
-        )
+        reply = self._run_with_lease("record", lease, *_start_arguments(start), *_end_arguments(end), *more)
+        return parse_step_reply(end, reply)
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         self._check_open(scope)
@@ -299,7 +283,8 @@ def task_prefix(scope: Scope) -> str:
 
 
 def _start_arguments(start: StepStart) -> tuple[str | int, ...]:
-    return (start.kind, start.input, start.key, start.version, start.attempt)
+    name = step_field(start.name, start.occurrence)
+    return (name, start.kind, start.input, start.key, start.version, start.attempt)
 
 
 def _end_arguments(end: StepEnd) -> tuple[str, ...]:

@@ -95,8 +95,8 @@ class RedisTransfer:
             found = self._link.commands(asked)
             for id_, fields, raw in zip(page, found[::2], found[1::2], strict=True):
                 if fields:
-                    kept = RawOutput(raw["text"], from_micros(int(raw["expires"]))) if raw else None
-                    yield moving.episode_to_row(scope, episodes.decode_episode(id_, fields), kept)
+                    output = RawOutput(raw["text"], from_micros(int(raw["expires"]))) if raw else None
+                    yield moving.episode_to_row(scope, episodes.decode_episode(id_, fields), output)
 
     def tasks(self, scope: Scope, last: Key) -> Iterator[Row]:
         for task in self._list_tasks("task", scope, last):
@@ -136,15 +136,13 @@ class RedisTransfer:
 
     def restore_episode(self, row: Row) -> None:
         episode, raw = moving.row_to_episode(row)
-        kept = ("", "0") if raw is None else (f"={raw.text}", row.values["raw"]["expires_at"])
-        fields = [part for pair in episodes.encode_episode(episode).items() for part in pair]
-        args = [new_call_id(), episodes.GRACE_MICROS, episode.id, *kept, *fields]
+        args = [new_call_id(), episodes.GRACE_MICROS, episode.id, *episodes.encode_arguments(episode, raw)]
         self._link.run(_EPISODES["restore"], episodes.episode_prefix(row.scope), args)
 
     def restore_task(self, row: Row) -> None:
-        given = {name: row.values[name] for name in _TEXT_FIELDS}
-        given |= {name: row.values[told] for told, name in _TIME_FIELDS.items()}
-        fields = [part for name, value in given.items() if value is not None for part in (name, value)]
+        values = {name: row.values[name] for name in _TEXT_FIELDS}
+        values |= {name: row.values[column] for column, name in _TIME_FIELDS.items()}
+        fields = [part for name, value in values.items() if value is not None for part in (name, value)]
         self._run("restore_task", row.scope, row.key[1], row.values["started_at"], *fields)
 
     def restore_step(self, row: Row) -> None:
