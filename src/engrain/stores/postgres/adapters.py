@@ -11,40 +11,24 @@ import psycopg
 from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format
 
-from engrain.core.errors import (
-    BeingErased,
-    ConfigError,
-    DiskFull,
-    EngrainError,
-    InvalidInput,
-    OnHold,
-    ReadOnlyStore,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-)
+from engrain.core import errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IntegerArray:
+class _NumberArray:
+    values: npt.NDArray[Any]
+
+
+class IntegerArray(_NumberArray):
     """integer[]; uint32 numbers keep their bits."""
 
-    values: npt.NDArray[Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BigintArray:
+class BigintArray(_NumberArray):
     """bigint[]"""
 
-    values: npt.NDArray[Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RealArray:
+class RealArray(_NumberArray):
     """real[], which can be cast to vector and halfvec."""
-
-    values: npt.NDArray[Any]
 
 
 class _Dumper(Dumper):
@@ -62,18 +46,6 @@ class _Dumper(Dumper):
         return head + body.tobytes() if len(values) else np.array([0, 0, self.element], dtype=">i4").tobytes()
 
 
-class _IntegersDumper(_Dumper):
-    oid, element, kind = 1007, 23, ">i4"
-
-
-class _LongsDumper(_Dumper):
-    oid, element, kind = 1016, 20, ">i8"
-
-
-class _RealsDumper(_Dumper):
-    oid, element, kind = 1021, 700, ">f4"
-
-
 class _Loader(Loader):
     """Load a numpy array in one go. The caller ensures that it has no null."""
 
@@ -88,36 +60,24 @@ class _Loader(Loader):
         return found.astype(np.dtype(self.kind).newbyteorder("="))
 
 
-class _IntegersLoader(_Loader):
-    kind = ">i4"
+# The oid of an array type, the oid of its elements, and their bytes.
+_DUMPED = {IntegerArray: (1007, 23, ">i4"), BigintArray: (1016, 20, ">i8"), RealArray: (1021, 700, ">f4")}
+_LOADED = {1007: ">i4", 1016: ">i8", 1022: ">f8", 1000: "?"}
 
 
-class _LongsLoader(_Loader):
-    kind = ">i8"
-
-
-class _DoublesLoader(_Loader):
-    kind = ">f8"
-
-
-class _BooleansLoader(_Loader):
-    kind = "?"
-
-
-def _adapters() -> AdaptersMap:
+def _make_adapters() -> AdaptersMap:
     known = AdaptersMap(psycopg.adapters)
-    for oid, loader in ((1007, _IntegersLoader), (1016, _LongsLoader), (1022, _DoublesLoader), (1000, _BooleansLoader)):
-        known.register_loader(oid, loader)
-    known.register_dumper(IntegerArray, _IntegersDumper)
-    known.register_dumper(BigintArray, _LongsDumper)
-    known.register_dumper(RealArray, _RealsDumper)
+    for oid, kind in _LOADED.items():
+        known.register_loader(oid, type("_Loader", (_Loader,), {"kind": kind}))
+    for array, (oid, element, kind) in _DUMPED.items():
+        known.register_dumper(array, type("_Dumper", (_Dumper,), {"oid": oid, "element": element, "kind": kind}))
     return known
 
 
 class AdapterContext:
     """The types that a connection knows besides the driver's own."""
 
-    adapters = _adapters()
+    adapters = _make_adapters()
     connection = None
 
 
@@ -128,9 +88,9 @@ def read_vector(raw: bytes) -> npt.NDArray[np.float32]:
 
 # Errors
 
-# The server rolled the transaction back because of others: doing it is_retryable is right.
-_AGAIN = ("40001", "40P01")
-# It went away, is going away or is not up yet.
+# The server rolled the transaction back because of others: repeating it is right.
+_RETRYABLE = ("40001", "40P01")
+# It has stopped, is stopping or has not started yet.
 _GONE = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04")
 
 
@@ -143,32 +103,36 @@ def is_lost(exc: psycopg.Error) -> bool:
 
 
 def is_retryable(exc: psycopg.Error) -> bool:
-    return exc.sqlstate in _AGAIN
+    return exc.sqlstate in _RETRYABLE
 
 
-def translate_error(exc: psycopg.Error, where: str) -> EngrainError:
+def translate_error(exc: psycopg.Error, where: str) -> errors.EngrainError:
     state, said = exc.sqlstate or "", _said(exc)
     if is_lost(exc) or state in ("57014", "53300", "53200"):
-        return StoreUnavailable(f"{where} did not answer: {said}")
+        return errors.StoreUnavailable(f"{where} did not answer: {said}")
     if is_retryable(exc) or state == "55P03":
-        return StoreBusy(f"{where}: other writers held the same rows for too long: {said}")
+        return errors.StoreBusy(f"{where}: other writers held the same rows for too long: {said}")
     if state in ("53100", "58030"):
-        return DiskFull(f"{where}: {said} Nothing of this write was kept; free some space and repeat it.")
+        return errors.DiskFull(f"{where}: {said} Nothing of this write was kept; free some space and repeat it.")
     if state == "ENG02":
-        return BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
+        return errors.BeingErased(
+            "this user's memory is being erased. Write again when that is done: engrain erase --resume."
+        )
     if state == "ENG03":
-        return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
+        return errors.OnHold(
+            "this user's memory is under a legal hold and is to be erased: nothing is shown or written."
+        )
     if state == "25006":
-        return ReadOnlyStore(f"{where} takes no writes (a standby?): {said}")
+        return errors.ReadOnlyStore(f"{where} takes no writes (a standby?): {said}")
     if state == "42501":
-        return ReadOnlyStore(f"{where}: this role may not do that: {said}")
+        return errors.ReadOnlyStore(f"{where}: this role may not do that: {said}")
     if state.startswith("28") or state in ("3D000", "42704"):
-        return ConfigError(f"{where}: {said}")
+        return errors.ConfigError(f"{where}: {said}")
     if state.startswith("XX"):
-        return StoreCorrupt(f"{where}: {said}")
+        return errors.StoreCorrupt(f"{where}: {said}")
     if isinstance(exc, psycopg.DataError) or state.startswith("22"):
-        return InvalidInput(f"Postgres cannot take this value: {said}")
-    return StoreError(f"{where}: {said}")
+        return errors.InvalidInput(f"Postgres cannot take this value: {said}")
+    return errors.StoreError(f"{where}: {said}")
 
 
 def _said(exc: psycopg.Error) -> str:

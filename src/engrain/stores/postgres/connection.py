@@ -87,7 +87,7 @@ class PipelinedConnection:
         return self.ask(sql, args).fetchall()
 
     def ask(self, sql: str, args: Any = None) -> psycopg.Cursor[Row]:
-        """To be fetched later: so several questions go to the server in one go."""
+        """Send a question, to be fetched later: several go to the server in one go."""
         return self.connection.execute(sql.encode(), args, binary=True)
 
     def run(self, sql: str, args: Any = None) -> None:
@@ -107,7 +107,7 @@ class Database:
         self._pool: ConnectionPool[TimedConnection] | None = None
         self._pooled = False
         self._process = 0
-        self.path = ""
+        self.path = ""  # our schema and that of pgvector
         self._closed = False
 
     # Transactions
@@ -116,30 +116,28 @@ class Database:
         """All in one snapshot; with no scope, across all of them."""
         if connection := self.joint or self._moment:
             return self._joining(connection, scope, do)
-        return self._persist(lambda connection: self._transact(connection, scope, do, mode))
+        return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
     def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
-        """One transaction. What others made fail is done is_retryable, from the start; nothing is done twice.
+        """Run `do` in one transaction, from the start again if other writers made it fail.
 
-        With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
+        In the mode "repeat", `do` may happen twice: a lost commit is repeated too."""
         if self.joint:
             return self._joining(self.joint, scope, do)
-        return self._persist(lambda connection: self._transact(connection, scope, do, mode))
-
-    def alone(self, do: Callable[[TimedConnection], Answer]) -> Answer:
-        """For statements that allow no transaction around them."""
-        return self._persist(do)
+        return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` as one transaction of this thread. It may run twice."""
-        return self._persist(lambda connection: self._joined(connection, do, "repeat"))
+        return self.alone(lambda connection: self._joined(connection, do, "repeat"))
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` on one snapshot. It may run twice."""
         if self.joint or self._moment:
             return do()
+        self.opened()  # or it says that the store was closed
         # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
-        return self._persist(lambda connection: self._joined(connection, do, "read"), self._own)
+        lent = lambda: closing(self.connect(self.address.timeout))  # noqa: E731
+        return self.alone(lambda connection: self._joined(connection, do, "read"), lent)
 
     @property
     def joint(self) -> TimedConnection | None:
@@ -204,7 +202,8 @@ class Database:
         # A lock before the statement: then the error says what was waited for.
         return (self.path, owner, maintenance, str(millis), str(millis * 4 // 5), str(2 * millis))
 
-    def _persist(self, do: Callable[[TimedConnection], Answer], lent: Lent | None = None) -> Answer:
+    def alone(self, do: Callable[[TimedConnection], Answer], lent: Lent | None = None) -> Answer:
+        """Call `do` with a connection that is in no transaction, and again after a loss or a conflict."""
         attempt, deadline = 0, time.monotonic() + self.address.timeout
         while True:
             attempt += 1
@@ -232,10 +231,6 @@ class Database:
             raise
         finally:
             pool.putconn(connection)
-
-    def _own(self) -> closing[TimedConnection]:
-        self.opened()  # or it says that the store was closed
-        return closing(self.connect(self.address.timeout))
 
     def _taken(self) -> tuple[ConnectionPool[TimedConnection], TimedConnection]:
         deadline = time.monotonic() + self.address.timeout
@@ -327,10 +322,6 @@ class Database:
         ((number,),) = connection.execute(b"select pg_backend_pid()").fetchall()
         self._pooled = number != connection.info.backend_pid
 
-    def use_path(self, path: str) -> None:
-        """Look names up in our schema and in that of pgvector."""
-        self.path = path
-
     def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
         """Why the pool gave nothing: all are in use, or the server cannot be reached."""
         try:
@@ -347,9 +338,9 @@ class Database:
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
         said = "; ".join(lines).removeprefix("connection failed: ")
         # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.
-        for words, mend in _REFUSALS.items():
+        for words, fix in _REFUSALS.items():
             if words in said:
-                return ConfigError(f"the server refused us: {said}. {mend} {tried}")
+                return ConfigError(f"the server refused us: {said}. {fix} {tried}")
         return StoreUnavailable(f"the server did not answer: {said}. {tried}")
 
     def close(self) -> None:

@@ -202,16 +202,13 @@ class PostgresDialect:
     def find(self, statement: str | Statement) -> Statement:
         return load_statements()[statement] if isinstance(statement, str) else statement
 
-    def over(self, db: PipelinedConnection, scope: Scope | None) -> PostgresTransaction:
-        """A transaction that is open on this connection."""
-        return PostgresTransaction(self, db, scope)
-
     def clock_micros(self) -> int | None:
         """None: the server's."""
         return None if self._clock is None else to_micros(self._clock())
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
-        return self.database.read(scope, lambda db: do(self.over(db, scope)), "look" if latest else "read")
+        mode = "look" if latest else "read"
+        return self.database.read(scope, lambda db: do(PostgresTransaction(self, db, scope)), mode)
 
     def write(
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
@@ -219,7 +216,8 @@ class PostgresDialect:
         if self.read_only:
             self.database.opened()  # a closed store says that first
             raise ReadOnlyStore(f"{self.name} was opened read-only. Open it without read_only to write.")
-        return self.database.write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+        mode = "repeat" if repeat else "write"
+        return self.database.write(scope, lambda db: do(PostgresTransaction(self, db, scope)), mode)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` with all its reads and writes in one transaction, which may run twice."""

@@ -37,7 +37,7 @@ def prepare(database: Database, read_only: bool) -> tuple[bytes, str]:
             if read_only:
                 raise _outdated(database, have)
             _upgrade(connection, database.address.schema)
-        database.use_path(_path(connection, database.address.schema))
+        database.path = _path(connection, database.address.schema)
         # By its whole name: a setting of the session would not hold behind a pooler, or hold for somebody else.
         found = sql.SQL("select value from {}.meta where name = 'key'").format(sql.Identifier(database.address.schema))
         ((key,),) = connection.execute(found).fetchall()
@@ -50,28 +50,23 @@ def prepare(database: Database, read_only: bool) -> tuple[bytes, str]:
 
 
 def _outdated(database: Database, have: int) -> StoreError:
-    schema, mend = database.address.schema, "Let a role that may write there open it once without read_only."
+    schema, fix = database.address.schema, "Let a role that may write there open it once without read_only."
     if not have:
-        return StoreError(f"{database.address.shown} holds no memory in its schema {schema!r}. {mend}")
+        return StoreError(f"{database.address.shown} holds no memory in its schema {schema!r}. {fix}")
     return OlderStore(
-        f"the schema {schema!r} of {database.address.shown} is of version {have}, not {latest_version()}. {mend}"
+        f"the schema {schema!r} of {database.address.shown} is of version {have}, not {latest_version()}. {fix}"
     )
 
 
 def version(connection: TimedConnection, schema: str) -> int:
     """0 for a database that holds nothing of ours yet."""
-    there = connection.execute(
-        b"select to_regclass(format('%%I.meta', %s::text)), exists(select 1 from pg_namespace where nspname = %s)",
+    ((meta, foreign),) = connection.execute(
+        b"select to_regclass(format('%%I.meta', %s::text)), exists (select 1 from pg_class join pg_namespace as space "
+        b"on space.oid = relnamespace where nspname = %s)",
         (schema, schema),
-    ).fetchone()
-    assert there
-    if there[0] is None:
-        if (
-            there[1]
-            and connection.execute(
-                b"select 1 from pg_class where relnamespace = %s::regnamespace limit 1", (_quoted(schema),)
-            ).fetchone()
-        ):
+    ).fetchall()
+    if meta is None:
+        if foreign:
             raise NotADatabase(f"the schema {schema!r} holds tables of another program. Name one with ?schema=…")
         return 0
     statement = sql.SQL("select value from {}.meta where name = 'schema'").format(sql.Identifier(schema))
@@ -140,9 +135,4 @@ def vector_home(connection: TimedConnection) -> list[tuple[str, str]]:
 
 
 def _path(connection: TimedConnection, schema: str) -> str:
-    found = vector_home(connection)
-    return f"{_quoted(schema)}, {found[0][1]}" if found else _quoted(schema)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return ", ".join([sql.Identifier(schema).as_string(), *(home for _, home in vector_home(connection))])

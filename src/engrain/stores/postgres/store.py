@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError
-from engrain.core.identity import IdSource, SortableIds
+from engrain.core.identity import IdSource, Scope, SortableIds
+from engrain.core.model.filters import Filter
+from engrain.core.model.queries import Sketch, SketchQuery
 from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.dialect import PostgresDialect
+from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.health import Health
 from engrain.stores.postgres.migrate import prepare
-from engrain.stores.postgres.sketches import SketchSearch
 from engrain.stores.postgres.vector_index import HnswIndexes
 from engrain.stores.postgres.vectors import MeanVectors, VectorSearch
 from engrain.stores.postgres.visibility import VisibilityCache
@@ -25,6 +28,7 @@ from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.restore import Restore
+from engrain.stores.relational.rows import Row, write_time
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
@@ -33,7 +37,7 @@ from engrain.stores.relational.writes import ItemWrites
 Answer = TypeVar("Answer")
 
 
-class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, ItemWrites, Sessions, Dump, Restore):
+class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Sessions, Dump, Restore):
     """One schema of one database, for any number of processes on any number of machines.
 
     With the system clock the store goes by the server's clock, which is one for all machines."""
@@ -48,6 +52,7 @@ class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, I
         self._database = Database(read_url(url))
         key, self.server_version = prepare(self._database, read_only)
         self.dialect = PostgresDialect(self._database, key, clock, read_only)
+        self.together, self.still = self.dialect.together, self._database.still
         self.usage = UsageCounts(self.dialect, read_only)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
@@ -59,15 +64,24 @@ class PostgresStore(VectorSearch, WordSearch, SketchSearch, Health, ItemReads, I
         self.means = MeanVectors()
         self.vector_indexes = HnswIndexes(self._database)
 
-    def together(self, do: Callable[[], Answer]) -> Answer:
-        return self.dialect.together(do)
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        return frozenset(name for (name,) in self.dialect.ask(scope, "list_speakers"))
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        values = {"ids": query.ids, "reach": query.reach, "at": write_time(query.at)}
+        return [Sketch(*row) for row in self._ask_where(query.scope, "load_sketches", query.where, values)]
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        values = {"traits": traits, "limit": limit, "at": write_time(at)}
+        return [id_ for (id_,) in self._ask_where(scope, "list_items_with_traits", where, values)]
+
+    def _ask_where(self, scope: Scope, statement: str, where: Filter | None, values: dict[str, Any]) -> list[Row]:
+        test, tested = build_where(where)
+        return self.dialect.ask(scope, self.dialect.statements[statement].fill(where=test), **values, **tested)
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
         self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
         return run_rolled_back(self.together, do)
-
-    def still(self, do: Callable[[], Answer]) -> Answer:
-        return self._database.still(do)
 
     def close(self) -> None:
         if self._closed:

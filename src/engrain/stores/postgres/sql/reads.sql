@@ -53,8 +53,8 @@ select speaker from name where speaker is not null;
 
 -- load_sketches --
 -- These items and their neighbours in the session, each once.
-select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at), traits, passages, importance, pinned,
-  trust, (select name from source
+select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at) / 1e6::double precision, traits,
+  passages, importance, pinned, trust, (select name from source
     where source.scope = item.scope and source.item = item.n and source.name <> '' order by number limit 1)
 from item
 where scope = :scope and {visible} and {where} and n = any(array(
