@@ -68,7 +68,10 @@ class ServiceError(Exception):
 
 def post(endpoint: Endpoint, body: dict[str, Any], total_seconds: float = TOTAL_SECONDS) -> Any:
     """Post the body and return the answer. ServiceError after the last attempt."""
-    data = _encode_body(endpoint, body)
+    try:
+        data = orjson.dumps(body)
+    except orjson.JSONEncodeError as exc:
+        raise InvalidInput(f"The request to {endpoint.name} cannot be written as JSON: {exc}.") from exc
     deadline = time.monotonic() + total_seconds
     max_wait = min(MAX_WAIT_SECONDS, total_seconds / MAX_ATTEMPTS)
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -108,13 +111,6 @@ def _is_web_url(url: str) -> bool:
         return False
     is_plain = url.isascii() and url.isprintable() and " " not in url
     return is_plain and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
-
-
-def _encode_body(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(body)
-    except orjson.JSONEncodeError as exc:
-        raise InvalidInput(f"The request to {endpoint.name} cannot be written as JSON: {exc}.") from exc
 
 
 def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:

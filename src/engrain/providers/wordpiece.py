@@ -21,26 +21,16 @@ class CodePoints:
 
 
 # Control, format, private use and lone surrogates: as if they were not there. Unassigned ones stay.
-REMOVED = CodePoints(
-    """
+REMOVED = CodePoints("""
     0-8 b-c e-1f 7f-9f ad 600-605 61c 6dd 70f 180e 200b-200f 202a-202e 2060-2064 2066-206f d800-f8ff feff fff9-fffb
     fffd 110bd 1bca0-1bca3 1d173-1d17a e0001 e0020-e007f f0000-ffffd 100000-10fffd
-    """
-)
+""")
 
 # White space, all of it the same.
-SPACES = CodePoints(
-    """
-    9-a d a0 1680 2000-200a 2028-2029 202f 205f 3000
-    """
-)
+SPACES = CodePoints("9-a d a0 1680 2000-200a 2028-2029 202f 205f 3000")
 
 # Each is a word of its own.
-IDEOGRAPHS = CodePoints(
-    """
-    3400-4dbf 4e00-9fff f900-faff 20000-2a6df 2a700-2b81f 2b920-2ceaf 2f800-2fa1f
-    """
-)
+IDEOGRAPHS = CodePoints("3400-4dbf 4e00-9fff f900-faff 20000-2a6df 2a700-2b81f 2b920-2ceaf 2f800-2fa1f")
 
 # Non-spacing marks, which are stripped: é is e.
 MARKS = CodePoints(

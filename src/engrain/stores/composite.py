@@ -32,24 +32,20 @@ class CompositeStore:
     """A Movable over several stores.
 
     Each store writes its rows in a transaction of its own. If one fails, the others' rows stay, and the caller
-    repeats the call. An episode's item is not checked. `close` closes all stores.
+    repeats the call. An episode's item is not checked. `still` runs on a snapshot of the items' store; the other stores
+    may change meanwhile. `close` closes all stores.
     """
 
     def __init__(self, items: Movable, parts: Mapping[RowKind, PartialStore], close: Callable[[], None]) -> None:
         self._items = items
         self._parts = parts
-        self._close = close
         self._local = threading.local()
+        self.still, self.standing, self.close = items.still, items.standing, close
+        self.erasing: Erasing | None = getattr(items, "erasing", None)
+        self.audit: AuditLog | None = getattr(items, "audit", None)
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
-
-    def still(self, do: Callable[[], Answer]) -> Answer:
-        """Run `do` on a snapshot of the items' store. The other stores may change meanwhile."""
-        return self._items.still(do)
-
-    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
-        return self._items.standing(scopes)
 
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
@@ -72,17 +68,6 @@ class CompositeStore:
                 self._local.previewing = False
 
         return self._items.preview(run)
-
-    @property
-    def erasing(self) -> Erasing | None:
-        return getattr(self._items, "erasing", None)
-
-    @property
-    def audit(self) -> AuditLog | None:
-        return getattr(self._items, "audit", None)
-
-    def close(self) -> None:
-        self._close()
 
 
 # An open scope is not checked again for this long: less than an erasure waits before its last check.

@@ -6,25 +6,17 @@ import errno
 import os
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
-from engrain.core.errors import (
-    ConfigError,
-    Conflict,
-    DiskFull,
-    EngrainError,
-    InvalidInput,
-    ReadOnlyStore,
-    StoreBusy,
-    StoreError,
-    TooLarge,
-)
+from engrain.core import errors
 from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE, parse_log_day
+
+with suppress(ImportError):  # Windows has none, and FolderFiles refuses it
+    import fcntl
 
 MAX_FILE_BYTES = 4_000_000
 MAX_BASE_BYTES = 64_000_000
@@ -43,9 +35,9 @@ class FolderFiles:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
-            raise ConfigError("this system cannot open files without following links, which a mirror needs.")
+            raise errors.ConfigError("this system cannot open files without following links, which a mirror needs.")
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\x00" in str(path):
-            raise ConfigError(f"{path!r} is not the path of a folder.")
+            raise errors.ConfigError(f"{path!r} is not the path of a folder.")
         self._path = Path(path).expanduser().absolute()
 
     @property
@@ -165,12 +157,12 @@ class FolderFiles:
 
     def _check_unchanged(self, folder: int, name: str, was: bytes | None) -> None:
         if _read_file(folder, name) != was:
-            raise Conflict(f"{name} was changed by somebody else during the sync. Sync again.")
+            raise errors.Conflict(f"{name} was changed by somebody else during the sync. Sync again.")
 
 
 def _subfolder_of(name: str) -> str | None:
     if name not in _NAMES and parse_log_day(name) is None:
-        raise InvalidInput(f"{name!r} is not one of {', '.join(_NAMES)} or memory/YYYY-MM-DD.md.")
+        raise errors.InvalidInput(f"{name!r} is not one of {', '.join(_NAMES)} or memory/YYYY-MM-DD.md.")
     return name.rpartition("/")[0] or None
 
 
@@ -201,22 +193,22 @@ def _read_file(folder: int, name: str) -> bytes | None:
             _check_plain(os.fstat(file), name)
             data = opened.read(limit + 1)
     if len(data) > limit:
-        raise TooLarge(f"{name} has more than {limit:,} bytes, which is the limit. Shorten it.")
+        raise errors.TooLarge(f"{name} has more than {limit:,} bytes, which is the limit. Shorten it.")
     return data
 
 
 def _check_plain(seen: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(seen.st_mode):
-        raise InvalidInput(f"{name} is not a plain file. Put one in its place, or move it away.")
+        raise errors.InvalidInput(f"{name} is not a plain file. Put one in its place, or move it away.")
     if seen.st_nlink > 1:
         # The other name may be outside the folder.
-        raise InvalidInput(f"{name} has another name (a hard link). Put a copy in its place.")
+        raise errors.InvalidInput(f"{name} has another name (a hard link). Put a copy in its place.")
 
 
 def _check_writable(seen: os.stat_result | None, name: str) -> None:
     # The system would allow it: replacing a file needs only write access to its folder.
     if seen is not None and not seen.st_mode & 0o222:
-        raise ReadOnlyStore(f"{name} is read-only, but has to change. Make it writable, or undo the change.")
+        raise errors.ReadOnlyStore(f"{name} is read-only, but has to change. Make it writable, or undo the change.")
 
 
 def _write_new_file(folder: int, temp: str, data: bytes, old: os.stat_result | None) -> None:
@@ -243,26 +235,16 @@ def _clean_hidden_folder(hidden: int) -> None:
 
 def _wait_for_lock(file: int, timeout: float, path: Path) -> None:
     ends = time.monotonic() + timeout
-    while not _take(file):
-        if time.monotonic() >= ends:
-            raise StoreBusy(f"another process has been syncing {path} for more than {timeout:g} s. Try again.")
-        time.sleep(LOCK_PAUSE_SECONDS)
-
-
-if sys.platform == "win32":
-
-    def _take(file: int) -> bool:
-        raise ConfigError("mirrors do not work on Windows yet.")
-
-else:
-    import fcntl
-
-    def _take(file: int) -> bool:
+    while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        except BlockingIOError as exc:
+            if time.monotonic() >= ends:
+                busy = f"another process has been syncing {path} for more than {timeout:g} s. Try again."
+                raise errors.StoreBusy(busy) from exc
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return
 
 
 @contextmanager
@@ -274,15 +256,15 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise _translate_error(exc, name) from exc
 
 
-def _translate_error(exc: OSError, name: str) -> EngrainError:
+def _translate_error(exc: OSError, name: str) -> errors.EngrainError:
     if exc.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
-        return InvalidInput(f"{name} is a link or a device, and is not followed. Put a plain file in its place.")
+        return errors.InvalidInput(f"{name} is a link or a device, and is not followed. Put a plain file in its place.")
     if exc.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-        return InvalidInput(f"{name} is a link, a file or a folder where something else is needed. Move it away.")
+        return errors.InvalidInput(f"{name} is a link, a file or a folder where another kind is needed. Move it away.")
     if exc.errno == errno.ENOENT:
-        return ConfigError(f"the folder {name} cannot be created: its parent does not exist.")
+        return errors.ConfigError(f"the folder {name} cannot be created: its parent does not exist.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{name} cannot be written: the disk is full. The file is unchanged. Free some space.")
+        return errors.DiskFull(f"{name} cannot be written: the disk is full. The file is unchanged. Free some space.")
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return ReadOnlyStore(f"{name} cannot be read or written: {exc.strerror}.")
-    return StoreError(f"{name} cannot be read or written: {exc.strerror}.")
+        return errors.ReadOnlyStore(f"{name} cannot be read or written: {exc.strerror}.")
+    return errors.StoreError(f"{name} cannot be read or written: {exc.strerror}.")

@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from engrain.core import errors
 from engrain.core.clock import check_duration
-from engrain.core.errors import (
-    ConfigError,
-    EngrainError,
-    InvalidInput,
-    LeaseLost,
-    NotFound,
-    TaskEnded,
-    TaskError,
-    VersionChanged,
-    raise_interrupt,
-)
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source, check_note, parse_note
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
@@ -62,14 +52,14 @@ class TaskOptions:
         if self.goal != "":
             check_text(self.goal, "goal", MAX_GOAL_CHARACTERS)
         if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
-            raise InvalidInput('accepts is a list of versions: accepts=("1",).')
+            raise errors.InvalidInput('accepts is a list of versions: accepts=("1",).')
         for version in self.accepts:
             check_name(version, "accepts")
         if self.max_age is not None:
             check_duration(self.max_age, "max_age")
         if not isinstance(self.lease, (int, float)) or not MIN_LEASE_SECONDS <= self.lease <= MAX_LEASE_SECONDS:
             allowed = f"{MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:,.0f} seconds"
-            raise InvalidInput(f"lease must be {allowed}, not {self.lease!r}.")
+            raise errors.InvalidInput(f"lease must be {allowed}, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
         return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
@@ -98,7 +88,7 @@ class TaskExecution:
     def open(self, entered_by: object) -> None:
         """Claim the task and load its journal. `entered_by` is the thread or asyncio task of the program."""
         if self._step_journal is not None:
-            raise TaskError(f"this run of task {self.task!r} was entered before: call memory.task(…) again.")
+            raise errors.TaskError(f"this run of task {self.task!r} was entered before: call memory.task(…) again.")
         journal = require_journal(self._services)
         options, now = self.options, self._services.clock()
         before = journal.task(self._scope, self.task)
@@ -113,7 +103,7 @@ class TaskExecution:
         try:
             found = journal.task(self._scope, self.task)
             if found is None:
-                raise LeaseLost(f"task {self.task!r} was removed while it was claimed.")
+                raise errors.LeaseLost(f"task {self.task!r} was removed while it was claimed.")
             self._check_version(found)
             self._state = state = TaskState(found, self._binding)
             recorded = journal.steps(self._scope, self.task)
@@ -135,12 +125,14 @@ class TaskExecution:
     def _check_version(self, found: TaskRecord) -> None:
         wanted = self.options.version
         if found.version != wanted and found.version not in self.options.accepts:
-            raise VersionChanged(
+            raise errors.VersionChanged(
                 f"task {found.task!r} was started by version {found.version!r}, this is {wanted!r}. "
                 f"If it may be continued: memory.task(…, version={wanted!r}, accepts=({found.version!r},))."
             )
         if found.status in ENDED_STATUSES and found.status != "done":
-            raise TaskEnded(f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}.")
+            raise errors.TaskEnded(
+                f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}."
+            )
 
     def close(self, error: BaseException | None) -> None:
         """Record how the run ended. Raises only if the caller would otherwise believe that the task is done."""
@@ -157,8 +149,8 @@ class TaskExecution:
                 return
             try:
                 holder.end(choose_task_end(error))
-            except (EngrainError, LeaseLost) as exc:
-                raise_interrupt(exc)
+            except (errors.EngrainError, errors.LeaseLost) as exc:
+                errors.raise_interrupt(exc)
                 _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
         finally:
             holder.stop()
@@ -183,8 +175,8 @@ class TaskExecution:
             holder.confirm()  # somebody may have cancelled the task meanwhile
             try:
                 self._remember_outcome(self._state.task, self._state.procedure)
-            except EngrainError as exc:
-                raise_interrupt(exc)
+            except errors.EngrainError as exc:
+                errors.raise_interrupt(exc)
                 _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
         holder.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
 
@@ -192,7 +184,7 @@ class TaskExecution:
         """Count a success for the procedure, and keep the outcome as knowledge."""
         outcome = self.outcome
         if procedure:
-            with suppress(NotFound):  # it was forgotten meanwhile
+            with suppress(errors.NotFound):  # it was forgotten meanwhile
                 ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
         if outcome.text:
             text = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
@@ -200,10 +192,10 @@ class TaskExecution:
             request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
             commit_notes([check_note(note)], self._scope, self._services, request)
 
-    def _find_unfinished(self, step_journal: StepJournal) -> TaskError | None:
+    def _find_unfinished(self, step_journal: StepJournal) -> errors.TaskError | None:
         names = step_journal.running_steps()
         if names:
-            return TaskError(
+            return errors.TaskError(
                 f"task {self.task!r} was left while {', '.join(names)} ran on another thread or in another "
                 "coroutine: wait for every step before the run ends. It is parked; start it again to go on."
             )
@@ -236,7 +228,7 @@ class TaskExecution:
     ) -> Flow[Any]:
         within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
-            raise InvalidInput("default= replaces an event after its time-out: give timeout=, too.")
+            raise errors.InvalidInput("default= replaces an event after its time-out: give timeout=, too.")
         wait = steps.EventWait(within, block, None if default is ... else encode(default, "default"))
         return self._run_in_slot(StepRequest("event", name, key), steps.wait_for_event, name, wait)
 
@@ -256,7 +248,7 @@ class TaskExecution:
     def working(self) -> Any:
         self._require_entered()
         if self._binding is None:
-            raise TaskError(f"task {self.task!r} was entered with working=False, and has no working memory.")
+            raise errors.TaskError(f"task {self.task!r} was entered with working=False, and has no working memory.")
         return self._binding.working
 
     @property
@@ -266,13 +258,13 @@ class TaskExecution:
 
     def _require_entered(self) -> StepJournal:
         if self._step_journal is None:
-            raise TaskError(f"enter the run first: with memory.task({self.task!r}) as run: …")
+            raise errors.TaskError(f"enter the run first: with memory.task({self.task!r}) as run: …")
         return self._step_journal
 
     def _require_open(self) -> StepJournal:
         step_journal = self._require_entered()
         if self._is_closed:
-            raise TaskError(f"this run of task {self.task!r} is over: call memory.task(…) again.")
+            raise errors.TaskError(f"this run of task {self.task!r} is over: call memory.task(…) again.")
         return step_journal
 
     def _run_in_slot(self, request: StepRequest, body: Callable[..., Flow[T]], *args: Any) -> Flow[T]:
@@ -296,7 +288,7 @@ class TaskExecution:
 
 def require_journal(services: Services) -> TaskJournal:
     if services.journal is None:
-        raise ConfigError("this memory has no store for durable tasks.")
+        raise errors.ConfigError("this memory has no store for durable tasks.")
     return services.journal
 
 

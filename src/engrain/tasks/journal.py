@@ -12,16 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+from engrain.core import errors
 from engrain.core.clock import to_micros
-from engrain.core.errors import (
-    InputChanged,
-    InvalidInput,
-    OutcomeUnknown,
-    StepConcurrent,
-    StepNested,
-    TaskEnded,
-    TaskError,
-)
 from engrain.core.model.plans import Applied, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, StepWrite
 from engrain.core.validation import check_key
@@ -136,7 +128,9 @@ class StepJournal:
         try:
             name = build_step_name(request.name, request.key)
         except TypeError as exc:  # not hashable
-            raise InvalidInput(f"a step's name and key= are str, not {request.name!r} and {request.key!r}.") from exc
+            raise errors.InvalidInput(
+                f"a step's name and key= are str, not {request.name!r} and {request.key!r}."
+            ) from exc
         input_ = fingerprint_arguments(request.args, f"{request.kind} {name!r}") if request.args else ""
         self.holder.check()
         if self in ENCLOSING_JOURNALS.get() or self._process != os.getpid():
@@ -144,7 +138,7 @@ class StepJournal:
         with self._lock:
             if name in self._under_way:
                 running = f"{request.kind} {name!r} of task {self.task!r} is under way"
-                raise StepConcurrent(f"{running}: steps that run side by side need a key= each.")
+                raise errors.StepConcurrent(f"{running}: steps that run side by side need a key= each.")
             occurrence = self._counts.get(name, 0)
             record = self._records.get((name, occurrence))
             settled = record is not None and self._is_settled(record)
@@ -157,15 +151,15 @@ class StepJournal:
                 self._settled_ahead -= 1
                 del self._records[name, occurrence]  # its result may be large
             elif not self.is_running:
-                raise TaskEnded(f"task {self.task!r} is {self._task.status}: {slot} cannot run any more.")
+                raise errors.TaskEnded(f"task {self.task!r} is {self._task.status}: {slot} cannot run any more.")
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
             return slot
 
-    def _build_misplaced_error(self, request: StepRequest) -> TaskError:
+    def _build_misplaced_error(self, request: StepRequest) -> errors.TaskError:
         if self._process != os.getpid():
-            return TaskError(f"task {self.task!r} is run by the process that entered it, not by a fork of it.")
-        return StepNested(
+            return errors.TaskError(f"task {self.task!r} is run by the process that entered it, not by a fork of it.")
+        return errors.StepNested(
             f"{request.kind} {request.name!r} is called inside another step of task {self.task!r}. A replay of that "
             "step would not reach it: call it before or after, or do its work without a step of its own."
         )
@@ -178,9 +172,9 @@ class StepJournal:
         if record.status == "failed" and not slot.settled:
             return
         if record.kind != slot.kind:
-            raise InputChanged(f"{slot} of task {self._task.task!r} was recorded as a step of kind {record.kind!r}.")
+            raise errors.InputChanged(f"{slot} of task {self.task!r} was recorded as a step of kind {record.kind!r}.")
         if record.input != slot.input and slot.kind not in WAIT_KINDS:
-            raise InputChanged(
+            raise errors.InputChanged(
                 f"{slot} of task {self._task.task!r} was recorded with other arguments. Finish the task with the "
                 "arguments it began with, give the step another name, or start another task."
             )
@@ -305,7 +299,7 @@ def write_reliably(write: Callable[..., T], *what: object) -> T:
     for _ in range(_MAX_WRITE_ATTEMPTS - 1):
         try:
             return write(*what)
-        except OutcomeUnknown as unknown:
+        except errors.OutcomeUnknown as unknown:
             unknown.raise_interrupt()
             _log.warning("a write to the journal is repeated: %s", unknown)
     return write(*what)
@@ -316,7 +310,7 @@ def build_step_name(name: str, key: str | None) -> str:
     """Return name or name[key]. A name has no brackets, so the two cannot be confused."""
     check_key(name, "step name")
     if "[" in name or "]" in name:
-        raise InvalidInput(f"a step name has no brackets: {name!r}. Distinguish the steps with key= instead.")
+        raise errors.InvalidInput(f"a step name has no brackets: {name!r}. Distinguish the steps with key= instead.")
     return name if key is None else f"{name}[{check_key(key, 'key')}]"
 
 

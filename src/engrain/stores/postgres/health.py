@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from psycopg import sql
 
 from engrain.core.errors import ReadOnlyStore, StoreError
@@ -57,8 +55,8 @@ class Health:
 
     def check(self) -> list[Finding]:
         def do(tx: Transaction) -> list[Finding]:
-            found = [_check_schema, _check_integrity, _check_slots, _check_walls, _check_indexes, _check_forgotten]
-            return [one for check in found for one in check(tx)]
+            checks = (_check_schema, _check_integrity, _check_slots, _check_walls, _check_indexes, _check_forgotten)
+            return [found for check in checks if (found := check(tx))]
 
         engine = f"Postgres {self.server_version}, schema {self.dialect.database.address.schema!r}"
         return [Finding("engine", "pass", engine), *self.dialect.read(None, do)]
@@ -68,8 +66,9 @@ class Health:
             ((fsync, pages, commit, encrypted, local),) = tx.rows("load_server_settings")
             ((unowned, owned),) = tx.rows("count_owned_items")
             ((standby, read_only),) = tx.rows("find_write_block")
+            blocked = _check_writable(standby, read_only)
             found = [_check_sync(fsync, pages, commit), _check_encryption(encrypted, local)]
-            return [*found, check_owners(unowned, owned), *_check_writable(standby, read_only)]
+            return [*found, check_owners(unowned, owned), *([blocked] if blocked else [])]
 
         return self.dialect.read(None, do)
 
@@ -172,43 +171,40 @@ def _rebuild_batch(tx: Transaction, scope: Scope, after: int) -> tuple[int, int]
     return len(rows), rows[-1][0]
 
 
-def _check_schema(tx: Transaction) -> Iterator[Finding]:
+def _check_schema(tx: Transaction) -> Finding:
     ((found,),) = tx.rows("find_schema_version")
-    yield Finding("schema", "pass" if int(found) == latest_version() else "fail", f"version {found}")
+    return Finding("schema", "pass" if int(found) == latest_version() else "fail", f"version {found}")
 
 
-def _check_integrity(tx: Transaction) -> Iterator[Finding]:
+def _check_integrity(tx: Transaction) -> Finding:
     ((checksums,),) = tx.rows("find_checksum_setting")
     if checksums == "on":
-        yield Finding("integrity", "pass", "the server has a checksum on every page, and checks it when it reads")
-    else:
-        why = "the server keeps no checksums, so that a damaged page is not noticed"
-        yield Finding("integrity", "warn", why, "pg_checksums --enable, with the server stopped")
+        return Finding("integrity", "pass", "the server has a checksum on every page, and checks it when it reads")
+    why = "the server keeps no checksums, so that a damaged page is not noticed"
+    return Finding("integrity", "warn", why, "pg_checksums --enable, with the server stopped")
 
 
-def _check_slots(tx: Transaction) -> Iterator[Finding]:
+def _check_slots(tx: Transaction) -> Finding:
     ((double,),) = tx.rows("count_double_slots")
     if double:
         why = f"{double:,} slots have two values that hold now"
-        yield Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
-    else:
-        yield Finding("slots", "pass", "no slot has two values that hold now")
+        return Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
+    return Finding("slots", "pass", "no slot has two values that hold now")
 
 
-def _check_walls(tx: Transaction) -> Iterator[Finding]:
+def _check_walls(tx: Transaction) -> Finding:
     unprotected = [name for (name,) in tx.rows("list_unprotected_tables")]
     ((ignores,),) = tx.rows("find_role_bypass")
     if unprotected:
         fix = "alter table … enable row level security; alter table … force row level security"
-        yield Finding("isolation", "fail", f"no row-level security on {', '.join(unprotected)}", fix)
-    elif ignores:
+        return Finding("isolation", "fail", f"no row-level security on {', '.join(unprotected)}", fix)
+    if ignores:
         why = "this role ignores row-level security; the scope is still in every statement"
-        yield Finding("isolation", "warn", why, "connect as a role that is neither superuser nor BYPASSRLS")
-    else:
-        yield Finding("isolation", "pass", "row-level security holds every row to its scope")
+        return Finding("isolation", "warn", why, "connect as a role that is neither superuser nor BYPASSRLS")
+    return Finding("isolation", "pass", "row-level security holds every row to its scope")
 
 
-def _check_indexes(tx: Transaction) -> Iterator[Finding]:
+def _check_indexes(tx: Transaction) -> Finding:
     (found,) = tx.rows("count_index_errors")
     named = (
         "items without words",
@@ -219,21 +215,21 @@ def _check_indexes(tx: Transaction) -> Iterator[Finding]:
     )
     wrong = [f"{count} {what}" for count, what in zip(found, named, strict=True) if count]
     if wrong:
-        yield Finding("indexes", "fail", ", ".join(wrong), "engrain doctor --rebuild")
-    else:
-        yield Finding("indexes", "pass", "every item has its words, every vector its item")
+        return Finding("indexes", "fail", ", ".join(wrong), "engrain doctor --rebuild")
+    return Finding("indexes", "pass", "every item has its words, every vector its item")
 
 
-def _check_forgotten(tx: Transaction) -> Iterator[Finding]:
+def _check_forgotten(tx: Transaction) -> Finding | None:
     tables = [name for (name,) in tx.rows("list_unvacuumable_tables", tables=_VACUUMED)]
     ((pending, _),) = tx.rows("load_pending_purges")
     if tables:
         why = f"this role may not vacuum {tables[0]!r} and others, so that what it forgets stays in the tables"
         fix = "engrain maintain as their owner; or, from Postgres 17 on, grant maintain on all tables in schema … to …"
-        yield Finding("forgotten", "warn", why, fix)
-    elif pending:
+        return Finding("forgotten", "warn", why, fix)
+    if pending:
         why = "forgotten rows are still in the tables, because a reader may see them or no vacuum has run"
-        yield Finding("forgotten", "warn", why, "end long transactions; the next purge sweeps them out")
+        return Finding("forgotten", "warn", why, "end long transactions; the next purge sweeps them out")
+    return None
 
 
 def _check_sync(fsync: str, pages: str, commit: str) -> Finding:
@@ -247,13 +243,14 @@ def _check_sync(fsync: str, pages: str, commit: str) -> Finding:
     return Finding("sync", "pass", f"every commit waits for the disk ({settings})")
 
 
-def _check_writable(standby: bool, read_only: bool) -> Iterator[Finding]:
+def _check_writable(standby: bool, read_only: bool) -> Finding | None:
     if standby:
         why = "the server is a standby, which can only be read, so that nothing new is kept"
-        yield Finding("writable", "fail", why, "name the primary in the URL, or select pg_promote()")
-    elif read_only:
+        return Finding("writable", "fail", why, "name the primary in the URL, or select pg_promote()")
+    if read_only:
         why = "default_transaction_read_only is on, so that nothing new is kept"
-        yield Finding("writable", "fail", why, "alter database … reset default_transaction_read_only; or alter role …")
+        return Finding("writable", "fail", why, "alter database … reset default_transaction_read_only; or alter role …")
+    return None
 
 
 def _check_encryption(encrypted: bool, local: bool) -> Finding:

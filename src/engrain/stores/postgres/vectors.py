@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
@@ -180,24 +178,20 @@ class MeanVectors:
     """The mean vectors of scopes, kept while a scope has about the same number of vectors."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._means: OrderedDict[tuple[str, int], tuple[int, Vector]] = OrderedDict()
+        self._means: dict[tuple[str, int], tuple[int, Vector]] = {}
 
     def load(self, tx: Transaction, prepared: PreparedQuery) -> Vector | None:
         key = (prepared.query.scope.id, prepared.model)
-        with self._lock:
-            counted, mean = self._means.get(key, (0, None))
+        counted, mean = self._means.get(key, (0, None))
         if mean is not None and counted / _GROWTH <= prepared.count <= counted * _GROWTH:
             return mean
         ((sent,),) = tx.rows("find_mean_vector", model=prepared.model)
         if sent is None:
             return None
+        if len(self._means) >= _MAX_MEANS:
+            self._means.clear()
         mean = read_vector(sent)
-        with self._lock:
-            self._means[key] = prepared.count, mean
-            self._means.move_to_end(key)
-            while len(self._means) > _MAX_MEANS:
-                self._means.popitem(last=False)
+        self._means[key] = prepared.count, mean
         return mean
 
 

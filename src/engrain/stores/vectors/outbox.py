@@ -17,18 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from engrain.core import errors
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import (
-    BackendUnavailableWarning,
-    ConfigError,
-    EngrainError,
-    InvalidInput,
-    NotFound,
-    StoreClosed,
-    StoreError,
-    StoreUnavailable,
-    raise_interrupt,
-)
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
@@ -111,7 +101,7 @@ class OutboxVectorIndex:
             return _build_answer(self._score_items(query, unit, filtered), query.limit, exact=True, whole=True)
         try:
             return self._search(query, unit)
-        except NotFound:
+        except errors.NotFound:
             # The collection was dropped, perhaps by a rebuild: a new one starts with everything in the outbox.
             return self._search(query, unit)
 
@@ -138,13 +128,15 @@ class OutboxVectorIndex:
             answer = self._search_both(query, unit, waiting)
             self.trouble, self._again = None, 0.0
             return answer
-        except StoreClosed:
+        except errors.StoreClosed:
             raise
-        except (StoreError, ConfigError) as exc:
-            raise_interrupt(exc)
+        except (errors.StoreError, errors.ConfigError) as exc:
+            errors.raise_interrupt(exc)
             # A refusal counts too: an unreadable copy is no reason to return nothing.
             self._record_error(exc)
-            warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
+            warnings.warn(
+                f"engrain: {exc} Words find everything meanwhile.", errors.BackendUnavailableWarning, stacklevel=2
+            )
             return self._search_without_server(query, unit, [one.item for one in waiting if not one.deleted])
 
     def _search_both(self, query: VectorQuery, unit: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
@@ -194,18 +186,18 @@ class OutboxVectorIndex:
     def feed(self, limit: int) -> int:
         """Synchronize every collection: one of an older model must lose forgotten items too."""
         if time.monotonic() < self._again:
-            raise StoreUnavailable(self.trouble or self._server.where)
+            raise errors.StoreUnavailable(self.trouble or self._server.where)
         limit = min(limit, self._batch_limit)
         try:
             with _feed_locks.setdefault(self._server, threading.Lock()):
                 fed = sum(self._feed_model(model, target, limit) for model, target in self._targets().items())
-        except NotFound:
+        except errors.NotFound:
             # Dropped by another process: the next call creates it again.
             self._other_models = None
             return 1
-        except StoreClosed:
+        except errors.StoreClosed:
             raise
-        except (StoreError, ConfigError) as exc:
+        except (errors.StoreError, errors.ConfigError) as exc:
             # A smaller batch may fit into the timeout.
             self._batch_limit = max(1, limit // 2)
             self._record_error(exc)
@@ -216,7 +208,7 @@ class OutboxVectorIndex:
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
         try:
             targets = self._targets().values()
-        except NotFound:
+        except errors.NotFound:
             self._other_models = None
             return True
         return any(one.item in items for target in targets for one in self._items.outbox(target, MAX_ENTRIES, scope))
@@ -263,7 +255,7 @@ class OutboxVectorIndex:
     def _collections(self) -> Iterator[tuple[str, str]]:
         """Yield every model that has a collection, with its target."""
         for model in self._server.models():
-            with suppress(NotFound):  # dropped meanwhile, with all its points
+            with suppress(errors.NotFound):  # dropped meanwhile, with all its points
                 yield model, self._server.target(model, 0)
 
     def _targets(self) -> dict[str, str]:
@@ -325,8 +317,8 @@ class OutboxVectorIndex:
         try:
             if time.monotonic() >= self._again:
                 behind = len(self._items.outbox(self._own_target(), MAX_COUNTED_CHANGES))
-        except (StoreError, ConfigError, NotFound) as exc:
-            raise_interrupt(exc)
+        except (errors.StoreError, errors.ConfigError, errors.NotFound) as exc:
+            errors.raise_interrupt(exc)
             self._record_error(exc)
         return {"server": self._server.where, "behind": behind, "error": self.trouble}
 
@@ -335,8 +327,8 @@ class OutboxVectorIndex:
         try:
             target = self._own_target()
             points = self._server.count(self._embedder.model.key)
-        except (StoreError, ConfigError, NotFound) as exc:
-            raise_interrupt(exc)
+        except (errors.StoreError, errors.ConfigError, errors.NotFound) as exc:
+            errors.raise_interrupt(exc)
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
         behind = len(self._items.outbox(target, MAX_COUNTED_CHANGES))
         if behind:
@@ -353,7 +345,7 @@ class OutboxVectorIndex:
             self._closed = True
             self._leave()
 
-    def _record_error(self, exc: EngrainError) -> None:
+    def _record_error(self, exc: errors.EngrainError) -> None:
         if self.trouble is None:
             _log.warning("the vector server does not answer, so vectors are searched without it: %s", exc)
         self.trouble, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
@@ -364,7 +356,7 @@ def _score_vectors(unit: Row, found: Mapping[str, Vectors]) -> list[ScoredItem]:
     if not windows:
         return []
     if any(len(row) != 4 * unit.size for row in windows):
-        raise InvalidInput(f"the vector has {unit.size} dimensions, but its model's vectors have another number.")
+        raise errors.InvalidInput(f"the vector has {unit.size} dimensions, unlike the vectors of its model.")
     rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), unit.size)
     # Row by row with the same operations, so that equal vectors tie exactly.
     every = (rows.astype(np.float64) * unit).sum(axis=1).clip(-1.0, 1.0)
@@ -387,5 +379,5 @@ def _normalize(query: VectorQuery) -> Row:
     unit = np.asarray(query.vector, dtype=np.float64).ravel()
     length = float(np.sqrt(np.square(unit).sum()))
     if not np.isfinite(length):
-        raise InvalidInput("the vector has a value that is not a finite number.")
+        raise errors.InvalidInput("the vector has a value that is not a finite number.")
     return unit / length if length else unit
