@@ -78,7 +78,6 @@ class TaskExecution:
         self.task = options.task
         self.outcome = Outcome()
         self.record: TaskRecord | None = None
-        self._holder: LeaseHolder | None = None
         self._step_journal: StepJournal | None = None
         self._is_closed = False
         self._keep_pending = False  # the program called keep() while steps were replayed
@@ -120,7 +119,7 @@ class TaskExecution:
                 parked = before if before is not None and before.status == "parked" else None
                 holder.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
             raise
-        self.record, self._holder, self._step_journal = found, holder, step_journal
+        self.record, self._step_journal = found, step_journal
 
     def _check_version(self, found: TaskRecord) -> None:
         wanted = self.options.version
@@ -136,35 +135,34 @@ class TaskExecution:
 
     def close(self, error: BaseException | None) -> None:
         """Record how the run ended. Raises only if the caller would otherwise believe that the task is done."""
-        holder, step_journal = self._holder, self._step_journal
-        if holder is None or step_journal is None or self._is_closed or not step_journal.in_claiming_process:
+        step_journal = self._step_journal
+        if step_journal is None or self._is_closed or not step_journal.in_claiming_process:
             return
         self._is_closed = True
         if not step_journal.is_running:
-            holder.stop()
+            step_journal.holder.stop()
             return
         try:
             if error is None:
-                self._finish(holder, step_journal)
+                self._finish(step_journal)
                 return
             try:
-                holder.end(choose_task_end(error))
+                step_journal.holder.end(choose_task_end(error))
             except (errors.EngrainError, errors.LeaseLost) as exc:
                 errors.raise_interrupt(exc)
                 _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
         finally:
-            holder.stop()
+            step_journal.holder.stop()
             if self._binding:
                 self._binding.leave()
 
-    def _finish(self, holder: LeaseHolder, step_journal: StepJournal) -> None:
+    def _finish(self, step_journal: StepJournal) -> None:
         """Record the task as done, unless a step still runs or the outcome of an effect is unknown."""
-        unfinished = self._find_unfinished(step_journal)
-        if unfinished is not None:
+        holder = step_journal.holder
+        if unfinished := self._find_unfinished(step_journal):
             holder.end(choose_task_end(unfinished))
             raise unfinished
-        missed = step_journal.find_unvisited_steps()
-        if missed:
+        if missed := step_journal.find_unvisited_steps():
             _log.warning("task %r ended without reaching its recorded steps %s.", self.task, missed[:5])
         if self._keep_pending:
             step_journal.keep()

@@ -35,10 +35,8 @@ class UserCall(NamedTuple):
         """A function that does not accept its arguments was never entered."""
         try:
             inspect.signature(self.function).bind(*self.args, **self.named)
-        except TypeError:
-            return False
-        except ValueError:  # the function has no signature
-            return True
+        except (TypeError, ValueError) as exc:
+            return isinstance(exc, ValueError)  # the function has no signature
         return True
 
 

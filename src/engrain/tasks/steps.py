@@ -151,7 +151,8 @@ def run_effect(journal: StepJournal, slot: StepSlot, work: StepWork) -> Flow[Any
         if settled:
             return effect.value
     while True:
-        begun = yield StoreCall(journal.begin, (slot, effect.next_attempt(), effect.key))
+        effect.attempt += 1
+        begun = yield StoreCall(journal.begin, (slot, effect.attempt, effect.key))
         if begun.status in SETTLED_STATUSES:  # a person resolved it during the probe or the undo
             return journal.replay(slot._replace(record=begun))
         yield StoreCall(journal.holder.ensure_time_left)
@@ -181,7 +182,7 @@ class _Effect:
 
     def __init__(self, journal: StepJournal, slot: StepSlot, work: StepWork) -> None:
         self._journal, self._slot, self._work = journal, slot, work
-        self._attempt = slot.attempt
+        self.attempt = slot.attempt
         self.key = self._choose_known_key() or journal.stable_key(slot)
         self.failures = 0
         self.value: Any = None
@@ -194,11 +195,7 @@ class _Effect:
         undone = record.status == "failed" and isinstance(self._work.on_ambiguous, Compensate)
         if record.input == self._slot.input and not undone:
             return record.key
-        return self._journal.stable_key(self._slot, self._attempt)
-
-    def next_attempt(self) -> int:
-        self._attempt += 1
-        return self._attempt
+        return self._journal.stable_key(self._slot, self.attempt)
 
     def pause(self) -> Flow[None]:
         self.failures += 1
@@ -255,7 +252,7 @@ class _Effect:
             return True
         yield from self._raise_if_retries_used(why)
         # The receiver may remember the old key as done.
-        self.key = self._journal.stable_key(self._slot, self._attempt)
+        self.key = self._journal.stable_key(self._slot, self.attempt)
         return False
 
     def _raise_if_retries_used(self, why: Exception | str) -> Flow[None]:

@@ -53,11 +53,9 @@ class ResumableAgent:
         run = self._memory.task(task_id, goal=goal, version=self._version)
         if isinstance(run, AsyncRun):
             return self._run_async(run, steps, names)
-        for step in steps:
-            if inspect.iscoroutinefunction(_unwrap_function(step)):
-                raise InvalidInput(
-                    f"{_unwrap_function(step)!r} is a coroutine function: give ResumableAgent an AsyncMemory."
-                )
+        for function in map(_unwrap_function, steps):
+            if inspect.iscoroutinefunction(function):
+                raise InvalidInput(f"{function!r} is a coroutine function: give ResumableAgent an AsyncMemory.")
         with run:
             return run_flow(self._run_steps(run, steps, names))
 
@@ -77,18 +75,13 @@ class ResumableAgent:
                 found = yield from run.effect_flow(name, None, work)
             else:
                 found = yield from run.step_flow(name, None, StepWork(call, (), self._retry))
-            _apply_changes(state, name, found)
+            found = found or {}  # a skipped effect
+            for key in found.get("gone", ()):
+                state.pop(key, None)
+            state.update(found.get("state", {}))
+            state["results"][name] = found.get("result")
+            state["completed"].append(name)
         return state
-
-
-def _apply_changes(state: State, name: str, found: State | None) -> None:
-    """Bring the state to that after the step, whether the step ran now or was replayed."""
-    found = found or {}  # a skipped effect
-    for key in found.get("gone", ()):
-        state.pop(key, None)
-    state.update(found.get("state", {}))
-    state["results"][name] = found.get("result")
-    state["completed"].append(name)
 
 
 def _record_changes(function: Callable[..., Any], state: State) -> Callable[..., Any]:

@@ -15,20 +15,12 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import redis
-from redis import exceptions as errors
+from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from engrain.core import errors
 from engrain.core.clock import from_micros
-from engrain.core.errors import (
-    ConfigError,
-    EngrainError,
-    OutcomeUnknown,
-    ReadOnlyStore,
-    StoreClosed,
-    StoreError,
-    StoreUnavailable,
-)
 from engrain.core.identity import Scope
 from engrain.stores.urls import RedisAddress
 
@@ -70,8 +62,13 @@ RETRY_PAUSE_SECONDS = 5.0  # before the next optional call to a server that did 
 # A server that cannot do a command yet, or is full, has not done it. It answers with an error of the client or, from
 # within a script, with a word.
 _TEMPORARY_WORDS = ("LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
-_TEMPORARY_ERRORS = (errors.ReadOnlyError, errors.ClusterDownError, errors.TryAgainError, errors.MasterDownError)
-_CLIENT_ERRORS = (redis.RedisError, errors.RedisClusterException)
+_TEMPORARY_ERRORS = (
+    exceptions.ReadOnlyError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
+    exceptions.MasterDownError,
+)
+_CLIENT_ERRORS = (redis.RedisError, exceptions.RedisClusterException)
 _FULL_WORDS = ("OOM", "MISCONF", "NOREPLICAS")
 
 
@@ -104,7 +101,9 @@ class RedisConnection:
 
     def check_writable(self) -> None:
         if self._read_only:
-            raise ReadOnlyStore(f"{self.address.shown} was opened read-only. Open it without read_only to write.")
+            raise errors.ReadOnlyStore(
+                f"{self.address.shown} was opened read-only. Open it without read_only to write."
+            )
 
     def command(self, *words: str | int, spare: bool = False) -> Any:
         """Run a command that reads, or that may run any number of times."""
@@ -143,7 +142,7 @@ class RedisConnection:
     def _connected(self) -> Any:
         with self._making:
             if self._closed:
-                raise StoreClosed("this store was closed. Open it again.")
+                raise errors.StoreClosed("this store was closed. Open it again.")
             if self._client is None:
                 self._client = _open_client(self.address)
             return self._client
@@ -154,7 +153,7 @@ class RedisConnection:
         began, pause, tries, unsure = time.monotonic(), _FIRST_PAUSE, 0, False
         if spare and self.trouble is not None:
             if began < self._again:
-                raise StoreUnavailable(self.trouble)
+                raise errors.StoreUnavailable(self.trouble)
             patience = 0.0
         until = began + (self.address.timeout if patience is None else patience)
         while True:
@@ -162,14 +161,16 @@ class RedisConnection:
             reached = self._client is not None
             try:
                 answer = ask(self._connected())
-            except (redis.AuthenticationError, errors.NoPermissionError) as exc:
+            except (redis.AuthenticationError, exceptions.NoPermissionError) as exc:
                 why = f"Redis at {self.address.shown} refused access: {str(exc).rstrip('.')}."
-                raise ConfigError(f"{why} Put user and password into the URL: redis://user:password@host") from exc
+                raise errors.ConfigError(
+                    f"{why} Put user and password into the URL: redis://user:password@host"
+                ) from exc
             except _CLIENT_ERRORS as exc:
                 if not _is_temporary(exc):
-                    full = isinstance(exc, errors.OutOfMemoryError) or any(word in str(exc) for word in _FULL_WORDS)
+                    full = isinstance(exc, exceptions.OutOfMemoryError) or any(word in str(exc) for word in _FULL_WORDS)
                     why = "takes no writes, and did not store this one" if full else "refused a command"
-                    raise StoreError(f"Redis at {self.address.shown} {why}: {exc}") from exc
+                    raise errors.StoreError(f"Redis at {self.address.shown} {why}: {exc}") from exc
                 unsure = unsure or (writes and reached and not _was_never_done(exc))
                 if time.monotonic() + pause >= until:
                     raise self._build_unavailable(exc, tries, time.monotonic() - began, unsure) from exc
@@ -179,13 +180,13 @@ class RedisConnection:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _build_unavailable(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
+    def _build_unavailable(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> errors.EngrainError:
         count, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
         message = f"Redis at {self.address.shown} did not answer in {count} within {seconds:.1f} s: {why}."
         self.trouble, self._again = message, time.monotonic() + RETRY_PAUSE_SECONDS
         if unsure:
-            return OutcomeUnknown(f"{message} The write may or may not have been done. Repeat it.")
-        return StoreUnavailable(f"{message} Is the server up, and can it be reached from here?")
+            return errors.OutcomeUnknown(f"{message} The write may or may not have been done. Repeat it.")
+        return errors.StoreUnavailable(f"{message} Is the server up, and can it be reached from here?")
 
 
 def new_call_id() -> str:
@@ -211,13 +212,13 @@ def _open_client(address: RedisAddress) -> Any:
         )
         return redis.Redis(connection_pool=pool)
     except (TypeError, ValueError) as exc:
-        raise ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
+        raise errors.ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
 
 
 def _run_script(client: Any, script: Script, key: str, args: Sequence[str | int]) -> Any:
     try:
         return client.evalsha(script.sha, 1, key, *args)
-    except errors.NoScriptError:
+    except exceptions.NoScriptError:
         return client.eval(script.text, 1, key, *args)
 
 
@@ -225,7 +226,7 @@ def _is_temporary(exc: Exception) -> bool:
     """Check whether a later try may succeed."""
     if isinstance(exc, redis.ResponseError):
         return isinstance(exc, _TEMPORARY_ERRORS) or any(word in str(exc) for word in _TEMPORARY_WORDS)
-    return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, errors.RedisClusterException))
+    return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, exceptions.RedisClusterException))
 
 
 def _was_never_done(exc: Exception) -> bool:

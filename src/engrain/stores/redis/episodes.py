@@ -83,7 +83,7 @@ class RedisEpisodes:
         for page in self._scopes.pages():
             bases = [episode_prefix(one.scope) for one in page]
             over = self._link.commands(
-                [("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE_INDEXES]
+                [("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in ("due", "raws")]
             )
             for one in page if held else []:
                 # Written while the hold began, or put on hold by a program that did not know this server.
@@ -107,9 +107,6 @@ class RedisEpisodes:
 
     def _ask(self, name: str, scope: Scope, *args: str | int) -> Any:
         return self._link.ask(_LUA[name], episode_prefix(scope), ["", GRACE_MICROS, *args], spare=True)
-
-
-_DUE_INDEXES = ("due", "raws")
 
 
 def episode_prefix(scope: Scope) -> str:

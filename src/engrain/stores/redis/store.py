@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from engrain.core.clock import Clock, system_clock
+from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import BackendUnavailableWarning, ConfigError, StoreClosed, StoreError, StoreUnavailable
+from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.queries import Finding
 from engrain.stores.composite import ErasureGuard
-from engrain.stores.redis.connection import RedisConnection
-from engrain.stores.redis.episodes import RedisEpisodes, RedisSessionState
+from engrain.stores.redis.connection import RedisConnection, ScopeRegistry
+from engrain.stores.redis.episodes import RedisEpisodes, RedisSessionState, episode_prefix
 from engrain.stores.redis.tasks import RedisJournal
-from engrain.stores.redis.transfer import RedisErasure
+from engrain.stores.redis.transfer import RedisTransfer
 from engrain.stores.urls import parse_redis_url
 
 _NEEDED_SETTINGS = {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"}
 _MIN_VERSION = (6, 2)
+_ERASE_BATCH_SIZE = 500
+_MAX_TASKS = 1_000_000
 
 
 class ServerInfo(NamedTuple):
@@ -90,7 +94,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-class RedisStore(RedisErasure):
+class RedisStore:
     """A Redis store with the ports `episodes`, `journal` and `state`. A memory needs another store for its items.
 
     It opens even if the server does not answer. The journal must know the server's durability, and waits for a
@@ -101,7 +105,8 @@ class RedisStore(RedisErasure):
         self._clock = clock
         # Replaced if the items' store knows erasures and legal holds.
         self.guard = ErasureGuard()
-        super().__init__(RedisConnection(parse_redis_url(url), read_only))
+        self._link = RedisConnection(parse_redis_url(url), read_only)
+        self._registries = [ScopeRegistry(self._link, name) for name in ("episodes", "tasks")]
         self.where = self._link.address.shown
         try:
             read_server_info(self._link)
@@ -129,6 +134,10 @@ class RedisStore(RedisErasure):
         check_durability(self._link, read_server_info(self._link, self._link.address.patience))
         return RedisJournal(self._link, self._clock, self.guard)
 
+    @cached_property
+    def moving(self) -> RedisTransfer:
+        return RedisTransfer(self._link)
+
     def hold(self, user: Subject) -> None:
         for scope in self.scopes(user):
             self.episodes.hold(scope)
@@ -144,3 +153,38 @@ class RedisStore(RedisErasure):
 
     def close(self) -> None:
         self._link.close()
+
+    # Erasure
+
+    def known(self) -> list[Scope]:
+        listed = (one.scope for registry in self._registries for page in registry.pages() for one in page)
+        return list(dict.fromkeys(listed))
+
+    def scopes(self, user: Subject) -> list[Scope]:
+        return [one for one in self.known() if (one.tenant, one.user) == (user.scope.tenant, user.name)]
+
+    def erase(self, scope: Scope) -> int:
+        self._link.check_writable()
+        keys, gone = self._find_keys(scope), 0
+        for start in range(0, len(keys), _ERASE_BATCH_SIZE):
+            # All keys share the scope's hash tag, and so are in one slot of a cluster.
+            gone += int(self._link.command("UNLINK", *keys[start : start + _ERASE_BATCH_SIZE]))
+        for registry in self._registries:
+            registry.remove(scope)
+        return gone
+
+    def count_remaining(self, scope: Scope) -> int:
+        return len(self._find_keys(scope)) + sum(registry.has(scope) for registry in self._registries)
+
+    def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
+        at, entries = to_micros(before), f"{episode_prefix(scope)}all"
+        old = int(self._link.command("ZCOUNT", entries, "-inf", at))
+        later = int(self._link.command("ZCOUNT", entries, f"({at}", "+inf"))
+        started: list[int] = [row.values["started_at"] for row in self.moving.dump("task", None, _MAX_TASKS, scope)]
+        if back or later or any(one > at for one in started):
+            return old + sum(one <= at for one in started)
+        return self.count_remaining(scope)
+
+    def _find_keys(self, scope: Scope) -> list[str]:
+        # A scan, because no index has the answers to lost calls or events without a task. It does not block the server.
+        return list(dict.fromkeys(self._link.keys(f"engrain:{{{scope.id}}}:*")))

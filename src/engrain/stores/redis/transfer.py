@@ -1,18 +1,15 @@
-"""Dump, restore and erase the rows that Redis holds of a memory."""
+"""Dump and restore the rows that Redis holds of a memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from engrain.core.clock import from_micros, to_micros
+from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.erasure import Subject
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.model.sessions import RawOutput
 from engrain.stores.redis import episodes, tasks
@@ -21,8 +18,6 @@ from engrain.stores.redis.tasks import decode_steps, decode_task, encode_optiona
 
 _EPISODES, _JOURNAL = load_scripts("episodes.lua"), load_scripts("journal.lua")
 _READ_BATCH_SIZE = 100
-_ERASE_BATCH_SIZE = 500
-_MAX_TASKS = 1_000_000
 _TIME_FIELDS = {"until": "until", "ended_at": "ended", "deadline": "deadline"}
 _TEXT_FIELDS = ("goal", "version", "status", "epoch", "worker", "outcome", "snapshot")
 
@@ -178,48 +173,3 @@ _RESTORES: Mapping[RowKind, Callable[[RedisTransfer, Row], None]] = {
     "step": RedisTransfer.restore_step,
     "event": RedisTransfer.restore_event,
 }
-
-
-class RedisErasure:
-    """The part of a RedisStore that lists and erases scopes."""
-
-    def __init__(self, link: RedisConnection) -> None:
-        self._link = link
-        self._registries = [ScopeRegistry(link, name) for name in ("episodes", "tasks")]
-
-    @cached_property
-    def moving(self) -> RedisTransfer:
-        return RedisTransfer(self._link)
-
-    def known(self) -> list[Scope]:
-        listed = (one.scope for registry in self._registries for page in registry.pages() for one in page)
-        return list(dict.fromkeys(listed))
-
-    def scopes(self, user: Subject) -> list[Scope]:
-        return [one for one in self.known() if (one.tenant, one.user) == (user.scope.tenant, user.name)]
-
-    def erase(self, scope: Scope) -> int:
-        self._link.check_writable()
-        keys, gone = self._find_keys(scope), 0
-        for start in range(0, len(keys), _ERASE_BATCH_SIZE):
-            # All keys share the scope's hash tag, and so are in one slot of a cluster.
-            gone += int(self._link.command("UNLINK", *keys[start : start + _ERASE_BATCH_SIZE]))
-        for registry in self._registries:
-            registry.remove(scope)
-        return gone
-
-    def count_remaining(self, scope: Scope) -> int:
-        return len(self._find_keys(scope)) + sum(registry.has(scope) for registry in self._registries)
-
-    def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
-        at, entries = to_micros(before), f"{episodes.episode_prefix(scope)}all"
-        old = int(self._link.command("ZCOUNT", entries, "-inf", at))
-        later = int(self._link.command("ZCOUNT", entries, f"({at}", "+inf"))
-        started: list[int] = [row.values["started_at"] for row in self.moving.dump("task", None, _MAX_TASKS, scope)]
-        if back or later or any(one > at for one in started):
-            return old + sum(one <= at for one in started)
-        return self.count_remaining(scope)
-
-    def _find_keys(self, scope: Scope) -> list[str]:
-        # A scan, because no index has the answers to lost calls or events without a task. It does not block the server.
-        return list(dict.fromkeys(self._link.keys(f"engrain:{{{scope.id}}}:*")))
