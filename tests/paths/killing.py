@@ -31,7 +31,7 @@ class Calls(list[Any]):
 def kill(run: Run) -> None:
     """As if the process had died: the run never says how it ended, and its lease has run out."""
     run.execution._is_closed = True
-    run.execution._holder.stop()  # type: ignore[union-attr]
+    run.execution._step_journal.holder.stop()  # type: ignore[union-attr]
 
 
 def killed_in(memory: Memory, clock: SetClock, task: str, body: Callable[[Run], Any], **terms: Any) -> None:

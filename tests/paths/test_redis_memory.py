@@ -171,7 +171,7 @@ def test_other_notes_after_such_a_kill_are_told_apart(settings: Path) -> None:
 
 def stop_beating(run: Run) -> None:
     """It shows no signs of life any more, and does not know."""
-    run.execution._holder.stop()  # type: ignore[union-attr]
+    run.execution._step_journal.holder.stop()  # type: ignore[union-attr]
 
 
 def test_a_worker_that_lost_its_task_writes_no_items(settings: Path) -> None:

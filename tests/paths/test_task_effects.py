@@ -283,7 +283,7 @@ def test_a_worker_that_was_replaced_does_not_undo_what_its_successor_did(
         with memory.task("order") as other:
             body(other, "paid")
         # The first worker has been stopped so long that it must look before it acts.
-        slow.execution._holder._until = 0.0  # type: ignore[union-attr]
+        slow.execution._step_journal.holder._until = 0.0  # type: ignore[union-attr]
         raise OSError("timed out")
 
     with pytest.raises(LeaseLost), memory.task("order") as slow:

@@ -310,7 +310,8 @@ def test_a_model_can_be_described(service: Service) -> None:
     described = ServedModel(EmbeddingModel("mine", "r7", DIMENSION, floor=0.1), window=10, query_prefix="q: ")
     embedder = OpenAIEmbedder(described, base_url=service.url)
     embedder.embed(["a text that is too long"], "query")
-    assert service.asked[0].body["input"] == ["q: a text tha"]
+    embedder.embed(["用用用用"], "query")
+    assert [asked.body["input"] for asked in service.asked] == [["q: a text tha"], ["q: 用用用"]]
     assert embedder.model is described.model
 
 

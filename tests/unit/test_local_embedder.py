@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.providers import local
-from engrain.providers.embedding import count_bytes, split_windows, truncate
+from engrain.providers.embedding import count_bytes, split_windows
 from engrain.providers.local import LocalEmbedder, QueryCache, local_embedder
 
 MIXED = [
@@ -246,8 +246,3 @@ def test_windows_by_bytes_fit_as_well(filler: str) -> None:
     assert all(count_bytes(window) <= 1_000 for window in found)
     assert "".join(found).replace(" ", "") == text.replace(" ", "")
     assert len(found) <= 2 * count_bytes(text) / 1_000 + 1
-
-
-def test_cut_keeps_as_much_as_fits() -> None:
-    assert truncate("abc", count_bytes, 3) == "abc"
-    assert truncate("用用用", count_bytes, 7) == "用用"

@@ -74,17 +74,6 @@ def count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def truncate(text: str, size: Measure, limit: int) -> str:
-    """The longest beginning of the text that fits."""
-    if size(text) <= limit:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(text[:middle]) <= limit else (low, middle - 1)
-    return text[:low]
-
-
 def _split_sentences(text: str) -> Iterator[Span]:
     start = 0
     for match in _BREAK.finditer(text):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
-from engrain.providers.embedding import check_texts, count_bytes, normalize_rows, split_windows, truncate
+from engrain.providers.embedding import check_texts, count_bytes, normalize_rows, split_windows
 from engrain.providers.http import Endpoint, ServiceError, post, read_key
 from engrain.providers.local import QueryCache
 
@@ -57,9 +57,9 @@ class ServedEmbedder:
         return split_windows(text, count_bytes, self._served.window)
 
     def _prepare(self, text: str, kind: EmbedKind) -> str:
-        whole = text.encode("utf-8", "replace").decode()
+        data = text.encode("utf-8", "replace")[: self._served.window]
         prefix = self._served.query_prefix if kind == "query" else self._served.document_prefix
-        return prefix + (truncate(whole, count_bytes, self._served.window) if whole.strip() else BLANK)
+        return prefix + (data.decode("utf-8", "ignore") if text.strip() else BLANK)
 
     def _embed(self, texts: list[str], kind: EmbedKind) -> Matrix:
         import numpy as np

@@ -3,51 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from engrain.core.errors import ConfigError
 
 
-def split_url(
-    url: str, named: str, own: Collection[str], value: Callable[[str, str], object]
-) -> tuple[str, dict[str, Any]]:
-    """Split a URL into the one for the client and our own parameters, each parsed by `value`.
+class UrlOption(NamedTuple):
+    """A parameter of our own in a URL. `parse` returns None or raises ValueError if the text is not as wanted."""
 
-    Error messages start with `named`.
-    """
-    parts = urlsplit(url)
-    try:
-        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        _ = parts.port
-    except ValueError as exc:
-        raise ConfigError(f"{named}: {exc}.") from exc
-    rest = urlencode([(name, one) for name, one in given if name not in own], quote_via=quote)
-    return urlunsplit(parts._replace(query=rest)), {name: value(name, one) for name, one in given if name in own}
+    wanted: str
+    parse: Callable[[str], object]
 
 
-def parse_common_option(name: str, value: str) -> float | None:
-    """Parse a parameter that all servers share; None if it is another one, or its value is not valid."""
-    try:
-        if name == "pool" and 1 <= int(value) <= 1_000:
-            return int(value)
-        if name == "timeout" and 0 < float(value) <= 3_600:
-            return float(value)
-        if name == "patience" and 0 <= float(value) <= 3_600:
-            return float(value)
-    except ValueError:
-        pass
-    return None
+def number_option(wanted: str, accept: Callable[[float], bool], kind: type[float] = float) -> UrlOption:
+    return UrlOption(wanted, lambda text: number if accept(number := kind(text)) else None)
 
 
 COMMON_OPTIONS = {
-    "timeout": "seconds, up to 3,600",
-    "patience": "seconds, from 0 to 3,600",
-    "pool": "a number from 1 to 1,000",
+    "timeout": number_option("seconds, up to 3,600", lambda number: 0 < number <= 3_600),
+    "patience": number_option("seconds, from 0 to 3,600", lambda number: 0 <= number <= 3_600),
+    "pool": number_option("a number from 1 to 1,000", lambda number: 1 <= number <= 1_000, int),
 }
+SWITCH = UrlOption("on or off", {"on": True, "off": False}.get)
+
+
+def split_url(url: str, kind: str, options: Mapping[str, UrlOption]) -> tuple[str, dict[str, Any]]:
+    """Split a URL into the one for the client and our own parameters. `kind` names it in messages."""
+    parts = urlsplit(url)
+    try:
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        _ = parts.port
+    except ValueError as exc:
+        raise ConfigError(f"{shown(url)} is not a {kind} URL: {exc}.") from exc
+    rest = urlencode([pair for pair in pairs if pair[0] not in options], quote_via=quote)
+    own = {name: _parse_option(kind, name, text, options[name]) for name, text in pairs if name in options}
+    return urlunsplit(parts._replace(query=rest)), own
+
+
+def _parse_option(kind: str, name: str, text: str, option: UrlOption) -> object:
+    with suppress(ValueError):
+        if (value := option.parse(text)) is not None:
+            return value
+    raise ConfigError(f"{name} in a {kind} URL must be {option.wanted}, not {text!r}.")
 
 
 SECRET_OPTIONS = ("password", "sslpassword", "ssl_password", "passfile")
@@ -66,10 +68,13 @@ def shown(url: str) -> str:
 
 DEFAULT_TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,38}[A-Za-z0-9]")
+_TLS = {"true": True, "1": True, "false": False, "0": False}
 _VECTOR_OPTIONS = {
-    "collection": "3 to 40 letters, digits, dots, dashes or underscores",
-    "timeout": "seconds, up to 600",
-    "tls": "true or false",
+    "collection": UrlOption(
+        "3 to 40 letters, digits, dots, dashes or underscores", lambda text: text if _NAME.fullmatch(text) else None
+    ),
+    "timeout": number_option("seconds, up to 600", lambda number: 0 < number <= 600),
+    "tls": UrlOption("true or false", lambda text: _TLS.get(text.lower())),
 }
 
 
@@ -94,8 +99,8 @@ class VectorAddress:
 def parse_vector_url(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAddress:
     """Parse scheme://host:port/?collection=… or scheme:///folder. `options` are those of this kind of server."""
     parts = urlsplit(url)
-    scheme, known = parts.scheme, (*_VECTOR_OPTIONS, *options)
-    rest, own = split_url(url, f"{shown(url)} is not a {scheme} URL", known, _parse_vector_option)
+    scheme, known = parts.scheme, {**_VECTOR_OPTIONS, **dict.fromkeys(options, UrlOption("a text", str))}
+    rest, own = split_url(url, scheme, known)
     if unknown := [name for name, _ in parse_qsl(urlsplit(rest).query, keep_blank_values=True)]:
         raise ConfigError(
             f"unknown option {unknown[0]!r} in the URL of a {scheme} server. Use one of: {', '.join(known)}."
@@ -112,18 +117,9 @@ def parse_vector_url(url: str, port: int, options: tuple[str, ...] = ()) -> Vect
     return VectorAddress(scheme, parts.hostname or "", parts.port or port, path, options=extra, **own)
 
 
-def _parse_vector_option(name: str, value: str) -> object:
-    if name not in _VECTOR_OPTIONS or (name == "collection" and _NAME.fullmatch(value)):
-        return value
-    if name == "timeout" and 0 < (parse_common_option(name, value) or 0) <= 600:
-        return float(value)
-    if name == "tls" and value.lower() in ("true", "false", "1", "0"):
-        return value.lower() in ("true", "1")
-    raise ConfigError(f"{name} in the URL of a vector server must be {_VECTOR_OPTIONS[name]}, not {value!r}.")
-
-
 Durability = Literal["strict", "relaxed"]
-_REDIS_OPTIONS = {**COMMON_OPTIONS, "durability": "strict or relaxed", "cluster": "on or off"}
+_DURABILITY = UrlOption("strict or relaxed", {"strict": "strict", "relaxed": "relaxed"}.get)
+_REDIS_OPTIONS = {**COMMON_OPTIONS, "durability": _DURABILITY, "cluster": SWITCH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +143,5 @@ def parse_redis_url(url: str) -> RedisAddress:
 
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
-    safe = shown(url)
-    rest, own = split_url(url, f"{safe} is not a Redis URL", _REDIS_OPTIONS, _parse_redis_option)
-    return RedisAddress(rest, safe, **own)
-
-
-def _parse_redis_option(name: str, value: str) -> object:
-    if (found := parse_common_option(name, value)) is not None:
-        return found
-    if name == "durability" and value in ("strict", "relaxed"):
-        return value
-    if name == "cluster" and value in ("on", "off"):
-        return value == "on"
-    raise ConfigError(f"{name} in the URL of a Redis store must be {_REDIS_OPTIONS[name]}, not {value!r}.")
+    rest, own = split_url(url, "Redis", _REDIS_OPTIONS)
+    return RedisAddress(rest, shown(url), **own)

@@ -24,7 +24,7 @@ from engrain.tasks.journal import WAIT_KINDS, StepJournal, StepRequest, StepSlot
 from engrain.tasks.lease import LeaseHolder, create_worker_name
 from engrain.tasks.outcomes import choose_task_end, expire_tasks
 from engrain.tasks.serialization import encode
-from engrain.tasks.working_state import Outcome, TaskState, WorkingStateBinding
+from engrain.tasks.working_state import TaskState, WorkingStateBinding
 from engrain.tiers.procedural import ProceduralMemory
 
 T = TypeVar("T")
@@ -76,7 +76,8 @@ class TaskExecution:
         self._scope = scope
         self.options = options
         self.task = options.task
-        self.outcome = Outcome()
+        self.outcome = ""
+        self.cites: tuple[str, ...] = ()
         self.record: TaskRecord | None = None
         self._step_journal: StepJournal | None = None
         self._is_closed = False
@@ -176,17 +177,16 @@ class TaskExecution:
             except errors.EngrainError as exc:
                 errors.raise_interrupt(exc)
                 _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
-        holder.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
+        holder.end(TaskEnd("done", redact_json(self.outcome, self._services.redact)))
 
     def _remember_outcome(self, task: TaskRecord, procedure: str | None) -> None:
         """Count a success for the procedure, and keep the outcome as knowledge."""
-        outcome = self.outcome
         if procedure:
             with suppress(errors.NotFound):  # it was forgotten meanwhile
-                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
-        if outcome.text:
-            text = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
-            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
+                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, self.outcome)
+        if self.outcome:
+            text = f"Successfully completed: {task.goal or task.task}. Outcome: {self.outcome}"
+            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, self.cites))))
             request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
             commit_notes([check_note(note)], self._scope, self._services, request)
 

@@ -72,23 +72,23 @@ class _RunBase:
     @property
     def outcome(self) -> str:
         """A line for people. `engrain tasks` shows it once the task is done, and it is remembered."""
-        return self.execution.outcome.text
+        return self.execution.outcome
 
     @outcome.setter
     def outcome(self, text: str) -> None:
-        self.execution.outcome = self.execution.outcome._replace(text=describe_error(str(text)))
+        self.execution.outcome = describe_error(str(text))
 
     @property
     def cites(self) -> tuple[str, ...]:
         """The ids of items that the outcome cites. Forgetting one of them forgets the remembered outcome."""
-        return self.execution.outcome.cites
+        return self.execution.cites
 
     @cites.setter
     def cites(self, ids: Sequence[str]) -> None:
         if not isinstance(ids, Iterable):
             raise InvalidInput(f"cites takes the ids of items, not {ids!r}.")
         found = (ids,) if isinstance(ids, str) else tuple(ids)
-        self.execution.outcome = self.execution.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
+        self.execution.cites = tuple(check_key(id, "cites") for id in found)
 
     def step_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
         """Internal: run a step of a workflow or an agent, in either colour."""

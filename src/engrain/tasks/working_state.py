@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import redact_json
@@ -11,13 +11,6 @@ from engrain.ports import Services
 from engrain.tasks.serialization import decode_envelope, encode_plain, encode_with_extras
 from engrain.tiers.scoped_working import PROCEDURE_VARIABLE, ScopedWorkingMemory
 from engrain.tiers.working import WorkingMemory
-
-
-class Outcome(NamedTuple):
-    """The result of a task in words, and the ids of the items that they cite."""
-
-    text: str = ""
-    cites: tuple[str, ...] = ()
 
 
 class WorkingStateBinding:
@@ -97,8 +90,8 @@ class TaskState:
         before, self.procedure = self.procedure, self._binding.begin(self.task, self._working, self.procedure)
         return self.procedure != before
 
-    def has_outcome(self, outcome: Outcome) -> bool:
-        return self._binding is not None and bool(outcome.text or self.procedure)
+    def has_outcome(self, text: str) -> bool:
+        return self._binding is not None and bool(text or self.procedure)
 
     def restore_after_replay(self) -> None:
         """Undo what the code between replayed steps did to working memory a second time."""

@@ -20,7 +20,7 @@ from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClo
 from engrain.core.identity import Scope
 from engrain.stores.postgres.adapters import AdapterContext, is_lost, is_retryable, translate_error
 from engrain.stores.relational.dialect import Deferred
-from engrain.stores.urls import COMMON_OPTIONS, parse_common_option, shown, split_url
+from engrain.stores.urls import COMMON_OPTIONS, SWITCH, UrlOption, shown, split_url
 
 Answer = TypeVar("Answer")
 Row = tuple[Any, ...]
@@ -361,7 +361,11 @@ def _leave(connection: TimedConnection, why: BaseException) -> None:
 
 
 _LONGEST_NAME = 63
-_WANTED = {**COMMON_OPTIONS, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
+_SCHEMA = UrlOption(
+    f"a name of at most {_LONGEST_NAME} bytes",
+    lambda text: text if text and "\x00" not in text and len(text.encode()) <= _LONGEST_NAME else None,
+)
+_OPTIONS = {**COMMON_OPTIONS, "prepare": SWITCH, "schema": _SCHEMA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,16 +391,5 @@ def read_url(url: str) -> Address:
 
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
-    safe = shown(url)
-    rest, own = split_url(url, f"{safe} is not a Postgres URL", _WANTED, _value)
-    return Address(rest, safe, **own)
-
-
-def _value(name: str, value: str) -> object:
-    if (found := parse_common_option(name, value)) is not None:
-        return found
-    if name == "prepare" and value in ("on", "off"):
-        return value == "on"
-    if name == "schema" and value and "\x00" not in value and len(value.encode()) <= _LONGEST_NAME:
-        return value
-    raise ConfigError(f"{name} in the URL of a Postgres store must be {_WANTED[name]}, not {value!r}.")
+    rest, own = split_url(url, "Postgres", _OPTIONS)
+    return Address(rest, shown(url), **own)

@@ -48,21 +48,17 @@ class PostgresTransaction:
         return self._owner
 
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
-        found = self.dialect.find(statement)
-        return self.db.rows(found.sql, self._bind(found, values))
+        return self.db.rows(*self._bind(statement, values))
 
     def ask(self, statement: str | Statement, **values: Any) -> Pending:
-        found = self.dialect.find(statement)
-        return self.db.ask(found.sql, self._bind(found, values))
+        return self.db.ask(*self._bind(statement, values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self.dialect.find(statement)
-        self.db.run(found.sql, self._bind(found, values))
+        self.db.run(*self._bind(statement, values))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
-        found = self.dialect.find(statement)
         for row in rows:
-            self.db.run(found.sql, self._bind(found, row))
+            self.db.run(*self._bind(statement, row))
 
     def lock_scope(self) -> None:
         if not self.rows("lock_scope"):
@@ -165,8 +161,9 @@ class PostgresTransaction:
             given = [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
             write_vectors(self, scope, self.dialect.models, given)
 
-    def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
-        bound = dict(values)
+    def _bind(self, name: str | Statement, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return the statement's SQL and its values."""
+        statement, bound = self.dialect.find(name), dict(values)
         self.changes += statement.changes
         for name in statement.lists:
             bound[name] = list(bound[name])
@@ -176,7 +173,7 @@ class PostgresTransaction:
             bound["owner"] = self.owner
         if "clock" in statement.parameters:
             bound["clock"] = self.dialect.clock_micros()
-        return bound
+        return statement.sql, bound
 
 
 class PostgresDialect:

@@ -27,14 +27,7 @@ _MAX_TASKS = 1_000_000
 
 class ServerInfo(NamedTuple):
     version: str
-    settings: dict[str, str] | None  # None if the server does not tell
-
-    @property
-    def lacks(self) -> dict[str, str] | None:
-        """The settings that a journal needs and that have other values."""
-        if self.settings is None:
-            return None
-        return {name: value for name, value in self.settings.items() if value != _NEEDED_SETTINGS[name]}
+    lacks: dict[str, str] | None  # settings that a journal needs with another value; None if the server does not tell
 
 
 def read_server_info(link: RedisConnection, patience: float = 0.0) -> ServerInfo:
@@ -43,7 +36,7 @@ def read_server_info(link: RedisConnection, patience: float = 0.0) -> ServerInfo
     oldest = min((str(reply["redis_version"]) for reply in servers), key=_parse_version)
     if _parse_version(oldest) < _MIN_VERSION:
         raise ConfigError(f"Redis at {link.address.shown} is {oldest}; engrain needs 6.2 or newer.")
-    return ServerInfo(oldest, _read_settings(link))
+    return ServerInfo(oldest, _find_lacks(link))
 
 
 def check_durability(link: RedisConnection, info: ServerInfo) -> None:
@@ -79,15 +72,15 @@ def _describe_lacks(info: ServerInfo) -> str:
     return ", ".join(f"{name} {value or 'unknown'}" for name, value in (info.lacks or {}).items())
 
 
-def _read_settings(link: RedisConnection) -> dict[str, str] | None:
-    found = {}
+def _find_lacks(link: RedisConnection) -> dict[str, str] | None:
+    lacks = {}
     try:
         for name, needed in _NEEDED_SETTINGS.items():
-            values = {str(reply.get(name, "")) for reply in link.each_server("CONFIG GET", name)}
-            found[name] = needed if values == {needed} else ", ".join(sorted(values - {needed}))
+            if others := {str(reply.get(name, "")) for reply in link.each_server("CONFIG GET", name)} - {needed}:
+                lacks[name] = ", ".join(sorted(others))
     except (ConfigError, StoreError):
         return None
-    return found
+    return lacks
 
 
 def _parse_version(version: str) -> tuple[int, ...]:
