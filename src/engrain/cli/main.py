@@ -57,8 +57,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "tasks": ("tasks:tasks", "List, show, resume, resolve, signal, park, cancel or prune tasks."),
     },
     "Serve": {
-        "serve": ("engrain.cli.commands.serve:serve", "Serve this store over HTTP."),
-        "keys": ("engrain.cli.commands.keys:keys", "Add, list, rotate or revoke the keys of the server."),
+        "serve": ("serve:serve", "Serve this store over HTTP."),
+        "keys": ("keys:keys", "Add, list, rotate or revoke the keys of the server."),
     },
     "Operate the store": {
         "status": ("status:status", "Show counts, store, embedder and pending work."),

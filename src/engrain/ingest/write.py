@@ -41,6 +41,15 @@ def commit_notes(
     return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
 
 
+def purge_or_log(services: Services) -> None:
+    """Remove the bytes of forgotten items. A failure is only logged: the items are forgotten, and it is repeated."""
+    try:
+        services.items.purge()
+    except StoreError as exc:
+        raise_interrupt(exc)
+        _log.warning("the bytes of forgotten items are still to be removed: %s", exc)
+
+
 def commit_batches(
     notes: Sequence[Note],
     scope: Scope,

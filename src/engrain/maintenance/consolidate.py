@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from engrain.core.clock import clock_jumped
-from engrain.core.errors import StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
@@ -16,6 +14,8 @@ from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import remaining_importance
+from engrain.core.validation import count_noun
+from engrain.ingest import write
 from engrain.maintenance.passes import (
     REMOVED,
     MaintenanceContext,
@@ -28,8 +28,6 @@ from engrain.ports import Services
 
 PAGE_SIZE = 500
 FORGET_BATCH = 100  # items of one transaction, for which other writers wait
-
-_log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def consolidate(services: Services, scope: Scope, *, dry_run: bool = False) -> C
     found = _find_removable(context)
     if not dry_run:
         removed = _remove_items(context, [one.item.id for one in found], lambda _: None)
-        _purge(services)
+        write.purge_or_log(services)
         found = [one for one in found if one.item.id in removed]
     return ConsolidationResult(dry_run, tuple(found))
 
@@ -94,13 +92,21 @@ def _find_removable(context: MaintenanceContext) -> list[ConsolidatedItem]:
     return [ConsolidatedItem(item, _explain_removal(item, context)) for item in rare if item.id in uncited]
 
 
+def _explain_removal(item: Item, context: MaintenanceContext) -> str:
+    half_life = context.policies.half_life_days
+    left = f" ({remaining_importance(item, context.now, half_life):.2f} left)" if half_life else ""
+    used, days = count_noun(item.access_count, "time"), (context.now - item.recorded_at).days
+    return f"importance {item.importance:g}{left}, used {used}, {days} days old"
+
+
 def _remove_items(context: MaintenanceContext, ids: Sequence[str], report: ReportProgress) -> set[str]:
     """Remove those that may still be removed, and return their ids."""
     if not ids:
         return set()
     # Check again: somebody may have used, pinned or cited one since, and then the items that it cites stay as well.
     # The store itself refuses those that somebody changes or cites after this number.
-    newest = context.services.items.newest(context.scope)
+    items = context.services.items
+    newest = items.newest(context.scope)
     rare = [item.id for item in _reload_items(context, ids) if _is_removable(item, context)]
     uncited = _find_uncited(context, rare)
     removable = [id for id in rare if id in uncited]
@@ -108,7 +114,7 @@ def _remove_items(context: MaintenanceContext, ids: Sequence[str], report: Repor
     for start in range(0, len(removable), FORGET_BATCH):
         page = removable[start : start + FORGET_BATCH]
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in page)
-        done = context.services.items.apply(Plan(context.scope, steps))
+        done = items.apply(Plan(context.scope, steps))
         # A missing item went with another one, or somebody else removed it.
         for id, one in zip(page, done.outcomes, strict=True):
             removed |= {id, *one.others} if one.status == "forgotten" else set()
@@ -123,7 +129,8 @@ def _reload_items(context: MaintenanceContext, ids: Sequence[str]) -> Iterator[I
 
 def _is_removable(item: Item, context: MaintenanceContext) -> bool:
     rules = context.policies
-    rare = item.access_count < rules.consolidate_used and _remaining_importance(item, context) < rules.consolidate_below
+    left = remaining_importance(item, context.now, rules.half_life_days)
+    rare = item.access_count < rules.consolidate_used and left < rules.consolidate_below
     return rare and item.open and not item.pinned and item.slot is None
 
 
@@ -164,22 +171,3 @@ def _read_pages(context: MaintenanceContext) -> Iterator[list[Item]]:
     ):
         yield page
         after = page[-1].id
-
-
-def _remaining_importance(item: Item, context: MaintenanceContext) -> float:
-    return remaining_importance(item, context.now, context.policies.half_life_days)
-
-
-def _explain_removal(item: Item, context: MaintenanceContext) -> str:
-    used = f"used {item.access_count} time{'s' * (item.access_count != 1)}"
-    now = f" ({_remaining_importance(item, context):.2f} left)" if context.policies.half_life_days else ""
-    return f"importance {item.importance:g}{now}, {used}, {(context.now - item.recorded_at).days} days old"
-
-
-def _purge(services: Services) -> None:
-    try:
-        services.items.purge()
-    except StoreError as exc:
-        raise_interrupt(exc)
-        # The items are removed, and the purge of their bytes is repeated later.
-        _log.warning("the bytes of consolidated items are still to be removed: %s", exc)

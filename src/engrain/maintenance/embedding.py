@@ -260,20 +260,17 @@ class VectorCounts:
 
 
 def count_vectors(context: MaintenanceContext) -> VectorCounts:
-    present = context.services.items.status(context.services.embedder.model.key)
-    without_any = context.services.items.status().unembedded
-    return VectorCounts(
-        present.items - present.unembedded, present.unembedded - without_any, tuple(_find_unused_models(context))
-    )
+    items, current = context.services.items, context.services.embedder.model.key
+    status, without_any = items.status(current), items.status().unembedded
+    unused: list[str] = []
+    if (context.reembed or context.policies.drop_old_vectors) and isinstance(items, VectorModels):
+        unused = sorted(model for model in items.models() if model != current)
+    return VectorCounts(status.items - status.unembedded, status.unembedded - without_any, tuple(unused))
 
 
 def count_missing(context: MaintenanceContext, ids: Sequence[str]) -> int:
     """Count the items without a vector of the current model."""
-    return (
-        len(ids) - len(context.services.items.vectors(context.scope, ids, context.services.embedder.model.key))
-        if ids
-        else 0
-    )
+    return len(ids) - len(context.services.items.vectors(context.scope, ids, context.services.embedder.model.key))
 
 
 def plan_vector_passes(
@@ -327,13 +324,6 @@ def _plan_vector_removal(context: MaintenanceContext, others: Sequence[str]) -> 
     actions = tuple(MaintenanceAction("remove", model, why) for model in others)
     verb = ("removed the vectors of", "remove the vectors of")
     return MaintenancePass("dropped", actions, verb, "model", "out of use", act)
-
-
-def _find_unused_models(context: MaintenanceContext) -> list[str]:
-    store = context.services.items
-    if not (context.reembed or context.policies.drop_old_vectors) or not isinstance(store, VectorModels):
-        return []
-    return sorted(model for model in store.models() if model != context.services.embedder.model.key)
 
 
 def rebuild_indexes(services: Services, report: ReportProgress) -> int:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
@@ -159,7 +160,10 @@ class EnrichmentWorker:
                 self._reading = None
 
     def _enrich(self, session_key: ScopedSession, to_the_end: bool) -> None:
-        self._refine_working()
+        with self._lock:
+            refining, self._refining = self._refining, {}
+        for refine in refining:
+            refine()
         try:
             self._done["summaries"] += improve_summary(self._services, *session_key, MODEL_TIMEOUT_SECONDS)
         finally:
@@ -167,12 +171,6 @@ class EnrichmentWorker:
             self._read_messages(session_key, to_the_end)
         if to_the_end:
             self._done["summaries"] += improve_recap(self._services, *session_key, MODEL_TIMEOUT_SECONDS)
-
-    def _refine_working(self) -> None:
-        with self._lock:
-            refining, self._refining = self._refining, {}
-        for refine in refining:
-            refine()
 
     def _read_messages(self, session_key: ScopedSession, to_the_end: bool) -> None:
         (scope, session), log = session_key, self._services.log
@@ -205,18 +203,17 @@ class EnrichmentWorker:
         assert self._services.model is not None
         reply = self._services.model.reply(build_request(messages, MODEL_TIMEOUT_SECONDS))
         try:
-            found = extract_facts(
-                reply.text,
-                messages,
-                find_unrecalled_spans,
-                lambda name: find_other_speaker(name, scope, self._services),
-            )
+            find_speaker = partial(find_other_speaker, scope=scope, services=self._services)
+            found = extract_facts(reply.text, messages, find_unrecalled_spans, find_speaker)
         except ValueError as exc:
             raise _UnusableAnswer(f"{reply.model} gave no usable list of facts: {exc}") from exc
         by_id = {item.id: item for item in messages}
         for note in found.notes:
             cited = by_id[note.source.cites[0].item]  # type: ignore[union-attr]
-            note = self._keep_free_slot(_set_time(note, cited), scope)
+            if note.slot is not None:
+                # Dated by its message, so that an old message read late replaces nothing newer.
+                note = replace(note, occurred_at=cited.occurred_at or cited.recorded_at)
+            note = self._keep_free_slot(note, scope)
             self._done[self._store_fact(note, cited, scope)] += 1
         self._done["rejected"] += found.rejected
 
@@ -264,11 +261,8 @@ def improve_summary(services: Services, scope: Scope, session: str, timeout: flo
         return False
     # Cleared messages are not summarised again.
     start = max(services.log.progress(scope, session, CLEARED_PROGRESS), stored.upto - MAX_SUMMARY_MESSAGES, 0)
-    messages = [
-        item
-        for item in services.log.read(scope, session, start, MAX_SUMMARY_MESSAGES)
-        if (item.place or 0) < stored.upto
-    ]
+    read = services.log.read(scope, session, start, MAX_SUMMARY_MESSAGES)
+    messages = [item for item in read if (item.place or 0) < stored.upto]
     text, model = _ask_for_summary(services, stored.text, messages, timeout)
     return store_summary(services, scope, session, Summary(text, stored.upto, stored.version + 1, model))
 
@@ -306,8 +300,3 @@ def _ask_for_summary(services: Services, before: str, messages: Sequence[Item], 
     if not shares_words(summary, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return summary, reply.model
-
-
-def _set_time(note: Note, cited: Item) -> Note:
-    """Date a slot's value by its message, so that an old message read late replaces nothing newer."""
-    return note if note.slot is None else replace(note, occurred_at=cited.occurred_at or cited.recorded_at)

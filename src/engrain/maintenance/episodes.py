@@ -46,7 +46,12 @@ def plan_episode_passes(context: MaintenanceContext) -> list[MaintenancePass]:
     alive = [one for one in removable if one.alive(context.now)]
     surplus = _find_surplus(alive)
     trimmed = {one.id for one in surplus}
-    orphans = [one for one in alive if one.id not in trimmed and _is_orphaned(one, loaded, context)]
+    # In another store an entry stays when its log row is forgotten.
+    orphans = [
+        one
+        for one in (alive if not context.services.same_store else ())
+        if one.id not in trimmed and one.item is not None and one.item not in loaded.rows
+    ]
     return [
         _plan_promotion(context, loaded, promoted),
         _plan_expiry(context, loaded, expired),
@@ -60,15 +65,11 @@ def _load_entries(context: MaintenanceContext) -> EpisodeEntries:
     entries = () if episodes is None else tuple(episodes.recent(context.scope, None, NO_LIMIT, _BEGINNING))
     wanted: Sequence[Episode] = entries
     if context.services.same_store:  # entries of forgotten rows are gone already
-        wanted = [*filter(partial(_needs_text, context), entries), *_find_surplus(entries)]
+        ending = [one for one in entries if _should_last(one) or not one.alive(context.now)]
+        wanted = [*ending, *_find_surplus(entries)]
     ids = list(dict.fromkeys(one.item for one in wanted if one.item))
-    return EpisodeEntries(
-        entries, {row.id: row for row in context.services.items.get_many(context.scope, ids)} if ids else {}, began
-    )
-
-
-def _needs_text(context: MaintenanceContext, entry: Episode) -> bool:
-    return _should_last(entry) or not entry.alive(context.now)
+    rows = context.services.items.get_many(context.scope, ids) if ids else []
+    return EpisodeEntries(entries, {row.id: row for row in rows}, began)
 
 
 def _should_last(entry: Episode) -> bool:
@@ -143,11 +144,6 @@ def _plan_trim(context: MaintenanceContext, loaded: EpisodeEntries, surplus: Seq
     why = f"beyond the newest {most:,} of session %s"
     actions = tuple(MaintenanceAction("remove", one.id, why % one.session, loaded.text(one)) for one in surplus)
     return MaintenancePass("trimmed", actions, REMOVED, "episode", f"beyond the newest {most:,} of a session", act)
-
-
-def _is_orphaned(entry: Episode, loaded: EpisodeEntries, context: MaintenanceContext) -> bool:
-    """True if the log row was forgotten, and the episodes are in another store."""
-    return not context.services.same_store and entry.item is not None and entry.item not in loaded.rows
 
 
 def _plan_orphan_removal(context: MaintenanceContext, orphans: Sequence[Episode]) -> MaintenancePass:

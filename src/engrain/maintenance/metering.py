@@ -77,13 +77,13 @@ class MeteredModel:
         if request.timeout is None:
             return self._model.reply(request)
         answer: list[object] = []
-        trouble: list[BaseException] = []
+        failure: list[BaseException] = []
 
         def call() -> None:
             try:
                 answer.append(self._model.reply(request))
             except BaseException as exc:  # noqa: BLE001  # raised below, on the thread of the caller
-                trouble.append(exc)
+                failure.append(exc)
             finally:
                 with self._lock:
                     self._started_at.pop(id(answer), None)
@@ -99,6 +99,6 @@ class MeteredModel:
             if id(answer) in self._started_at:
                 self._hanging.add(id(answer))
                 raise ModelFailed(f"The model {self.name} did not answer within {request.timeout:g} s.")
-        if trouble:
-            raise trouble[0]
+        if failure:
+            raise failure[0]
         return answer[0]

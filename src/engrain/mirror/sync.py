@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from engrain.core.errors import BadText, ConfigError, StoreError, raise_interrupt
+from engrain.core.errors import BadText, ConfigError
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts, widen_folder_pattern
 from engrain.core.markdown.merge import MergeDecision
@@ -31,7 +30,7 @@ from engrain.core.markdown.sync_state import (
 )
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
-from engrain.ingest.write import redact_json
+from engrain.ingest.write import purge_or_log, redact_json
 from engrain.mirror.apply import ApplyResult, Editor, apply_changes, describe_changes, plan_changes
 from engrain.mirror.diff import Comparison, compare_files, confirm_moved, list_hidden_lines, map_lines, settle_deletions
 from engrain.mirror.render import (
@@ -50,8 +49,6 @@ from engrain.ports import Services
 from engrain.ports.storage import Folder
 
 ROUNDS_PROGRESS = "files"  # name of the log's progress mark that counts a folder's rounds with this store
-
-_log = logging.getLogger("engrain")
 
 RawFiles = Mapping[str, bytes | None]
 
@@ -198,12 +195,7 @@ class SyncRound:
         if soul is not None and not soul.pinned and soul.trust >= MIN_TRUST:
             self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
         if any(one.do == "forget" for one in found):
-            try:
-                self._services.items.purge()
-            except StoreError as exc:
-                raise_interrupt(exc)
-                # The items are forgotten; the purge is tried again later.
-                _log.warning("the bytes of forgotten items are not purged yet: %s", exc)
+            purge_or_log(self._services)
 
 
 def decode_page(name: str, raw: bytes | None) -> str:
