@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engrain.core.errors import BeingErased, Conflict, InvalidInput, OnHold
 from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.audit import is_code
-from engrain.core.model.items import FORGOTTEN, Item
+from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Add, Correct, Plan
 
 SubjectKind = Literal["user", "session", "source", "id"]
@@ -219,12 +219,19 @@ def release_command(user: Subject, reasons: Sequence[str] = ()) -> str:
 
 
 def hash_item(key: bytes, item: Item) -> str:
-    """Hash an item's content. A cut item's hash includes its id: two items cut to the same words stay two items."""
-    if FORGOTTEN in item.text:
-        return hash_keyed(key, "cut", item.id, item.text)
-    relation = item.relation
+    return hash_cut(key, item.id, item.text) if FORGOTTEN in item.text else hash_draft(key, item)
+
+
+def hash_cut(key: bytes, id: str, text: str) -> str:
+    """Hash a cut item with its id: two items cut to the same words stay two items."""
+    return hash_keyed(key, "cut", id, text)
+
+
+def hash_draft(key: bytes, draft: Draft | Item) -> str:
+    """Hash the content of an item. Equal hashes are repeats of one item."""
+    relation = draft.relation
     parts = (relation.subject, relation.relation, relation.object) if relation else ()
-    return hash_keyed(key, "item", item.kind, item.text, *parts)
+    return hash_keyed(key, "item", draft.kind, draft.text, *parts)
 
 
 def hash_tombstone(key: bytes, text: str) -> str:

@@ -49,6 +49,15 @@ class Citation:
     def wordless(self) -> bool:
         return (self.start, self.end) == (0, 0)
 
+    def find_span(self, length: int) -> tuple[int, int]:
+        """Return the cited span of a text of this length."""
+        return self.start or 0, length if self.end is None else self.end
+
+    def check_span(self, length: int) -> None:
+        start, end = self.find_span(length)
+        if not (0 <= start < end <= length or self.wordless):
+            raise InvalidInput(f"the cited span {start}:{end} is not in item {self.item!r}.")
+
 
 @dataclass(frozen=True, slots=True)
 class Source:

@@ -89,8 +89,8 @@ def item_to_row(kept: StoredItem) -> Row:
     values["sources"] = [[source.kind, source.name] for source in kept.item.sources]
     values["relation"] = _to_plain(kept.item.relation) if kept.item.relation else None
     vectors = {model: [b64encode(row).decode() for row in rows] for model, rows in sorted(kept.vectors.items())}
-    beside = {"hash": kept.hash, "traits": kept.traits, "vectors": vectors, "scope": _scope_parts(kept.scope)}
-    return Row("item", (kept.item.id,), {**values, **beside})
+    stored = {"hash": kept.hash, "traits": kept.traits, "vectors": vectors, "scope": _scope_parts(kept.scope)}
+    return Row("item", (kept.item.id,), {**values, **stored})
 
 
 def row_to_item(row: Row) -> StoredItem:
@@ -145,10 +145,6 @@ def summary_to_row(scope: Scope, session: str, summary: Summary) -> Row:
     return Row("summary", (scope.id, session), {"scope": _scope_parts(scope), **_to_plain(summary)})
 
 
-def row_to_summary(row: Row) -> Summary:
-    return _build(Summary, _without_scope(row))
-
-
 def progress_to_row(scope: Scope, session: str, work: str, upto: int) -> Row:
     return Row("progress", (scope.id, session, work), {"scope": _scope_parts(scope), "upto": upto})
 
@@ -168,10 +164,6 @@ def trial_to_row(scope: Scope, trial: Trial) -> Row:
     return Row("trial", (scope.id, trial.procedure, trial.task), {"scope": _scope_parts(scope), **_to_plain(trial)})
 
 
-def row_to_trial(row: Row) -> Trial:
-    return _build(Trial, _without_scope(row))
-
-
 def task_to_row(task: TaskRecord) -> Row:
     return Row("task", (task.scope.id, task.task), {**_to_plain(task), "scope": _scope_parts(task.scope)})
 
@@ -183,10 +175,6 @@ def row_to_task(row: Row) -> TaskRecord:
 def step_to_row(scope: Scope, task: str, number: int, step: StepRecord) -> Row:
     """`number` counts the steps of a task in the order in which they began."""
     return Row("step", (scope.id, task, f"{number:09d}"), {"scope": _scope_parts(scope), **_to_plain(step)})
-
-
-def row_to_step(row: Row) -> StepRecord:
-    return _build(StepRecord, _without_scope(row))
 
 
 def event_to_row(scope: Scope, task: str, event: str, payload: str) -> Row:
@@ -202,18 +190,9 @@ def erased_to_row(erased: ErasedSubject) -> Row:
     return Row("erased", (erased.subject_hash,), _to_plain(erased))
 
 
-def row_to_erased(row: Row) -> ErasedSubject:
-    return _build(ErasedSubject, row.values)
-
-
 def hold_to_row(hold: Hold) -> Row:
-    values = {
-        "subject_hash": hold.subject_hash,
-        "at": to_micros(hold.at),
-        "reason": write_reasons(hold.reasons),
-        "hidden": hold.hidden,
-    }
-    return Row("hold", (hold.subject_hash,), values)
+    values = {"subject_hash": hold.subject_hash, "at": to_micros(hold.at), "hidden": hold.hidden}
+    return Row("hold", (hold.subject_hash,), {**values, "reason": write_reasons(hold.reasons)})
 
 
 def row_to_hold(row: Row) -> Hold:
@@ -258,6 +237,16 @@ def _build(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
     return kind(
         **{name: from_micros(one) if name in times and one is not None else one for name, one in values.items()}
     )
+
+
+def _read_fields(kind: Callable[..., T]) -> Callable[[Row], T]:
+    return lambda row: _build(kind, _without_scope(row))
+
+
+row_to_summary = _read_fields(Summary)
+row_to_trial = _read_fields(Trial)
+row_to_step = _read_fields(StepRecord)
+row_to_erased = _read_fields(ErasedSubject)
 
 
 @cache

@@ -98,6 +98,17 @@ class StepRecord:
     result: str | None = None
     error: str | None = None
 
+    @property
+    def settled(self) -> bool:
+        return self.status not in ("intent", "ambiguous")
+
+    def restarts(self, start: StepStart) -> bool:
+        """Tell if this start begins the step again: the next attempt of a step that is neither done nor skipped."""
+        return self.status not in ("done", "skipped") and start.attempt == self.attempt + 1
+
+    def has_outcome(self, end: StepEnd) -> bool:
+        return (self.status, self.result, self.error) == (end.status, end.result, end.error)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from engrain.core.identity import hash_keyed
-from engrain.core.model.erasure import Subject, SubjectKind, hash_tombstone
+from engrain.core.model.erasure import Subject, SubjectKind, hash_cut, hash_tombstone
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.rules.removal import (
@@ -119,8 +118,7 @@ def _cut_item(tx: Transaction, n: int, spans: list[Span], at: int) -> str:
     _reset_summary(tx, session, place)
     rest = cut_spans(text, spans)
     words = index_words(rest, speaker, slot)
-    # A hash of its own: two items cut to the same words are still two.
-    hash_ = bytes.fromhex(hash_keyed(tx.dialect.key, "cut", id_, rest))
+    hash_ = bytes.fromhex(hash_cut(tx.dialect.key, id_, rest))
     values = {"text": rest, "hash": hash_, "traits": detect_traits(rest, role), "passages": words.passages}
     tx.run("cut_item", n=n, **values, **tx.dialect.index_values(words))
     tx.run("delete_item_entities", n=n)

@@ -33,8 +33,6 @@ from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_tim
 Answer = TypeVar("Answer")
 _NO_LIMIT = 1 << 62
 _LEASE_UNTIL = 9  # of a row of TASK_COLUMNS
-_UNSETTLED = ("intent", "ambiguous")
-_FINAL = ("done", "skipped")
 _LARGE = 4096  # characters
 _START = ("name", "occurrence", "kind", "attempt", "input", "key", "version")  # fields of StepStart
 
@@ -273,7 +271,7 @@ class StepJournal:
         if added:
             return added
         found, n = self.load(start.name, start.occurrence)
-        if found.status in _FINAL or start.attempt != found.attempt + 1:
+        if not found.restarts(start):
             return found
         started = self._subtract(took)
         self.tx.run("restart_step", n=n, epoch=self.epoch, started_at=started, **_write_start(start))
@@ -284,14 +282,14 @@ class StepJournal:
         if added:
             return added
         found = self.begin(start, end.took)
-        return self.settle(end) if found.status in _UNSETTLED else found
+        return found if found.settled else self.settle(end)
 
     def finish(self, end: StepEnd) -> StepRecord:
         settled = self._settle(end)
         if settled:
             return settled
         found, _ = self.load(end.name, end.occurrence)
-        if (found.status, found.result, found.error) != (end.status, end.result, end.error):
+        if not found.has_outcome(end):
             raise _make_conflict(found)
         return found
 
@@ -306,7 +304,7 @@ class StepJournal:
         found = self.begin(write.start)
         if found.status == "done":
             return list(json.loads(found.result or "[]"))
-        if found.status not in _UNSETTLED:
+        if found.settled:
             raise _make_conflict(found)
         return None
 

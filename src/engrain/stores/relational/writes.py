@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import IdSource, hash_keyed
-from engrain.core.model.erasure import find_subjects, hash_tombstone, make_erased_error
+from engrain.core.model.erasure import find_subjects, hash_draft, hash_tombstone, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
 from engrain.core.model.plans import (
     Add,
@@ -184,7 +184,7 @@ class _StepWriter:
                 if text != draft.text:
                     raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
                 return self._repeat(id_, draft, trust)
-        hash_ = self._hash(draft)
+        hash_ = hash_draft(self.tx.dialect.key, draft)
         decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
         if decision.repeats:
             return self._repeat(decision.repeats, draft, trust)
@@ -204,7 +204,7 @@ class _StepWriter:
         trust = self._find_trust(draft.source)
         times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
         draft = replace(draft, kind=old.kind, slot=old.slot, position=None, **times)
-        hash_ = self._hash(draft)
+        hash_ = hash_draft(self.tx.dialect.key, draft)
         self.tx.run("retract_item", id=old.id, at=self.at)
         self.tx.retract_index(old.id)
         if is_mergeable(draft) and old.session is None and old.open:
@@ -261,9 +261,7 @@ class _StepWriter:
             if not found:
                 raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
             ((cited_trust, length),) = found
-            start, end = cite.start or 0, length if cite.end is None else cite.end
-            if not (0 <= start < end <= length or cite.wordless):
-                raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+            cite.check_span(length)
             trust = min(trust, cited_trust)
         return trust
 
@@ -285,11 +283,6 @@ class _StepWriter:
         if not rows:
             raise NotFound(f"there is no item {id_!r} in this scope.")
         return read_item(rows[0])
-
-    def _hash(self, draft: Draft) -> str:
-        relation = draft.relation
-        parts = (relation.subject, relation.relation, relation.object) if relation else ()
-        return hash_keyed(self.tx.dialect.key, "item", draft.kind, draft.text, *parts)
 
     # Rows of one item
 

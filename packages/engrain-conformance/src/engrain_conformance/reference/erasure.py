@@ -58,9 +58,9 @@ class ReferenceErasing(StateView):
     def hash_subject(self, state: State, subject: Subject) -> str:
         return hash_keyed(state.key, *subject.parts())
 
-    @reads_all
-    def measure(self, state: State, subject: Subject) -> Impact:
-        return self._measure(state, subject)
+    def measure(self, subject: Subject) -> Impact:
+        with self.holder.whole() as state:
+            return self._measure(state, subject)
 
     def _measure(self, state: State, subject: Subject) -> Impact:
         if subject.by == "user":
@@ -142,7 +142,7 @@ class ReferenceErasing(StateView):
         for scope in scopes:
             work = self._work(state, scope)
             for stored in state.list_items(scope):
-                state.tombstones.add((scope, work.hash_text(stored.item.text)))
+                work.add_tombstone(stored.item.text)
                 del state.items[stored.item.id]
                 work.mark_changed(stored.item.id, gone=True)
             for name in SCOPED_FIELDS:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from engrain.core.model.erasure import hash_cut
 from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
@@ -79,7 +80,7 @@ def _cited_spans(work: WriteContext, gone: Sequence[str], asked: Sequence[str]) 
         for cite in _list_citations(items[id].item):
             whole = cite.start is None and cite.end is None
             if cite.item not in gone and not cite.wordless and (id in asked or not whole):
-                spans.setdefault(cite.item, []).append(cited_span(cite, items[cite.item].item.text))
+                spans.setdefault(cite.item, []).append(cite.find_span(len(items[cite.item].item.text)))
     return spans
 
 
@@ -95,7 +96,7 @@ def _list_citing(work: WriteContext, spans: Mapping[str, Sequence[Span]]) -> lis
 def remove_item(work: WriteContext, id: str, tombstoned: bool) -> None:
     stored = work.state.items.pop(id)
     if tombstoned:
-        _add_tombstone(work, stored.item.text)
+        work.add_tombstone(stored.item.text)
     _invalidate_summary(work, stored.item)
     episodes.drop_item_episodes(work.state, work.scope, id)
     for key in [key for key in work.state.trials if key[:2] == (work.scope, id)]:
@@ -106,14 +107,13 @@ def remove_item(work: WriteContext, id: str, tombstoned: bool) -> None:
 def _cut(work: WriteContext, id: str, spans: Sequence[Span]) -> None:
     before = work.state.items[id].item
     for text in (before.text, *(before.text[start:end] for start, end in spans)):
-        _add_tombstone(work, text)
+        work.add_tombstone(text)
     # A relation would repeat in other fields what was cut out of the text.
     after = replace(before, text=cut_spans(before.text, spans), relation=None)
     work.state.items[id] = StoredRow(
         work.scope,
         after,
-        # Its own hash: two items cut to the same words stay two.
-        work.digest("cut", id, after.text),
+        hash_cut(work.state.key, id, after.text),
         index_words(after.text, after.speaker, after.slot),
         detect_traits(after.text, after.role),
     )
@@ -125,10 +125,6 @@ def _cut(work: WriteContext, id: str, spans: Sequence[Span]) -> None:
             work.update(
                 other.item.id, sources=tuple(shift_citations(source, id, spans) for source in other.item.sources)
             )
-
-
-def _add_tombstone(work: WriteContext, text: str) -> None:
-    work.state.tombstones.add((work.scope, work.hash_text(text)))
 
 
 def _invalidate_summary(work: WriteContext, item: Item) -> None:
@@ -147,11 +143,6 @@ def _invalidate_summary(work: WriteContext, item: Item) -> None:
 
 def _list_citations(item: Item) -> list[Citation]:
     return list(chain.from_iterable(source.cites for source in item.sources))
-
-
-def cited_span(cite: Citation, text: str) -> Span:
-    """The cited part of the text; the whole text if the citation has no span."""
-    return cite.start or 0, len(text) if cite.end is None else cite.end
 
 
 def shift_citations(source: Source, item: str, spans: Sequence[Span]) -> Source:

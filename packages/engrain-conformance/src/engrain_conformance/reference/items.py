@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
@@ -30,7 +31,6 @@ from engrain.core.model.queries import (
     UnprocessedSession,
 )
 from engrain.core.text.passages import index_words
-from engrain_conformance.reference.forget import cited_span
 from engrain_conformance.reference.state import (
     ChangeRow,
     State,
@@ -149,7 +149,7 @@ class ReferenceItems(StateHolder):
         now = self.now()
         wanted = [edge for edge in _list_citations(state, scope) if edge.cite.item in ids and not edge.cite.wordless]
         spans = {
-            (edge.item, edge.cite.item, *cited_span(edge.cite, state.items[edge.cite.item].item.text))
+            (edge.item, edge.cite.item, *edge.cite.find_span(len(state.items[edge.cite.item].item.text)))
             for edge in wanted
         }
         found = []
@@ -274,21 +274,10 @@ def _is_neighbour(item: Item, seed: Item, reach: int) -> bool:
 
 def _make_sketch(stored: StoredRow) -> Sketch:
     item = stored.item
-    return Sketch(
-        item.id,
-        item.kind,
-        item.session,
-        item.place,
-        item.speaker,
-        item.role,
-        (item.occurred_at or item.recorded_at).timestamp(),
-        stored.traits,
-        stored.words.passages,
-        item.importance,
-        item.pinned,
-        item.trust,
-        item.source,
-    )
+    names = ("id", "kind", "session", "place", "speaker", "role", "importance", "pinned", "trust", "source")
+    values: dict[str, Any] = {name: getattr(item, name) for name in names}
+    occurred = (item.occurred_at or item.recorded_at).timestamp()
+    return Sketch(occurred_at=occurred, traits=stored.traits, passages=stored.words.passages, **values)
 
 
 def _find_end(item: Item, now: datetime) -> datetime | None:

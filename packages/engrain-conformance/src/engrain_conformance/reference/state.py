@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +23,10 @@ from engrain.core.model.erasure import (
     find_owner,
     first_summary_version,
     hash_session_subjects,
+    hash_tombstone,
     make_hold_error,
 )
-from engrain.core.model.items import Draft, Item, Words
+from engrain.core.model.items import Item, Words
 from engrain.core.model.plans import Applied
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
@@ -252,26 +252,12 @@ class WriteContext:
         self.state.newest = self.now
         self.state.changes[id] = ChangeRow(self.state.seq, self.scope, id, gone)
 
-    def hash_draft(self, draft: Draft) -> str:
-        relation = draft.relation
-        parts = (relation.subject, relation.relation, relation.object) if relation else ()
-        return self.digest("item", draft.kind, draft.text, *parts)
-
-    def hash_text(self, text: str) -> str:
-        return self.digest("text", text)
+    def add_tombstone(self, text: str) -> None:
+        self.state.tombstones.add((self.scope, hash_tombstone(self.state.key, text)))
 
     def is_tombstoned(self, text: str) -> bool:
-        hash = self.hash_text(text)
-        return (self.scope, hash) in self.state.tombstones or (
-            self.digest("scope", self.scope.id), hash,
-        ) in self.state.erased_tombstones  # fmt: skip
-
-    def digest(self, *parts: str) -> str:
-        digest = hashlib.blake2b(key=self.state.key, digest_size=16)
-        for part in parts:
-            raw = part.encode()
-            digest.update(b"%d:" % len(raw) + raw)
-        return digest.hexdigest()
+        hash, hidden = hash_tombstone(self.state.key, text), hash_keyed(self.state.key, "scope", self.scope.id)
+        return (self.scope, hash) in self.state.tombstones or (hidden, hash) in self.state.erased_tombstones
 
 
 def get_summary(state: State, scope: Scope, session: str) -> Summary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
@@ -46,7 +47,7 @@ class ReferenceTasks(StateView):
     def record(self, state: State, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         now = self.holder.now()
         begun = begin_step(state, lease, start, now, end.took)
-        return finish_step(state, lease, end, now) if begun.status in UNSETTLED else begun
+        return begun if begun.settled else finish_step(state, lease, end, now)
 
     @writes
     def end(self, state: State, lease: Lease, end: TaskEnd) -> TaskRecord:
@@ -58,7 +59,7 @@ class ReferenceTasks(StateView):
         return [step for key, step in state.steps.items() if key[:2] == (scope, task)]
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
-        return [step for step in self.steps(scope, task) if step.status in UNSETTLED]
+        return [step for step in self.steps(scope, task) if not step.settled]
 
     @reads
     def task(self, state: State, scope: Scope, task: str) -> TaskRecord | None:
@@ -136,10 +137,6 @@ class ReferenceTasks(StateView):
         drop_tasks(state, {(scope, task)})
 
 
-UNSETTLED = ("intent", "ambiguous")
-FINAL = ("done", "skipped")
-
-
 def claim_task(state: State, claim: Claim, now: datetime) -> Lease:
     task = state.tasks.get((claim.scope, claim.task)) or TaskRecord(
         claim.scope, claim.task, claim.goal, claim.version, "running", 0, None, None, now, deadline=claim.deadline
@@ -182,39 +179,27 @@ def begin_step(state: State, lease: Lease, start: StepStart, now: datetime, took
     check_lease(state, lease)
     key = (lease.scope, lease.task, start.name, start.occurrence)
     there = state.steps.get(key)
-    if there and (there.status in FINAL or start.attempt != there.attempt + 1):
+    if there and not there.restarts(start):
         return there
     state.newest = now
-    state.steps[key] = StepRecord(
-        name=start.name,
-        occurrence=start.occurrence,
-        kind=start.kind,
-        status="intent",
-        attempt=start.attempt,
-        epoch=lease.epoch,
-        input=start.input,
-        key=start.key,
-        version=start.version,
-        began_at=now - timedelta(seconds=took),
-    )
+    names = ("name", "occurrence", "kind", "attempt", "input", "key", "version")
+    given: dict[str, Any] = {name: getattr(start, name) for name in names}
+    began = now - timedelta(seconds=took)
+    state.steps[key] = StepRecord(status="intent", epoch=lease.epoch, began_at=began, **given)
     return state.steps[key]
 
 
 def finish_step(state: State, lease: Lease, end: StepEnd, now: datetime) -> StepRecord:
     check_lease(state, lease)
     there = find_step(state, lease.scope, lease.task, end)
-    if there.status not in UNSETTLED and (there.status, there.result, there.error) == (
-        end.status,
-        end.result,
-        end.error,
-    ):
+    if there.settled and there.has_outcome(end):
         return there
     return settle_step(state, (lease.scope, lease.task), end, now)
 
 
 def settle_step(state: State, task: tuple[Scope, str], end: StepEnd, now: datetime) -> StepRecord:
     there = find_step(state, *task, end)
-    if there.status not in UNSETTLED:
+    if there.settled:
         raise Conflict(f"the step {end.name!r} of task {task[1]!r} is settled already: {there.status}.")
     state.newest = now
     if end.snapshot is not None:

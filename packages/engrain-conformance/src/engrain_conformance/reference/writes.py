@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import hash_keyed
-from engrain.core.model.erasure import find_subjects, make_erased_error
+from engrain.core.model.erasure import find_subjects, hash_draft, make_erased_error
 from engrain.core.model.items import Citation, Draft, Item, Source
 from engrain.core.model.plans import (
     Add,
@@ -32,7 +32,7 @@ from engrain.core.model.tasks import StepWrite
 from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
 from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, tasks
-from engrain_conformance.reference.forget import cited_span, forget
+from engrain_conformance.reference.forget import forget
 from engrain_conformance.reference.state import StoredRow, WriteContext, check_not_held, get_summary
 
 
@@ -122,7 +122,7 @@ class Transaction(WriteContext):
         return answer
 
     def _hash_request(self, steps: tuple[Step, ...]) -> str:
-        return self.digest("asked", describe_request(steps))
+        return hash_keyed(self.state.key, "asked", describe_request(steps))
 
     def _dispatch(self, step: Step) -> Outcome:
         if isinstance(step, Add):
@@ -142,7 +142,7 @@ class Transaction(WriteContext):
         if begun.status == "done":
             outcomes = tuple(Outcome(id, "repeated") for id in json.loads(begun.result or "[]"))
             return Applied(outcomes, self.state.seq, repeated=True)
-        if begun.status not in tasks.UNSETTLED:
+        if begun.settled:
             raise Conflict(f"the step {begun.name!r} is settled already: {begun.status}.")
         return None
 
@@ -155,7 +155,7 @@ class Transaction(WriteContext):
             if taken.item.text != draft.text:
                 raise Conflict(f"position {taken.item.place} of session {taken.item.session!r} holds another text.")
             return self._merge_repeated(taken.item.id, draft, trust)
-        decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
+        decision = reconcile(draft, hash_draft(self.state.key, draft), self.now, self._list_versions(draft))
         if decision.repeats:
             return self._merge_repeated(decision.repeats, draft, trust)
         item = self._make_item(draft, trust)
@@ -183,9 +183,7 @@ class Transaction(WriteContext):
         stored = self.state.find_item(self.scope, cite.item)
         if not stored:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
-        start, end = cited_span(cite, stored.item.text)
-        if not (0 <= start < end <= len(stored.item.text) or cite.wordless):
-            raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+        cite.check_span(len(stored.item.text))
         return stored
 
     def _find_at_place(self, draft: Draft) -> StoredRow | None:
@@ -251,7 +249,7 @@ class Transaction(WriteContext):
     def _insert(self, item: Item, draft: Draft) -> None:
         vectors = {draft.vectors.model: draft.vectors.rows} if draft.vectors else {}
         self.state.items[item.id] = StoredRow(
-            self.scope, item, self.hash_draft(draft), draft.words, draft.traits, vectors
+            self.scope, item, hash_draft(self.state.key, draft), draft.words, draft.traits, vectors
         )
         self.mark_changed(item.id)
 
@@ -266,7 +264,7 @@ class Transaction(WriteContext):
         draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, position=None, expires_at=expires)
         self.update(old.id, retracted_at=self.now)
         if _is_mergeable(replace(old, occurred_at=occurred)) and old.open:
-            decision = reconcile(draft, self.hash_draft(draft), self.now, self._list_versions(draft))
+            decision = reconcile(draft, hash_draft(self.state.key, draft), self.now, self._list_versions(draft))
             if decision.repeats:
                 self.update(old.id, replaced_by=decision.repeats)
                 return replace(self._merge_repeated(decision.repeats, draft, trust), others=(old.id,))
