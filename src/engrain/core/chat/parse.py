@@ -44,13 +44,10 @@ def parse_messages(values: object) -> list[Message]:
         raise TooLarge(f"more than {MAX_MESSAGES:,} messages in one call; pass them in several calls.")
     found = [check_message(message) for value in given for message in _parse_value(value)]
     names = {call.id: call.name for message in found for call in message.calls}
-    return [_add_tool_name(message, names) for message in found]
-
-
-def _add_tool_name(message: Message, names: Mapping[str, str]) -> Message:
-    if message.role != "tool" or message.tool is not None:
-        return message
-    return replace(message, tool=names.get(message.answers or ""))
+    return [
+        replace(message, tool=message.tool or names.get(message.answers or "")) if message.role == "tool" else message
+        for message in found
+    ]
 
 
 def _parse_value(value: object) -> list[Message]:
@@ -146,7 +143,7 @@ def _make_call(id: object, name: object, arguments: object) -> ToolCall:
         if not isinstance(parsed, dict):
             return ToolCall(_check_str(id, "the id of a call"), name, malformed=arguments)
         arguments = parsed
-    return ToolCall(_check_str(id, "the id of a call"), name, arguments)  # type: ignore[arg-type]  # checked_message proves it
+    return ToolCall(_check_str(id, "the id of a call"), name, arguments)  # type: ignore[arg-type]  # check_message does it
 
 
 def _parse_anthropic_result(block: Mapping[str, Any]) -> Message:

@@ -56,17 +56,10 @@ def tools_to_anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 def tools_to_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     # OpenAI refuses an object schema that does not list its properties.
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": {"properties": {}, **tool.parameters},
-            },
-        }
-        for tool in tools
-    ]
+    functions = (
+        {"name": t.name, "description": t.description, "parameters": {"properties": {}, **t.parameters}} for t in tools
+    )
+    return [{"type": "function", "function": function} for function in functions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +122,7 @@ def _make_acceptable(call: ToolCall, used: set[str]) -> ToolCall:
 
 
 def _make_result(call: ToolCall, found: ChatMessage | None) -> _Result:
-    if found is None:
-        return _Result(call.id, NO_RESULT)
-    return _Result(call.id, _output(found), found.failed)
+    return _Result(call.id, _output(found), found.failed) if found else _Result(call.id, NO_RESULT)
 
 
 def _quote_result(result: ChatMessage) -> str:

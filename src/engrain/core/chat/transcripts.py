@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -87,31 +87,23 @@ def _message_to_data(message: Message) -> dict[str, Any]:
     assert isinstance(message.occurred_at, datetime)
     data: dict[str, Any] = {"number": message.number, "role": message.role, "text": message.text}
     data["at"] = message.occurred_at.isoformat()
-    if message.calls:
-        data["calls"] = [_call_to_data(call) for call in message.calls]
+    for call in message.calls:
+        arguments = {"malformed": call.malformed} if call.malformed else {"arguments": dict(call.arguments)}
+        data.setdefault("calls", []).append({"id": call.id, "name": call.name, **arguments})
     return data | {name: getattr(message, name) for name in _OPTIONAL_KEYS if getattr(message, name)}
-
-
-def _call_to_data(call: ToolCall) -> dict[str, Any]:
-    arguments = {"malformed": call.malformed} if call.malformed else {"arguments": dict(call.arguments)}
-    return {"id": call.id, "name": call.name, **arguments}
 
 
 def _parse_message(data: object) -> Message:
     data = check_keys(data, _MESSAGE_KEYS, "message")
     number = check_count(data.get("number"), "the number of a message", 0, MAX_PLACE)
-    what = f"message {number}"
     try:
         facets = {name: data[name] for name in _OPTIONAL_KEYS if data.get(name) is not None}
         calls = tuple(_parse_call(call) for call in check_list(data.get("calls"), "calls"))
-        at = check_time(data.get("at"), "at")
-        given = Message(
-            data.get("role", ""), data.get("text", ""), calls=calls, occurred_at=at, number=number, **facets
-        )
-        message = check_message(given)
+        said = Message(data.get("role", ""), data.get("text", ""), calls=calls, number=number, **facets)
+        message = check_message(replace(said, occurred_at=check_time(data.get("at"), "at")))
         message_to_note(message, "")
     except InvalidInput as exc:
-        raise type(exc)(f"{what}: {exc}") from exc
+        raise type(exc)(f"message {number}: {exc}") from exc
     return message
 
 
@@ -136,10 +128,10 @@ def _get_text(data: Mapping[str, Any], name: str) -> str:
 def _parse_file(text: str) -> object:
     if len(text) > MAX_FILE_CHARACTERS:
         raise TooLarge(f"the conversation has {len(text):,} characters; the limit is {MAX_FILE_CHARACTERS:,}.")
+    if not text.lstrip().startswith("{"):
+        return _parse_yaml(text)
     try:
-        return json.loads(text) if text.lstrip().startswith("{") else _parse_yaml(text)
-    except InvalidInput:
-        raise
+        return json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"this is not a conversation that engrain wrote: {exc}") from exc
 
@@ -156,7 +148,7 @@ def _parse_yaml(text: str) -> object:
 
     try:
         return yaml.load(text, Loader=Plain)
-    except yaml.YAMLError as exc:
+    except (yaml.YAMLError, RecursionError) as exc:
         raise InvalidInput(f"this is not a conversation that engrain wrote: {exc}") from exc
 
 

@@ -56,7 +56,8 @@ class WindowPrefix:
 def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: WindowLimits, count: CountTokens) -> Window:
     """Take the newest messages that fit, without a gap. A message that is too long is cut, with a mark."""
     system = clip_text(before.system, int(limits.max_tokens * SYSTEM_SHARE), count)
-    summary = _fit_summary(before.summary, limits, count)
+    room = int(limits.max_tokens * 2 * SUMMARY_SHARE)
+    summary = clip_text(before.summary, room, lambda text: _count_summary_tokens(text, count))
     used = REQUEST_TOKENS + count(system) + _count_summary_tokens(summary, count)
     kept: list[Message] = []
     for start, end in reversed(list(pairwise([*find_cut_points(messages), len(messages)]))):
@@ -148,12 +149,12 @@ def keep_newest(unit: Sequence[Message], most: int) -> list[Message]:
             break
         kept |= wanted
     lost = {call for place, call in links.items() if place not in kept}
-    return [_drop_calls(unit[place], {call for caller, call in lost if caller == place}) for place in sorted(kept)]
-
-
-def _drop_calls(message: Message, calls: set[int]) -> Message:
-    left = tuple(call for number, call in enumerate(message.calls) if number not in calls)
-    return replace(message, calls=left) if calls else message
+    return [
+        replace(
+            unit[place], calls=tuple(c for number, c in enumerate(unit[place].calls) if (place, number) not in lost)
+        )
+        for place in sorted(kept)
+    ]
 
 
 def shorten_message(message: Message, tokens: int, count: CountTokens) -> Message | None:
@@ -205,11 +206,6 @@ def _encode_arguments(call: ToolCall) -> str:
     """Write the arguments as the APIs take them."""
     arguments: Any = {"malformed": call.malformed} if call.malformed else dict(call.arguments)
     return json.dumps(arguments, ensure_ascii=False)
-
-
-def _fit_summary(summary: str, limits: WindowLimits, count: CountTokens) -> str:
-    room = int(limits.max_tokens * 2 * SUMMARY_SHARE)
-    return clip_text(summary, room, lambda text: _count_summary_tokens(text, count))
 
 
 def _count_summary_tokens(summary: str, count: CountTokens) -> int:

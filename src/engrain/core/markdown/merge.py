@@ -60,7 +60,7 @@ class MergeDecision:
 
 @dataclass(frozen=True, slots=True)
 class DamageSigns:
-    """Signs of broken files: `gone` are empty or missing, `unended` has the last entry of files without a line end."""
+    """Signs of broken files: `missing` or empty ones, and the last entry of `unended` files, without a line end."""
 
     missing: frozenset[str] = frozenset()
     unended: Mapping[str, FileEntry] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class MessageRow:
 class ToolDerived:
     """Messages that rest on a removed source.
 
-    `gone` are removed. `callers` stay, because they call tools whose answers stay; facts taken from them are removed.
+    `deleted` are removed. `callers` call tools whose answers stay, and so do they; facts taken from them are removed.
     """
 
     deleted: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class RestoredVersion:
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
     deleted: tuple[str, ...] = ()
-    tombstoned: frozenset[str] = frozenset()  # of the gone: their words must not be stored again
+    tombstoned: frozenset[str] = frozenset()  # of the deleted: their words must not be stored again
     lost_sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # numbers of removed sources, by item
     trust: Mapping[str, float] = field(default_factory=dict)  # of items that lost sources, by the sources left
     restored: tuple[RestoredVersion, ...] = ()
@@ -110,7 +110,10 @@ def plan_removal(subject: Subject, items: Iterable[ItemLineage], derived: ToolDe
         # The remaining items may lead to the same summary or conclusion, in the same words.
         tombstoned=frozenset(id for id in gone if known[id].kind != "summary" and id not in mixed),
         lost_sources=lost_sources,
-        trust={id: _remaining_trust(known[id], numbers) for id, numbers in lost_sources.items()},
+        trust={
+            id: max(TRUST[origin.kind] for origin in known[id].origins if origin.number not in numbers)
+            for id, numbers in lost_sources.items()
+        },
         restored=tuple(repair for repair in repairs if isinstance(repair, RestoredVersion)),
         repointed=dict(repair for repair in repairs if not isinstance(repair, RestoredVersion)),
         reprocess_from=_first_places(
@@ -171,7 +174,10 @@ def escape_argument(name: str) -> str:
 
 
 def _find_gone(subject: Subject, known: Mapping[str, ItemLineage], derived: ToolDerived) -> set[str]:
-    gone = {item.id for item in known.values() if subject.by == "session" and _is_of_session(item, subject.name)}
+    gone: set[str] = set()
+    if subject.by == "session":
+        summary = f"{SESSION_SLOT_PREFIX}{subject.name}"
+        gone = {item.id for item in known.values() if item.session == subject.name or item.slot == summary}
     citing: dict[str, list[str]] = {}
     for item in known.values():
         for cite in _cited_by(item):
@@ -191,10 +197,6 @@ def _find_gone(subject: Subject, known: Mapping[str, ItemLineage], derived: Tool
     return gone
 
 
-def _is_of_session(item: ItemLineage, session: str) -> bool:
-    return item.session == session or item.slot == f"{SESSION_SLOT_PREFIX}{session}"
-
-
 def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], derived: ToolDerived) -> tuple[int, ...]:
     """Return the numbers of the sources that no longer count: the removed one, and those that cite removed items."""
     removed = subject.name if subject.by == "source" else None
@@ -209,10 +211,6 @@ def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], deri
 
 def _cited_by(item: ItemLineage) -> Iterable[str]:
     return (cite for origin in item.origins for cite in origin.cites)
-
-
-def _remaining_trust(item: ItemLineage, dead: tuple[int, ...]) -> float:
-    return max(TRUST[origin.kind] for origin in item.origins if origin.number not in dead)
 
 
 def _loses_successor(item: ItemLineage, gone: set[str]) -> bool:

@@ -101,13 +101,13 @@ def _trailing_name(text: str) -> list[str]:
 
 
 def _names_the_user(text: str) -> bool:
-    return any(compile_pattern(pattern).match(text) for pattern in _name_patterns())
+    return any(rule.pattern.match(text) for rule in _name_rules())
 
 
 @cache
-def _name_patterns() -> frozenset[str]:
+def _name_rules() -> frozenset[Rule]:
     rules = (rule for group in load_statement_rules().by_word.values() for rule in group)
-    return frozenset(rule.source for rule in rules if rule.slot == _USER_NAME_SLOT and rule.kind != "denial")
+    return frozenset(rule for rule in rules if rule.slot == _USER_NAME_SLOT and rule.kind != "denial")
 
 
 def _matched_text(match: re.Match[str], name: str, text: str) -> str | None:

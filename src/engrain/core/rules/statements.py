@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.text.languages import Languages, load_languages
+from engrain.core.text.languages import Languages, load_languages, merge_section
 
 INSTRUCTION = 1
 PREFERENCE = 2
@@ -112,7 +112,7 @@ class _LanguageRules:
 
     groups: list[tuple[frozenset[str], list[Rule]]]
     nouns: dict[str, str]
-    lists: dict[str, dict[str, list[str]]]
+    lists: dict[str, Mapping[str, Any]]
     table: dict[str, Any]
 
 
@@ -121,16 +121,22 @@ def load_statement_rules() -> StatementRules:
     tables = _read_files()
     things = tables.pop(_THINGS)
     languages = [_compile_language(table) for table in tables.values()]
-    signs = _merge_section(languages, "signs")
-    dropped = _merge_section(languages, "dropped")
+    lists = [language.lists for language in languages]
+    words = {word for language in languages for first, _ in language.groups for word in first}
+    dropped = merge_section(lists, "dropped")
     return StatementRules(
-        by_word=_index_by_first_word(languages),
+        by_word={
+            word: tuple(rule for language in languages for rule in _rules_for_word(word, language)) for word in words
+        },
         inner_rules=tuple(
             rule for language in languages for _, rules in language.groups for rule in rules if rule.anywhere
         ),
-        asks={name: tuple(patterns) for name, patterns in _merge_section(languages, "asks").items()},
-        signs={name: "|".join(f"(?:{one})" for one in patterns) for name, patterns in signs.items()},
-        hints={name: _split_words(some) for name, some in _merge_section(languages, "hints").items()},
+        asks={name: tuple(patterns) for name, patterns in merge_section(lists, "asks").items()},
+        signs={
+            name: "|".join(f"(?:{pattern})" for pattern in patterns)
+            for name, patterns in merge_section(lists, "signs").items()
+        },
+        hints={name: _split_words(some) for name, some in merge_section(lists, "hints").items()},
         nouns={form: name for language in languages for form, name in language.nouns.items()},
         classes=_invert_forms(things["classes"]),
         heads=_invert_forms(things["heads"]),
@@ -157,18 +163,12 @@ def _read_files() -> dict[str, dict[str, Any]]:
 def _compile_language(table: dict[str, Any]) -> _LanguageRules:
     nouns = _invert_forms(table["nouns"])
     parts = _expand_parts({"noun": "|".join(sorted(nouns, key=len, reverse=True))} | table["parts"])
-    lists: dict[str, dict[str, list[str]]] = {}
+    lists: dict[str, Mapping[str, Any]] = {}
     for section in ("asks", "signs"):
         lists[section] = {name: [_fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
-    for section in ("hints", "dropped"):
-        lists[section] = {name: [words] for name, words in table.get(section, {}).items()}
+    lists |= {section: table.get(section, {}) for section in ("hints", "dropped")}
     groups = [(_split_words([group.pop("first", "")]), _compile_rules(group, parts)) for group in table["rules"]]
     return _LanguageRules(groups, nouns, lists, table)
-
-
-def _index_by_first_word(languages: Sequence[_LanguageRules]) -> dict[str, tuple[Rule, ...]]:
-    words = {word for language in languages for first, _ in language.groups for word in first}
-    return {word: tuple(rule for language in languages for rule in _rules_for_word(word, language)) for word in words}
 
 
 def _rules_for_word(word: str, language: _LanguageRules) -> Iterator[Rule]:
@@ -189,14 +189,6 @@ def _compile_rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[R
             options = {"pattern": row} if isinstance(row, str) else dict(row)
             rules.append(Rule(kind, _fill_pattern(options.pop("pattern"), parts), **options))
     return rules
-
-
-def _merge_section(languages: Sequence[_LanguageRules], section: str) -> dict[str, list[str]]:
-    merged: dict[str, list[str]] = {}
-    for language in languages:
-        for name, values in language.lists[section].items():
-            merged.setdefault(name, []).extend(values)
-    return merged
 
 
 def _split_words(lists: Sequence[str]) -> frozenset[str]:

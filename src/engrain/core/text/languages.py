@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -102,8 +103,8 @@ def _combine(named: dict[str, dict[str, Any]]) -> Languages:
         ),
         numbers=numbers,
         statements=_compile_section(tables, "statements"),
-        hints={name: tuple(values) for name, values in _merge_section(tables, "hints").items()},
-        words={name: frozenset(" ".join(values).split()) for name, values in _merge_section(tables, "words").items()},
+        hints={name: tuple(values) for name, values in merge_section(tables, "hints").items()},
+        words={name: frozenset(" ".join(values).split()) for name, values in merge_section(tables, "words").items()},
         questions=_compile_section(tables, "questions"),
     )
 
@@ -148,11 +149,12 @@ def _join_longest_first(words: list[str]) -> str:
 
 def _compile_section(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:
     # Matched against lower-case text: ignoring case in the pattern costs twice the time.
-    merged = _merge_section(tables, section)
+    merged = merge_section(tables, section)
     return {name: re.compile("|".join(f"(?:{part})" for part in parts)) for name, parts in merged.items()}
 
 
-def _merge_section(tables: list[dict[str, Any]], section: str) -> dict[str, list[str]]:
+def merge_section(tables: Iterable[Mapping[str, Any]], section: str) -> dict[str, list[str]]:
+    """Join the lists of one name over all languages. A text is a list of one."""
     merged: dict[str, list[str]] = {}
     for table in tables:
         for name, value in table.get(section, {}).items():

@@ -95,7 +95,12 @@ def select_lines(parts: Sequence[DigestPart], limit: int, count: CountTokens = e
     Small talk is left out even if there is room. Forgotten text has no line. Repeats appear once.
     Nothing is shortened twice: a line of an earlier summary stays or goes unchanged, and the best of them stay.
     """
-    lines = [line for number in range(len(parts)) for line in _split_part(parts, number, count)]
+    lines = [
+        replace(line, part=number)
+        for number, part in enumerate(parts)
+        for line in split_lines(part, count)
+        if FORGOTTEN not in line.text
+    ]
     earlier = [line for line in lines if parts[line.part].kind == SUMMARY_KIND]
     said = [line for line in lines if parts[line.part].kind != SUMMARY_KIND]
     first_open = _first_unanswered_part(parts)
@@ -176,10 +181,6 @@ def shares_words(summary: str, texts: Iterable[str]) -> bool:
     return bool(own) and len(own & said) >= MIN_SHARED_WORDS * len(own)
 
 
-def _split_part(parts: Sequence[DigestPart], number: int, count: CountTokens) -> list[DigestLine]:
-    return [replace(line, part=number) for line in split_lines(parts[number], count) if FORGOTTEN not in line.text]
-
-
 def _first_unanswered_part(parts: Sequence[DigestPart]) -> int:
     """Return the first part after which nobody else has spoken. A question from there on waits for its answer."""
     last = next((part.speaker for part in reversed(parts) if part.kind != SUMMARY_KIND), "")
@@ -222,8 +223,8 @@ def _says_enough(line: DigestLine) -> bool:
         return False
     if _NUMBERS.search(body):
         return True
-    says = _drop_small_talk(line.terms) - _speaker_terms(speaker or "")
-    says -= _sign_words("decision")[0] | _sign_words("error")[0]
+    says = line.terms - _small_talk_terms() - _speaker_terms(speaker or "")
+    says -= _listed_words("decision")[0] | _listed_words("error")[0]
     return len(says) >= (
         MIN_WORDS_WITH_WORTH if line.worth >= 1 else MIN_WORDS if line.worth > 0 else MIN_ASSISTANT_WORDS
     )
@@ -259,11 +260,11 @@ def _measure_worth(body: str, speaker: str | None, terms: frozenset[int]) -> flo
 
 def _is_repeat(line: DigestLine, other: DigestLine) -> bool:
     """Tell if one line says no more than the other. Another number, or a "not" in one of them, says something else."""
-    mine, yours = _drop_common_terms(line.terms), _drop_common_terms(other.terms)
+    mine, yours = line.terms - _common_terms(), other.terms - _common_terms()
     both = mine & yours
     if not both or both not in (mine, yours) or len(both) < MIN_REPEATED_WORDS * len(mine | yours):
         return False
-    negated = (line.terms ^ other.terms) & _negation_terms()
+    negated = (line.terms ^ other.terms) & _listed_words("negation")[0]
     return not negated and _NUMBERS.findall(line.text) == _NUMBERS.findall(other.text)
 
 
@@ -272,18 +273,8 @@ def _has_name(body: str) -> bool:
 
 
 def _mentions(what: str, body: str, terms: frozenset[int]) -> bool:
-    single, unspaced = _sign_words(what)
+    single, unspaced = _listed_words(what)
     return not single.isdisjoint(terms) or (not body.isascii() and any(word in body for word in unspaced))
-
-
-@cache
-def _sign_words(what: str) -> tuple[frozenset[int], tuple[str, ...]]:
-    """Return the words of a decision or an error: as terms, and as written for scripts without spaces."""
-    words = load_languages().words[what]
-    single = frozenset(
-        hash_term(token) for word in words if not count_unspaced_characters(word) for token in tokenize(word)
-    )
-    return single, tuple(sorted(word for word in words if count_unspaced_characters(word)))
 
 
 def _cut_line(text: str) -> str:
@@ -339,48 +330,35 @@ def _is_small_talk(text: str) -> bool:
     if len(text) > 12 * MAX_SMALL_TALK_WORDS or _NUMBERS.search(text):
         return False
     if count_unspaced_characters(text):
-        for phrase in _unspaced_phrases():
+        for phrase in _listed_words("small_talk")[1]:
             text = text.replace(phrase, "")
     said = extract_terms(text)
     return (
         len(said) <= MAX_SMALL_TALK_WORDS
-        and not _drop_small_talk(frozenset(said))
+        and _small_talk_terms().issuperset(said)
         and not count_unspaced_characters(text)
     )
 
 
-def _drop_small_talk(terms: frozenset[int]) -> frozenset[int]:
-    """Return the terms that are neither common words nor small talk."""
-    return terms - _small_talk_terms()
-
-
-def _drop_common_terms(terms: frozenset[int]) -> frozenset[int]:
-    """Return the terms that are stop words of no language."""
-    return terms - _common_terms()
-
-
 @cache
 def _common_terms() -> frozenset[int]:
+    """Return the stop words of all languages, and the names of roles."""
     roles = frozenset(map(hash_term, ("user", "assistant", "tool", "system")))
-    return roles.union(*(language.stop_terms for language in load_languages().by_name.values())) - _negation_terms()
-
-
-@cache
-def _negation_terms() -> frozenset[int]:
-    return _terms_of_list("negation")
+    stop_terms = (language.stop_terms for language in load_languages().by_name.values())
+    return roles.union(*stop_terms) - _listed_words("negation")[0]
 
 
 @cache
 def _small_talk_terms() -> frozenset[int]:
-    return _common_terms() | _terms_of_list("small_talk") | _negation_terms()
+    """Return the terms of common words and of small talk."""
+    return _common_terms() | _listed_words("small_talk")[0] | _listed_words("negation")[0]
 
 
 @cache
-def _unspaced_phrases() -> tuple[str, ...]:
-    words = (word for word in load_languages().words["small_talk"] if count_unspaced_characters(word))
-    return tuple(sorted(words, key=len, reverse=True))
-
-
-def _terms_of_list(name: str) -> frozenset[int]:
-    words = (word for word in load_languages().words[name] if not count_unspaced_characters(word))
-    return frozenset(hash_term(token) for word in words for token in tokenize(word))
+def _listed_words(name: str) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Return a list of words: as terms, and as written for scripts without spaces, the longest first."""
+    words = load_languages().words[name]
+    unspaced = sorted(filter(count_unspaced_characters, words), key=len, reverse=True)
+    return frozenset(hash_term(token) for word in words.difference(unspaced) for token in tokenize(word)), tuple(
+        unspaced
+    )
