@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engrain.core.clock import Moment, add_time, has_passed, is_lease_over
 from engrain.core.errors import (
     InvalidInput,
     LeaseLost,
@@ -27,7 +28,6 @@ from engrain.core.errors import (
 )
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import Claim, Lease, StepRecord, TaskEnd, TaskRecord
-from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.dialect import find_steady_clock
 from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall

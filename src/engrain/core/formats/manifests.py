@@ -13,6 +13,7 @@ from typing import Any
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
 from engrain.core.formats.jsonl import EXPORTED_KINDS, ROW_TAG
 from engrain.core.identity import Scope
+from engrain.core.validation import count_noun
 
 FORMAT = "engrain-export"
 VERSION = 1
@@ -143,8 +144,7 @@ class BackupInfo:
 
     def __str__(self) -> str:
         sealed = ", encrypted" if self.manifest.encrypted else ""
-        items = "1 item" if self.manifest.items == 1 else f"{self.manifest.items:,} items"
-        return f"{self.path}: {items}, {self.manifest.bytes:,} bytes{sealed}, checked"
+        return f"{self.path}: {count_noun(self.manifest.items, 'item')}, {self.manifest.bytes:,} bytes{sealed}, checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class RestoreResult:
         whole = {0: "no item", 1: "the only item"}.get(there, f"all {there:,} items")
         found = f"{whole if self.items == there else f'{self.items:,} of the {there:,} items'} in the backup"
         rows = sum(self.kept_out.values())
-        out = "1 row" if rows == 1 else f"{rows:,} rows" if rows else "nothing"
+        out = count_noun(rows, "row") if rows else "nothing"
         unknown = "; items that were forgotten since may be back" if self.may_hold_forgotten else ""
         restored = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
         return f"{restored}; forgotten or erased since, and kept out: {out}{unknown}"

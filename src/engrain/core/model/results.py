@@ -260,32 +260,20 @@ def list_first(found: Sequence[str]) -> str:
 
 # The names of the kinds of rows for people, in the order of a list. Other kinds follow, by their own name.
 ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
-    "scope": ("memory", "memories"),
-    "item": ("item", None),
-    "cites": ("item that cites others", "items that cite others"),
-    "source": ("source", None),
-    "vector": ("vector", None),
-    "tombstone": ("tombstone", None),
-    "request": ("answered request", None),
-    "session": ("session", None),
-    "summary": ("summary", "summaries"),
-    "progress": ("mark of progress", "marks of progress"),
-    "episode": ("episode", None),
-    "raw_text": ("raw output", None),
-    "trial": ("trial of a procedure", "trials of procedures"),
-    "task": ("task", None),
-    "step": ("step", None),
-    "large_result": ("large result", None),
-    "snapshot": ("snapshot", None),
-    "event": ("event", None),
+    "scope": ("memory", "memories"), "item": ("item", None),
+    "cites": ("item that cites others", "items that cite others"), "source": ("source", None),
+    "vector": ("vector", None), "tombstone": ("tombstone", None), "request": ("answered request", None),
+    "session": ("session", None), "summary": ("summary", "summaries"),
+    "progress": ("mark of progress", "marks of progress"), "episode": ("episode", None),
+    "raw_text": ("raw output", None), "trial": ("trial of a procedure", "trials of procedures"),
+    "task": ("task", None), "step": ("step", None), "large_result": ("large result", None),
+    "snapshot": ("snapshot", None), "event": ("event", None),
     "erased_tombstone": ("tombstone of the erased", "tombstones of the erased"),
-    "erased": ("erased subject", "erased subjects"),
-    "hold": ("legal hold", None),
+    "erased": ("erased subject", "erased subjects"), "hold": ("legal hold", None),
     "audit": ("row of the audit log", "rows of the audit log"),
     "cut": ("text that it was cut out of", "texts that it was cut out of"),
-    "beside": ("key on another server", "keys on other servers"),
-    "files": ("file", None),
-}
+    "beside": ("key on another server", "keys on other servers"), "files": ("file", None),
+}  # fmt: skip
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:

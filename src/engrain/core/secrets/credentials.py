@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from engrain.core.text.languages import load_languages
+
 _CODE_STEMS = ("pin", "cvv", "cvc", "otp", "tan", "geheimzahl", "code", "código")
 _CODE_NAME = re.compile(
     r"(?<![^\W_])(?:(?P<pin>pin)(?P<number>[- ]?(?:code|number|nummer))?|cvv2?|cvc2?|otp|tan|geheimzahl)(?![^\W_])"
@@ -286,36 +288,6 @@ def _find_private_keys(text: str) -> Iterator[Span]:
         yield begins.start(), at
 
 
-_ENGLISH_AND_CODE = """
-above accepts again almost already also always another any argument automatic basic bearer below blank bool boolean
-both bytes case changed char charfield clear coming common complex complicated compulsory confidential correct data
-default different disabled easy either empty enabled enter environ expired expiring explicit false field file fine
-flag forgotten from gone good hard hash hashed here hidden hint identical important incorrect input insecure int
-integer invalid just known leaked less long lost mandatory masked missing more most must name necessary needed never
-next none null number object obsolete okay only open option optional parameter pass passcode passphrase passwd
-password passwords passwort pending plain plaintext please present private prompt protected public random read ready
-redacted required requires reset right safe same secret secrets secretstr secure sensitive shared short shown
-similar simple some stale stdin still stolen stored strength string strong sufficient switch temporary text that
-their there this token true type typing undefined unique unknown unsafe unset unused used user username valid value
-varchar vault verified very void weak what when where which whatever with without word working write written wrong
-your yours
-"""
-_GERMAN = """
-abgelaufen anders auch bekannt bitte dasselbe einfach falsch fehlt geheim gesperrt gleich hier immer kein keine kurz
-lang leer neu nicht noch nötig richtig schwach sehr sicher siehe unbekannt unsicher unten vergessen
-"""
-_FRENCH = """
-aucun bonne correcte dans différent faible fausse faux inconnu incorrecte invalide juste même nouveau oublié perdu
-sécurisé toujours trop vide voir
-"""
-_SPANISH_AND_PORTUGUESE = """
-claro correcta débil demasiado diferente errada errado forte fraca incorreta incorrecta inválida misma mesma muito
-nueva nova nunca perdida secreta segura siempre sempre vacía vazia
-"""
-
-DESCRIPTION_WORDS = frozenset(" ".join((_ENGLISH_AND_CODE, _GERMAN, _FRENCH, _SPANISH_AND_PORTUGUESE)).split())
-
-
 Span = tuple[int, int]
 
 # The pattern is tried only behind one of these stems: finding a plain string costs next to nothing.
@@ -401,7 +373,11 @@ def is_placeholder(value: str) -> bool:
 
 def is_description(value: str) -> bool:
     """Tell a word that describes a secret, such as "required" or "forgotten", from a secret."""
-    return value.lower() in DESCRIPTION_WORDS or _DESCRIPTION_PREFIX.match(value) is not None or is_secret_name(value)
+    return (
+        value.lower() in load_languages().words["secret_description"]
+        or _DESCRIPTION_PREFIX.match(value) is not None
+        or is_secret_name(value)
+    )
 
 
 def has_letters_and_digits(value: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from engrain.core.clock import from_micros, to_micros
+from engrain.core.clock import Moment, add_time, from_micros, has_passed, is_lease_over, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import (
@@ -25,7 +25,6 @@ from engrain.core.model.tasks import (
     TaskRecord,
     TaskStatus,
 )
-from engrain.core.rules.lease_clock import Moment, add_time, has_passed, is_lease_over
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
 from engrain.stores.relational.rows import TASK_WIDTH, Row, read_time, write_time
