@@ -33,11 +33,8 @@ class SortableIds:
         fresh = (max(0, to_micros(moment)) << 78) | int.from_bytes(os.urandom(10), "big") >> 2
         with self._lock:
             self._last = fresh if fresh > self._last else self._last + 1 + int.from_bytes(os.urandom(4), "big")
-            return _encode_base32(self._last)
-
-
-def _encode_base32(number: int) -> str:
-    return "".join([_PAIRS[number >> shift & 1023] for shift in _PAIR_SHIFTS])
+            number = self._last
+        return "".join([_PAIRS[number >> shift & 1023] for shift in _PAIR_SHIFTS])
 
 
 @dataclass(frozen=True, slots=True)

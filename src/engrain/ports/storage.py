@@ -14,6 +14,7 @@ from engrain.core.formats.manifests import BackupManifest
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
+from engrain.core.validation import count_noun
 
 
 @runtime_checkable
@@ -61,12 +62,12 @@ def check_owners(ownerless_items: int, owned_memories: int) -> Finding:
     """Report items without a user next to memories of users: nearly always a program forgot to pass the user."""
     if ownerless_items and owned_memories:
         why = f"{ownerless_items:,} of its items belong to nobody, beside the memories of {owned_memories:,} users"
-        mend = "engrain list, without --user, shows them; give every Memory(…) its user="
-        return Finding("owners", "warn", why, mend)
+        return Finding(
+            "owners", "warn", why, "engrain list, without --user, shows them; give every Memory(…) its user="
+        )
     why = f"every item belongs to somebody; users with a memory: {owned_memories:,}"
     if ownerless_items:
-        items = f"{ownerless_items:,} item{'s' * (ownerless_items != 1)}"
-        why = f"one memory without a user, with {items}, and no user's beside it"
+        why = f"one memory without a user, with {count_noun(ownerless_items, 'item')}, and no user's beside it"
     return Finding("owners", "pass", why)
 
 

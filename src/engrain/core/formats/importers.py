@@ -83,7 +83,7 @@ def _read_mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
     named = entry.get("id")
     # An export job leaves out fields that it was not asked for.
     named = _hash_text(text) if named is None else _check_text(named, "id")
-    yield _make_note("mem0", text, named, metadata=metadata, occurred_at=_check_iso_time(entry.get("created_at")))
+    yield _make_note("mem0", text, named, metadata=metadata, occurred_at=_read_time(entry.get("created_at")))
 
 
 def _read_chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
@@ -142,12 +142,9 @@ def _read_content(content: object) -> str:
         return ""
     parts = content.get("parts")
     if isinstance(parts, list):
-        return "\n".join(filter(None, map(_read_part, parts)))
+        texts = (_clean_text(part.get("text") if isinstance(part, dict) else part) for part in parts)
+        return "\n".join(filter(None, (_CHATGPT_MARK.sub(_replace_mark, text) for text in texts)))
     return _clean_text(content.get("text")) or _clean_text(content.get("result"))
-
-
-def _read_part(part: object) -> str:
-    return _CHATGPT_MARK.sub(_replace_mark, _clean_text(part.get("text") if isinstance(part, dict) else part))
 
 
 def _replace_mark(mark: re.Match[str]) -> str:
@@ -181,7 +178,7 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
         if role is None:
             continue
         named = f"{session}\x1f{_check_text(message.get('uuid'), 'uuid')}"
-        at = _check_iso_time(message.get("created_at"))
+        at = _read_time(message.get("created_at"))
         position = SessionPosition(session, role=role)
         given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_read_attachments(message), 1)]
         for name, text, beside in [*given, (named, _join_blocks(message), {})]:
@@ -266,22 +263,14 @@ def _title_metadata(value: object) -> dict[str, str]:
     return {"title": value[:MAX_TITLE_CHARACTERS]} if isinstance(value, str) and value.strip() else {}
 
 
-def _check_iso_time(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"a time must be ISO 8601 text, not {value!r:.80}.")
-    return value or None
-
-
 def _read_time(value: object) -> str | datetime | None:
     """Read seconds since 1970 or an ISO 8601 text."""
     if value is None or isinstance(value, str):
         return value or None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"a time must be seconds since 1970, not {value!r:.80}.")
     try:
-        return datetime.fromtimestamp(value, UTC)
-    except (OverflowError, OSError, ValueError) as exc:
-        raise InvalidInput(f"a time must be seconds since 1970, not {value!r:.80}.") from exc
+        return datetime.fromtimestamp(value, UTC)  # type: ignore[arg-type]
+    except (TypeError, OverflowError, OSError, ValueError) as exc:
+        raise InvalidInput(f"a time must be ISO 8601 text or seconds since 1970, not {value!r:.80}.") from exc
 
 
 def _hash_text(text: str) -> str:

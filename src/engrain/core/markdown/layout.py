@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from engrain.core.errors import ConfigError, TooLarge
@@ -84,18 +84,20 @@ def choose_entries(pieces: Sequence[RenderedEntry], rest: str, budget: PageBudge
     Raises TooLarge if a pinned entry does not fit.
     """
     lines, size = _measure(rest)
-    if _all_fit(lines, size, pieces, budget, headings=len({one.heading for one in pieces})):
-        return {one.id for one in pieces}
+    sizes = [_measure(entry.raw) for entry in pieces]
+    headings = len({entry.heading for entry in pieces})
+    all_lines, all_bytes = (sum(part) for part in zip((lines, size), *sizes, strict=True))
+    if all_lines + 3 * headings <= budget.lines and all_bytes + 60 * headings <= budget.bytes:
+        return {entry.id for entry in pieces}
     # Leave room for every heading with an empty line on both sides, and for the overflow note.
     lines += 3 * len(SECTIONS) + 2
-    size += len(describe_overflow(budget)) + 40 + sum(len(one) + 9 for one in SECTIONS)
+    size += len(describe_overflow(budget)) + 40 + sum(len(section) + 9 for section in SECTIONS)
     found: set[str] = set()
-    for one in sorted(pieces, key=lambda one: not one.pinned):
-        more = _measure(one.raw)
+    for entry, more in sorted(zip(pieces, sizes, strict=True), key=lambda pair: not pair[0].pinned):
         if lines + more[0] <= budget.lines and size + more[1] <= budget.bytes:
             lines, size = lines + more[0], size + more[1]
-            found.add(one.id)
-        elif one.pinned:
+            found.add(entry.id)
+        elif entry.pinned:
             raise _make_too_large(pieces, rest, budget)
     return found
 
@@ -115,19 +117,13 @@ class _PagePart:
         return self.block is None or self.block.entry is not None
 
 
-def _all_fit(lines: int, size: int, pieces: Iterable[RenderedEntry], budget: PageBudget, headings: int) -> bool:
-    for more in (_measure(one.raw) for one in pieces):
-        lines, size = lines + more[0], size + more[1]
-    return lines + 3 * headings <= budget.lines and size + 60 * headings <= budget.bytes
-
-
 def _measure(text: str) -> tuple[int, int]:
     return text.count("\n") + (not text.endswith("\n") and bool(text)), len(text.encode())
 
 
 def _make_too_large(pieces: Sequence[RenderedEntry], rest: str, budget: PageBudget) -> TooLarge:
-    pinned = [one for one in pieces if one.pinned]
-    lines, size = _measure("".join(one.raw for one in pinned))
+    pinned = [entry for entry in pieces if entry.pinned]
+    lines, size = _measure("".join(entry.raw for entry in pinned))
     own_lines, own_size = _measure(rest)
     return TooLarge(
         f"MEMORY.md cannot hold its {len(pinned)} pinned items: they need {lines:,} lines and {size:,} bytes, the rest "

@@ -16,6 +16,8 @@ MAX_COMPARED_PAIRS = 100_000  # beyond, only lines in the same place are compare
 # More deletions than this, and than a third of all lines, are more likely a broken file than intended.
 MAX_FEW_DELETIONS, MAX_DELETED_DIVISOR = 3, 3
 
+# By file and key: the keys of the lines before and after.
+_Neighbours = dict[tuple[str, str], tuple[str | None, str | None]]
 MergeAction = Literal["keep", "renew", "drop", "add", "edit", "forget", "hold", "clash"]
 
 
@@ -95,16 +97,15 @@ def merge_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: Mem
 
 
 def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[LineMatch]:
-    found: list[LineMatch] = []
-    found += _match_by_key([*base], seen)
-    found += _match_by_item(
-        _unmatched_entries(found, seen), side.shown, {match.line.id for match in found if match.line}
-    )
+    found = _match_by_key(base, seen)
+    taken = {match.line.id for match in found if match.line}
+    found += _match_by_item(_unmatched_entries(found, seen), side.shown, taken)
+    around = _find_neighbours(base), _find_neighbours(seen)
     # A line that an interrupted sync was about to write may be missing: lines that stood there before match first.
     for states in (("stands", "going"), ("coming",)):
         taken = {match.line.id for match in found if match.line}
         lines = [one for one in _unmatched_lines(found, base) if one.state in states and one.id not in taken]
-        found += _match_edits(lines, _unmatched_entries(found, seen), _Neighbours(base, seen), side)
+        found += _match_edits(lines, _unmatched_entries(found, seen), around, side)
     found += [LineMatch(line) for line in _unmatched_lines(found, base)]
     return found + [LineMatch(seen=one) for one in _unmatched_entries(found, seen)]
 
@@ -177,7 +178,7 @@ def _decide_missing(line: SyncedLine, side: MemorySide, settled: set[str | None]
     return None if line.state == "away" else MergeDecision("clash", line, id=now)
 
 
-def _match_by_key(base: list[SyncedLine], seen: Sequence[FileEntry]) -> list[LineMatch]:
+def _match_by_key(base: Sequence[SyncedLine], seen: Sequence[FileEntry]) -> list[LineMatch]:
     waiting: dict[str, list[SyncedLine]] = {}
     for line in base:
         waiting.setdefault(line.key, []).append(line)
@@ -207,7 +208,7 @@ def _match_by_item(seen: Sequence[FileEntry], shown: Mapping[str, Entry], taken:
 
 
 def _match_edits(
-    lines: Sequence[SyncedLine], seen: Sequence[FileEntry], around: _Neighbours, side: MemorySide
+    lines: Sequence[SyncedLine], seen: Sequence[FileEntry], around: tuple[_Neighbours, _Neighbours], side: MemorySide
 ) -> list[LineMatch]:
     """Pair missing lines with new entries: of the same slot, or else the most similar first."""
     known = [(line, side.before[line.id]) for line in lines if line.id in side.before]
@@ -215,7 +216,8 @@ def _match_edits(
     close: list[tuple[float, SyncedLine, FileEntry]] = []
     for line, entry in known:
         for one in (one for one in seen if one.entry.slot == entry.slot):
-            in_place = around.in_place(line, one)
+            mine, its = around[0][line.file, line.key], around[1][one.file, one.key]
+            in_place = line.file == one.file and (mine[0] == its[0] or mine[1] == its[1])
             if nearby and not in_place and entry.slot is None:
                 continue
             score = 2.0 if entry.slot else measure_similarity(entry.text, one.entry.text)
@@ -230,20 +232,8 @@ def _match_edits(
     return found
 
 
-class _Neighbours:
-    """The lines before and after each line, in the last sync and in the files."""
-
-    def __init__(self, base: Sequence[SyncedLine], seen: Sequence[FileEntry]) -> None:
-        self._base, self._seen = _find_neighbours(base), _find_neighbours(seen)
-
-    def in_place(self, line: SyncedLine, one: FileEntry) -> bool:
-        mine, its = self._base[line.file, line.key], self._seen[one.file, one.key]
-        return line.file == one.file and (mine[0] == its[0] or mine[1] == its[1])
-
-
-def _find_neighbours(
-    lines: Sequence[SyncedLine] | Sequence[FileEntry],
-) -> dict[tuple[str, str], tuple[str | None, str | None]]:
+def _find_neighbours(lines: Sequence[SyncedLine | FileEntry]) -> _Neighbours:
+    """Return the keys of the lines before and after each line of a file."""
     files: dict[str, list[str]] = {}
     for line in lines:
         files.setdefault(line.file, []).append(line.key)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 from engrain.core.tokens import shorten_line
 
@@ -96,19 +96,13 @@ def read_base(text: str) -> SyncBase | None:
         data: Any = json.loads(text)
         if data["version"] != VERSION:
             return None
-        lines = tuple(
-            SyncedLine(str(id), str(key), str(file), _check_state(state)) for id, key, file, state in data["lines"]
-        )
+        lines = tuple(SyncedLine(str(id), str(key), str(file), state) for id, key, file, state in data["lines"])
+        if any(line.state not in get_args(LineState) for line in lines):
+            return None
         ours = tuple(map(str, data["ours"]))
         return SyncBase(str(data["folder"]), str(data["scope"]), int(data["round"]), lines, ours)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _check_state(data: object) -> LineState:
-    if data not in get_args(LineState):
-        raise ValueError(data)
-    return cast("LineState", data)
 
 
 @dataclass(frozen=True, slots=True)

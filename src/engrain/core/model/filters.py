@@ -53,10 +53,13 @@ def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
     if where is None:
         return None
     if isinstance(where, Filter):
-        return Filter(tuple(_check_condition(one.field, one.operator, one.value) for one in where.conditions))
+        return Filter(tuple(_check_condition(test.field, test.operator, test.value) for test in where.conditions))
     if not isinstance(where, Mapping):
         raise InvalidInput(f'a filter must be a dict such as {{"kind": "fact"}}, not {type(where).__name__}.')
-    conditions = [_check_condition(key, op, value) for key, test in where.items() for op, value in _list_tests(test)]
+    if any(test == {} for test in where.values()):
+        raise InvalidInput('an empty test: write {"importance": {">=": 0.5}}.')
+    tests = ((key, test if isinstance(test, Mapping) else {"=": test}) for key, test in where.items())
+    conditions = [_check_condition(key, op, value) for key, test in tests for op, value in test.items()]
     if len(conditions) > MAX_CONDITIONS:
         raise TooLarge(f"a filter may have {MAX_CONDITIONS} conditions, not {len(conditions)}.")
     return Filter(tuple(conditions)) if conditions else None
@@ -64,14 +67,6 @@ def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
 
 def matches_filter(where: Filter | None, item: Item) -> bool:
     return where is None or all(_holds(condition, item) for condition in where.conditions)
-
-
-def _list_tests(test: object) -> list[tuple[str, Any]]:
-    if isinstance(test, Mapping):
-        if not test:
-            raise InvalidInput('an empty test: write {"importance": {">=": 0.5}}.')
-        return list(test.items())
-    return [("=", test)]
 
 
 def _check_condition(key: object, operator: object, value: object) -> Condition:
@@ -93,7 +88,7 @@ def _check_value(key: str, operator: str, value: object) -> object:
             raise InvalidInput(f'{key}: "{operator}" takes a list, not {value!r}.')
         if len(value) > MAX_CHOICES:
             raise TooLarge(f'{key}: "{operator}" takes at most {MAX_CHOICES:,} values, not {len(value):,}.')
-        return tuple(_check_scalar(key, one) for one in value)
+        return tuple(_check_scalar(key, choice) for choice in value)
     if operator == "contains" and key.startswith("metadata.") and value is not None:
         return _check_scalar(key, value)
     if operator in ("contains", "starts with") and not isinstance(value, str):
@@ -123,19 +118,15 @@ def _check_scalar(key: str, value: object) -> object:
 
 
 def _holds(condition: Condition, item: Item) -> bool:
-    if condition.field == "source":
-        names: list[str | None] = [source.name for source in item.sources if source.name]
-        names = names or [None]
+    field, operator = condition.field, condition.operator
+    if field == "source":
+        names: Sequence[str | None] = [source.name for source in item.sources if source.name] or (None,)
         # A negation must hold for all sources, any other condition for one.
-        combine = all if condition.operator in ("!=", "not in") else any
-        return combine(_compare(name, condition.operator, condition.value) for name in names)
-    return _compare(_get_value(item, condition.field), condition.operator, condition.value)
-
-
-def _get_value(item: Item, name: str) -> object:
-    if name.startswith("metadata."):
-        return item.metadata.get(name.removeprefix("metadata."))
-    return getattr(item, name)
+        combine = all if operator in ("!=", "not in") else any
+        return combine(_compare(name, operator, condition.value) for name in names)
+    key = field.removeprefix("metadata.")
+    value = getattr(item, field) if key == field else item.metadata.get(key)
+    return _compare(value, operator, condition.value)
 
 
 def _is_same(left: object, right: object) -> bool:
@@ -160,9 +151,9 @@ def _compare(left: object, operator: str, right: Any) -> bool:
     if operator == "!=":
         return not _is_same(left, right)
     if operator in ("in", "not in"):
-        return any(_is_same(left, one) for one in right) is (operator == "in")
+        return any(_is_same(left, choice) for choice in right) is (operator == "in")
     if operator == "contains" and isinstance(left, list):
-        return any(_is_same(one, right) for one in left)
+        return any(_is_same(element, right) for element in left)
     if find_type(left) != find_type(right) or find_type(left) in ("missing", "other", FLAG):
         return False
     if operator == "contains":

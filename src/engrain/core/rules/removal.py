@@ -98,7 +98,8 @@ def plan_removal(subject: Subject, items: Iterable[ItemLineage], derived: ToolDe
     dead = {id: _find_dead_sources(subject, item, gone, derived) for id, item in known.items() if id not in gone}
     lost_sources = {id: numbers for id, numbers in dead.items() if numbers}
     mixed = {id for id in gone if any(cite in known and cite not in gone for cite in _cited_by(known[id]))}
-    orphans = [item for item in known.values() if _loses_successor(item, gone)]
+    closed = (item for item in known.values() if item.retracted or item.valid_to is not None)
+    orphans = [item for item in closed if item.id not in gone and item.replaced_by in gone]
     heirs = {
         successor: item.id
         for item in orphans
@@ -211,11 +212,6 @@ def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], deri
 
 def _cited_by(item: ItemLineage) -> Iterable[str]:
     return (cite for origin in item.origins for cite in origin.cites)
-
-
-def _loses_successor(item: ItemLineage, gone: set[str]) -> bool:
-    closed = item.retracted or item.valid_to is not None
-    return closed and item.id not in gone and item.replaced_by in gone
 
 
 def _first_valid_successor(item: ItemLineage, known: Mapping[str, ItemLineage], gone: set[str]) -> str | None:

@@ -162,7 +162,9 @@ def _read_files() -> dict[str, dict[str, Any]]:
 
 def _compile_language(table: dict[str, Any]) -> _LanguageRules:
     nouns = _invert_forms(table["nouns"])
-    parts = _expand_parts({"noun": "|".join(sorted(nouns, key=len, reverse=True))} | table["parts"])
+    parts = {"noun": f"(?:{'|'.join(sorted(nouns, key=len, reverse=True))})"}
+    for name, part in table["parts"].items():  # each may use the earlier ones
+        parts[name] = f"(?:{_fill_pattern(part, parts)})"
     lists: dict[str, Mapping[str, Any]] = {}
     for section in ("asks", "signs"):
         lists[section] = {name: [_fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
@@ -193,14 +195,6 @@ def _compile_rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[R
 
 def _split_words(lists: Sequence[str]) -> frozenset[str]:
     return frozenset(" ".join(lists).split())
-
-
-def _expand_parts(given: Mapping[str, str]) -> dict[str, str]:
-    """Fill the earlier parts into each part."""
-    parts: dict[str, str] = {}
-    for name, value in given.items():
-        parts[name] = f"(?:{_fill_pattern(value, parts)})"
-    return parts
 
 
 def _fill_pattern(pattern: str, parts: Mapping[str, str]) -> str:

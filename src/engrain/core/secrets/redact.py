@@ -129,7 +129,8 @@ def redact_json(value: Any, redact: RedactFunction) -> Any:
         redacted: dict[Any, Any] = {}
         repeats: Counter[Any] = Counter()
         for name, field in value.items():
-            key = _redact_name(name, redact)
+            plain = not isinstance(name, str) or (len(name) <= _MAX_PLAIN_NAME and name.isidentifier())
+            key = name if plain else redact(name)
             while key in redacted:
                 repeats[key] += 1
                 key = f"{key} {repeats[key] + 1}"
@@ -139,11 +140,6 @@ def redact_json(value: Any, redact: RedactFunction) -> Any:
         text = str(value)
         return value if (kept := redact(text)) == text else kept
     return [redact_json(one, redact) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def _redact_name(name: Any, redact: RedactFunction) -> Any:
-    plain = not isinstance(name, str) or (len(name) <= _MAX_PLAIN_NAME and name.isidentifier())
-    return name if plain else redact(name)
 
 
 def _redact_field(name: Any, value: Any, redact: RedactFunction) -> Any:
@@ -205,7 +201,7 @@ def _find_ibans(text: str, lower: str) -> Iterator[Span]:
         start = match.start() - 2
         size = _IBAN_SIZES.get(text[start : start + 2].upper())
         found = _read_iban(text, start, size) if size else None
-        if found and _passes_mod97(found[1]):
+        if found and int("".join(str(int(letter, 36)) for letter in found[1][4:] + found[1][:4])) % 97 == 1:
             yield start, found[0]
 
 
@@ -221,10 +217,6 @@ def _read_iban(text: str, start: int, size: int) -> tuple[int, str] | None:
         at += 1
     whole = len(letters) == size and not (at < len(text) and text[at].isascii() and text[at].isalnum())
     return (at, "".join(letters).upper()) if whole else None
-
-
-def _passes_mod97(iban: str) -> bool:
-    return int("".join(str(int(one, 36)) for one in iban[4:] + iban[:4])) % 97 == 1
 
 
 _FINDERS: Mapping[PrivateKind, Callable[[str, str], Iterator[Span]]] = {
