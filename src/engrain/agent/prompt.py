@@ -76,19 +76,16 @@ class MemoryPrompt:
 
     def _find_opening(self, memory: Memory, session: str, window: Window) -> SessionStart:
         opening, shown = self._opening, self._shown
-        if opening is None or shown is None or window.start > self._window_start or not _is_current(memory, opening):
+        if opening is None or shown is None or window.start > self._window_start:
             return self._load_opening(memory, session, window.start)
-        return shown
+        ids = [item.id for item in _list_items(opening)]
+        is_current = not ids or memory.semantic.all_valid(ids)
+        return shown if is_current else self._load_opening(memory, session, window.start)
 
     def _load_opening(self, memory: Memory, session: str, window_start: int) -> SessionStart:
         self._opening, self._window_start = memory.start_session(session), window_start
         self._shown = _cut_to_budget(self._opening, int(self._budget * OPENING_SHARE))
         return self._shown
-
-
-def _is_current(memory: Memory, opening: SessionStart) -> bool:
-    ids = [item.id for item in _list_items(opening)]
-    return not ids or memory.semantic.all_valid(ids)
 
 
 def _cut_to_budget(opening: SessionStart, budget: int) -> SessionStart:

@@ -93,27 +93,21 @@ class _MessageReader:
         start = _skip_lead(self.shown, sentence.start, sentence.end)
         thing = self._match_request("unsaid", words, start, sentence.end)
         if thing:
-            return [self._build_forget_request(*trim_span(self.shown, *thing.span("said")))]
+            at, end = trim_span(self.shown, *thing.span("said"))
+            found = _match_fact(self.shown, self.text, at, end)
+            return [ForgetRequest(at, end, found.slot if found else find_mentioned_slot(self.shown[at:end]))]
         statement = self._match_request("untold", words, start, sentence.end)
         if statement:
-            return self._forget_statements(*trim_span(self.shown, *statement.span("said")))
+            # Split as for keeping them, so that the same statements are found again.
+            stated = self._split_statements(*trim_span(self.shown, *statement.span("said")), explicit=True)
+            return [ForgetRequest(one.start, one.end, one.slot) for one in stated]
         if last and self._match_request("back", words, start, sentence.end):
             return self._keep_previous(last)
-        found = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
-        return self._drop_secrets(sentence, found)
+        facts = self._find_requested(words, sentence, sentence) or self._find_stated(words, sentence)
+        return self._drop_secrets(sentence, facts)
 
     def _drop_secrets(self, sentence: Sentence, found: list[Found]) -> list[Found]:
         return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
-
-    def _build_forget_request(self, start: int, end: int) -> ForgetRequest:
-        found = _match_fact(self.shown, self.text, start, end)
-        return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
-
-    def _forget_statements(self, start: int, end: int) -> list[Found]:
-        """Split the words as for keeping them, so that the same statements are found again."""
-        return [
-            ForgetRequest(one.start, one.end, one.slot) for one in self._split_statements(start, end, explicit=True)
-        ]
 
     def _keep_previous(self, last: Sentence) -> list[Found]:
         """Keep the sentence before one such as "remember that"."""
@@ -179,12 +173,10 @@ class _MessageReader:
                 continue
             asked = asking or (sentence.is_question and place == len(parts) - 1)
             reason = self.rules.sign("because").fullmatch(part.connector) is not None
-            void = supposing or reported or self._begins("question", part.start, part.end) or self._is_order(part)
+            order = self._begins("orders", _skip_lead(self.shown, part.start, part.end), part.end)
+            void = supposing or reported or order or self._begins("question", part.start, part.end)
             if (reason or not asked) and not void:
                 yield part
-
-    def _is_order(self, part: Clause) -> bool:
-        return self._begins("orders", _skip_lead(self.shown, part.start, part.end), part.end)
 
     def _is_reported(self, part: Clause, before: bool) -> bool:
         """Check for another person's words, or their continuation. "I told her that …" is the speaker's own."""
@@ -303,7 +295,8 @@ def _skip_lead(shown: str, start: int, end: int) -> int:
 
 def _match_fact(shown: str, text: str, start: int, end: int) -> _Fact | None:
     """Return the fact that the words from `start` to `end` state. `text` is `shown` with nothing blanked."""
-    first = _read_first_word(shown, start, end)
+    word = _PLAIN_WORD.match(shown, start, end)
+    first = word[0].lower() if word else ""
     found = _match_rules(first, shown, text, start, end)
     if found:
         return found
@@ -314,29 +307,20 @@ def _match_fact(shown: str, text: str, start: int, end: int) -> _Fact | None:
 
 
 def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> _Fact | None:
-    for pattern, rule in _list_rules(_find_rule_word(first)):
+    rules = load_statement_rules()
+    elided = first.partition("'")[0] + "'"  # "j'" lists the rules for "j'habite"
+    word = first if first in rules.by_word else elided if elided in rules.by_word else ANY_WORD
+    for pattern, rule in _list_rules(word):
         match = pattern.match(shown, start, end)
         if match:
-            alone = load_statement_rules().sign("beside").match(shown, start, end) is None
+            alone = rules.sign("beside").match(shown, start, end) is None
             return _Fact(rule.kind, fill_slot(rule, match, text) if alone else None, rule.holds)
     return None
-
-
-def _find_rule_word(first: str) -> str:
-    """Return the word under which the rules for a first word are listed: "j'" for "j'habite"."""
-    rules = load_statement_rules().by_word
-    elided = first.partition("'")[0] + "'"
-    return first if first in rules else elided if elided in rules else ANY_WORD
 
 
 @cache
 def _list_rules(word: str) -> list[tuple[re.Pattern[str], Rule]]:
     return [(rule.pattern, rule) for rule in load_statement_rules().by_word[word]]
-
-
-def _read_first_word(shown: str, start: int, end: int) -> str:
-    match = _PLAIN_WORD.match(shown, start, end)
-    return match[0].lower() if match else ""
 
 
 def _match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:

@@ -55,10 +55,6 @@ class WindowSummary:
     start: int
     stored: Summary | None = None
 
-    @property
-    def next_version(self) -> int:
-        return self.stored.version + 1 if self.stored else 1
-
 
 def load_summary(services: Services, scope: Scope, session: str) -> WindowSummary:
     stored = services.log.summary(scope, session)
@@ -104,7 +100,8 @@ def roll_summary(
             *(build_part(one) for one in messages[:cut] if not is_opening_message(one)),
         ]
         text = write_digest(parts, int(limits.max_tokens * SUMMARY_SHARE), services.count_tokens)
-        summary = Summary(text, messages[cut].number or 0, before.next_version, BY_DIGEST)
+        version = before.stored.version + 1 if before.stored else 1
+        summary = Summary(text, messages[cut].number or 0, version, BY_DIGEST)
         if store_summary(services, scope, session, summary) and len(rows) < ROLL_BATCH_SIZE:
             break
     following = (messages[-1].number or 0) + 1 if messages else before.start
@@ -126,12 +123,9 @@ def clear_window(services: Services, scope: Scope, session: str) -> None:
     length = services.log.length(scope, session)
     services.log.advance(scope, session, CLEARED_PROGRESS, length)
     for _ in range(MAX_ATTEMPTS):
-        stored = services.log.summary(scope, session)
-        try:
-            services.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, BY_DIGEST))
+        version = load_version(services, scope, session) + 1
+        if store_summary(services, scope, session, Summary("", length, version, BY_DIGEST)):
             return
-        except Conflict:
-            continue
 
 
 def is_opening_message(message: Message) -> bool:

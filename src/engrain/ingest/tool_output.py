@@ -105,9 +105,8 @@ def _excerpt_json(text: str, budget: int, failed: bool) -> Excerpt | None:
     value = _parse_json(_close_json(text[:_HEAD_CHARACTERS]))
     if value is None:
         return None
-    return f"JSON, in its first {_HEAD_CHARACTERS:,} characters {_describe_shape(value)}", list(
-        _list_leading_values(value)
-    )
+    shape = f"JSON, in its first {_HEAD_CHARACTERS:,} characters {_describe_shape(value)}"
+    return shape, list(_list_leading_values(value))
 
 
 def _excerpt_main_text(value: Any, most: int, budget: int, failed: bool) -> list[str]:
@@ -146,19 +145,13 @@ def _close_json(head: str) -> str:
 def _describe_shape(value: Any) -> str:
     if isinstance(value, dict):
         more = f" and {len(value) - _MAX_KEYS} more" if len(value) > _MAX_KEYS else ""
-        return (
-            f"an object with {', '.join(_shorten(key, 40) for key in islice(value, _MAX_KEYS))}{more}"
-            if value
-            else "{}"
-        )
+        keys = ", ".join(_shorten(key, 40) for key in islice(value, _MAX_KEYS))
+        return f"an object with {keys}{more}" if value else "{}"
     if isinstance(value, list):
-        each = f", each {_describe_shape(value[0])}" if value and _are_alike(value) else ""
+        kinds = {type(one) for one in value[:_MAX_SAMPLES]}
+        each = f", each {_describe_shape(value[0])}" if len(kinds) == 1 and kinds != {list} else ""
         return f"a list of {len(value):,}{each}"
     return {str: "a text", bool: "true or false", type(None): "null"}.get(type(value), "a number")
-
-
-def _are_alike(values: list[Any]) -> bool:
-    return all(type(one) is type(values[0]) for one in values[:_MAX_SAMPLES]) and not isinstance(values[0], list)
 
 
 def _list_leading_values(value: Any) -> Iterator[str]:
@@ -224,12 +217,9 @@ def _sample_sentences(text: str) -> list[tuple[int, int]]:
     half, size = len(text) // 2, len(text)
     if size <= _PROSE_HEAD + 2 * _PROSE_PART:
         return find_sentence_spans(text, 0, size)
+    head = find_sentence_spans(text, 0, _PROSE_HEAD)[:-1]
     middle = find_sentence_spans(text, half, half + _PROSE_PART)[1:-1]
-    return [
-        *find_sentence_spans(text, 0, _PROSE_HEAD)[:-1],
-        *middle,
-        *find_sentence_spans(text, size - _PROSE_PART, size)[1:],
-    ]
+    return [*head, *middle, *find_sentence_spans(text, size - _PROSE_PART, size)[1:]]
 
 
 def _is_log(text: str) -> bool:

@@ -60,7 +60,7 @@ def restore_backup(
 
         def check_unchanged() -> None:
             if _read_head(target, chosen, key) != head:
-                raise build_conflict(str(target))
+                raise _build_conflict(str(target))
 
         replace_store(copy, target, check_unchanged)
     return RestoreResult(str(target), manifest, *cleaned)
@@ -100,7 +100,7 @@ def replay_erasures(
     if against is not None and load_settings(against).store == target:
         raise InvalidInput("RESTORED and the current store are the same.")
     with ExitStack() as opened:
-        present = None if against is None else opened.enter_context(open_present(against))
+        present = None if against is None else opened.enter_context(_open_present(against))
         store = cast("Forgetting", opened.enter_context(closing(open_whole_store(target))))
 
         def remove() -> Mapping[str, int]:
@@ -110,7 +110,7 @@ def replay_erasures(
             if named or removed.total():
                 store.audit.append("restore", {"kept_out": removed.total(), **list_digests(named)})
             if present and (present.store.audit.entries(end, 1) or present.store.erasing.running()):
-                raise build_conflict(present.where)
+                raise _build_conflict(present.where)
             return removed
 
         return ReplayResult(store.together(remove), store.purge())
@@ -149,7 +149,7 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
 
     if not target.exists():
         return Counter(), True
-    with _unless_damaged(target), open_present(target, key) as present:
+    with _unless_damaged(target), _open_present(target, key) as present:
         if holds := present.store.erasing.holds():
             raise errors.OnHold(
                 f"a legal hold ({holds[0].reason}) is on somebody in the store that would be replaced. Restore to a "
@@ -197,9 +197,9 @@ def _check_target(target: Path, backup: Path, force: bool) -> None:
 
 
 def _is_backup(path: Path) -> bool:
-    beside = path.with_name(path.name + manifests.MANIFEST_SUFFIX)
+    manifest = path.with_name(path.name + manifests.MANIFEST_SUFFIX)
     try:
-        return bool(manifests.read_backup_manifest(beside.read_bytes(), str(beside)))
+        return bool(manifests.read_backup_manifest(manifest.read_bytes(), str(manifest)))
     except (errors.EngrainError, OSError):
         return False
 
@@ -216,11 +216,10 @@ def _report_disk_errors(target: Path) -> Iterator[None]:
 
 def _find_file(to: PathOrUrl) -> Path:
     """Return the file of the store that a path, a URL or a TOML file names."""
-    chosen = load_settings(to)
-    scheme, found, rest = chosen.store.partition("://")
-    if found and scheme not in ("sqlite", "file"):
-        raise errors.ConfigError(f"a {scheme} store is {manifests.SERVER_BACKUP_ADVICE}")
-    named = Path(rest if found else chosen.store).expanduser()
+    store = load_settings(to).store
+    named = _local_path(store)
+    if named is None:
+        raise errors.ConfigError(f"a {store.partition('://')[0]} store is {manifests.SERVER_BACKUP_ADVICE}")
     try:
         # A link is not replaced: programs may have the file behind it open.
         path = named.resolve()
@@ -231,7 +230,13 @@ def _find_file(to: PathOrUrl) -> Path:
     return path
 
 
-class PresentStore(NamedTuple):
+def _local_path(store: str) -> Path | None:
+    """Return the file of a SQLite store; None for a server."""
+    scheme, found, rest = store.partition("://")
+    return None if found and scheme not in ("sqlite", "file") else Path(rest if found else store).expanduser()
+
+
+class _PresentStore(NamedTuple):
     """The current store, which knows what was forgotten and erased. If `damaged`, only these records are used."""
 
     store: Forgetting
@@ -240,7 +245,7 @@ class PresentStore(NamedTuple):
 
 
 @contextmanager
-def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[PresentStore]:
+def _open_present(where: PathOrUrl, key: str | None = None) -> Iterator[_PresentStore]:
     """Open the store of the items. It may have `key` instead of its own key."""
     from engrain.factory import open_whole_store
     from engrain.stores.sqlite import SqliteStore
@@ -248,22 +253,21 @@ def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[PresentSt
     from engrain.stores.urls import shown
 
     chosen = load_settings(where)
-    scheme, found, rest = chosen.store.partition("://")
-    if found and scheme not in ("sqlite", "file"):
+    path = _local_path(chosen.store)
+    if path is None:
         with closing(open_whole_store(chosen.store)) as store:
-            yield PresentStore(cast("Forgetting", store), shown(chosen.store))
+            yield _PresentStore(cast("Forgetting", store), shown(chosen.store))
         return
-    path = Path(rest if found else chosen.store).expanduser()
     # Opening a missing or empty file would make a new store, which has forgotten nothing.
     if not path.exists():
         raise errors.StoreError(f"there is no store {path}.")
     if path.is_file() and path.stat().st_size == 0:
         raise errors.StoreCorrupt(f"{path} is empty.")
     with closing(SqliteStore(path, engine=find_engine(path, chosen.engine, (chosen.key, key, None)))) as file:
-        yield PresentStore(cast("Forgetting", file), str(path), damaged=not file.whole())
+        yield _PresentStore(cast("Forgetting", file), str(path), damaged=not file.whole())
 
 
-def build_conflict(where: str) -> errors.Conflict:
+def _build_conflict(where: str) -> errors.Conflict:
     return errors.Conflict(f"something was forgotten or erased in {where} meanwhile. Nothing is restored: try again.")
 
 

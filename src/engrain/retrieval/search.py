@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +42,9 @@ MAX_STANDING_ORDERS = 50
 NEIGHBOUR_DISTANCE = 1
 MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
+MAX_FOLLOWED_RELATIONS = 3  # among the hits
+MAX_RELATIONS_PER_ENTITY = 5
+INHERITED_RELEVANCE = 0.7  # share of the relevance of the relation that led there
 
 # (model, language) -> mean vector of texts without a topic, computed by the first question in that language.
 _language_centroids: dict[tuple[str, str], Matrix] = {}
@@ -58,7 +61,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
     for number, scope in enumerate(request.scopes):
         speakers = _list_speakers(request.query, scope, services)
         question = parse_query(request.query, speakers, request.now)
-        found.append(_attribute_facts(collect_candidates(question, scope, request, services), frozenset(speakers)))
+        found.append(_collect_candidates(question, scope, request, services, frozenset(speakers)))
         rankings.append(rank(fuse(found[-1], question, services.embedder.model), question, request.now.timestamp()))
         terms |= frozenset(question.terms) - question.single_characters
         candidates.append(list_candidates(rankings[-1], number, question.wants_several))
@@ -78,7 +81,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
         selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
-    related = {one: hit for one, hit in expand_relations(hits, request, services).items() if one.relevance >= floor}
+    related = {one: hit for one, hit in _expand_relations(hits, request, services).items() if one.relevance >= floor}
     return pack_hits(_add_related(hits, related, selection, request.n), selection, budget, request.context)
 
 
@@ -90,15 +93,6 @@ def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
     user = scope.user or ""
     own = [user.title() if user == user.lower() else user] if user and query != query.lower() else []
     return [*services.items.speakers(scope), *own]
-
-
-def _attribute_facts(found: CandidateSet, speakers: frozenset[str]) -> CandidateSet:
-    """Attribute each fact to its source if that is one of the speakers: a fact has no speaker of its own."""
-    sketches = [
-        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one
-        for one in found.sketches
-    ]
-    return replace(found, sketches=sketches)
 
 
 def _find_bare_tool_calls(
@@ -142,30 +136,20 @@ def _load_hits(
         items, outdated = load_items(scope, [one.id for one in candidates], services)
         for one in candidates:
             if one.id in items:
+                item, table = items[one.id], rankings[number].table
                 marks = [mark for mark in outdated.get(one.id, ()) if request.at is None or mark.until <= request.at]
-                passage = _choose_passage(one, items[one.id], scope, (found[number], rankings[number]), services)
-                hit = build_hit(one, rankings[number], items[one.id], passage, marks)
+                passage = int(table.passage[one.row])  # has the most of the words
+                if item.kind != "message" and table.cover[one.row] < MIN_WORD_COVER:
+                    passage = _find_nearest_passage(scope, item, found[number].query_vector, services)
+                hit = build_hit(one, rankings[number], item, passage, marks)
                 shared_by = scope if number else None
                 hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by)
     return {one: hits[one] for one in selection.selected if one in hits}
 
 
-def _choose_passage(
-    candidate: Candidate, item: Item, scope: Scope, context: tuple[CandidateSet, Ranking], services: Services
-) -> int:
-    """Choose the passage with the most of the words; in a document with few of them, the nearest in meaning."""
-    found, ranking = context
-    if item.kind == "message" or ranking.table.cover[candidate.row] >= MIN_WORD_COVER:
-        return int(ranking.table.passage[candidate.row])
-    return find_nearest_passage(scope, item, found.query_vector, services)
-
-
-MAX_FOLLOWED_RELATIONS = 3  # among the hits
-MAX_RELATIONS_PER_ENTITY = 5
-INHERITED_RELEVANCE = 0.7  # share of the relevance of the relation that led there
-
-
-def expand_relations(hits: Mapping[Candidate, Hit], request: RecallRequest, services: Services) -> dict[Candidate, Hit]:
+def _expand_relations(
+    hits: Mapping[Candidate, Hit], request: RecallRequest, services: Services
+) -> dict[Candidate, Hit]:
     """Follow the relations among the hits one step. A related item inherits a part of its hit's relevance."""
     found: dict[Candidate, Hit] = {}
     relations = [(candidate, hit) for candidate, hit in hits.items() if hit.item.relation]
@@ -186,31 +170,38 @@ def expand_relations(hits: Mapping[Candidate, Hit], request: RecallRequest, serv
 
 def _find_related(item: Item, scope: Scope, request: RecallRequest, services: Services) -> list[Item]:
     assert item.relation
-    where = build_filter(request)
-    entities = (item.relation.object, item.relation.subject)
-    related = [
-        one for name in entities for one in services.items.about(scope, name, request.at)[:MAX_RELATIONS_PER_ENTITY]
-    ]
-    return [one for one in related if matches_filter(where, one)]
+    related: list[Item] = []
+    for name in (item.relation.object, item.relation.subject):
+        related += services.items.about(scope, name, request.at)[:MAX_RELATIONS_PER_ENTITY]
+    return [one for one in related if matches_filter(_build_filter(request), one)]
 
 
-def collect_candidates(question: Question, scope: Scope, request: RecallRequest, services: Services) -> CandidateSet:
-    where = build_filter(request)
+def _collect_candidates(
+    question: Question, scope: Scope, request: RecallRequest, services: Services, speakers: frozenset[str]
+) -> CandidateSet:
+    where = _build_filter(request)
     limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
     words = WordQuery(question.terms, scope, where, request.at, limit)
     by_words = services.words.best(words)
     vector = _build_vector_query(question, scope, request, services)
     near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing = _find_standing_orders(question, scope, request, services)
+    standing: list[str] = []
+    if question.asks_for_advice:
+        standing = services.items.having(scope, INSTRUCTION_OR_PREFERENCE, where, MAX_STANDING_ORDERS, request.at)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
     hits = {hit.id: hit for hit in by_words.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
-    sketches = services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
-    known = [sketch.id for sketch in sketches]
+    # A fact has no speaker of its own: it is attributed to its source if that is one of the speakers.
+    sketches = [
+        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one
+        for one in services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
+    ]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
-    if vector:
-        cosines |= _compute_missing(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
-    wordless = [id for id in known if id not in hits]
+    far = [one.id for one in sketches if one.id not in cosines]
+    if vector and far:
+        computed = zip(far, services.vectors.cosines(vector, far), strict=True)
+        cosines |= {id: cosine for id, cosine in computed if not math.isnan(cosine)}
+    wordless = [one.id for one in sketches if one.id not in hits]
     hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
     found = CandidateSet(sketches, cosines, hits, arms, by_words.passages, by_words.average, by_words.frequency)
     if vector is None or near is None:
@@ -261,7 +252,7 @@ def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], messages: Mappin
     return found
 
 
-def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
+def _find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
     """Return the number of the passage nearest to the query.
 
     The stored vectors choose a window of the text; its few passages are embedded to choose among them.
@@ -291,7 +282,7 @@ def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int
     return start, end
 
 
-def build_filter(request: RecallRequest) -> Filter | None:
+def _build_filter(request: RecallRequest) -> Filter | None:
     if request.min_importance <= 0:
         return request.where
     least = Condition("importance", ">=", request.min_importance)
@@ -301,9 +292,8 @@ def build_filter(request: RecallRequest) -> Filter | None:
 def _build_vector_query(
     question: Question, scope: Scope, request: RecallRequest, services: Services
 ) -> VectorQuery | None:
-    text = (
-        services.redact(question.text) if services.redact else question.text
-    )  # the embedder may be somebody else's server
+    # Redacted: the embedder may be somebody else's server.
+    text = services.redact(question.text) if services.redact else question.text
     try:
         row = services.embedder.embed([text], "query")[0]
     except EmbedderFailed as exc:
@@ -339,20 +329,3 @@ def _estimate_background(near: Nearest) -> float:
         return 0.0
     rest = (near.background * (others + 1) - near.cosines[0]) / others
     return min(rest, near.background) * others / (others + 1)
-
-
-def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
-    if not question.asks_for_advice:
-        return []
-    return services.items.having(
-        scope, INSTRUCTION_OR_PREFERENCE, build_filter(request), MAX_STANDING_ORDERS, request.at
-    )
-
-
-def _compute_missing(
-    ids: Sequence[str], cosines: dict[str, float], compute: Callable[[Sequence[str]], list[float]]
-) -> dict[str, float]:
-    missing = [id for id in ids if id not in cosines]
-    if not missing:
-        return {}
-    return {id: cosine for id, cosine in zip(missing, compute(missing), strict=True) if not math.isnan(cosine)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,9 +88,6 @@ class TokenBudget:
                 shortened.append(Section(section.title, lines))
         return tuple(shortened)
 
-    def count_heading(self, title: str) -> int:
-        return 0 if self.tokens is None else self.count(f"\n## {title}\n")
-
     def _fits(self, hit: Hit, used: int) -> bool:
         return self.tokens is None or used + self.count(str(hit)) <= self.tokens
 
@@ -117,15 +114,13 @@ def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
     """Merge by relevance, keeping each scope's own order."""
     if len(scopes) == 1:
         return scopes[0]
-    heads = [0] * len(scopes)
+    left = [deque(one) for one in scopes if one]
     merged: list[Candidate] = []
-    while True:
-        open_scopes = [number for number, head in enumerate(heads) if head < len(scopes[number])]
-        if not open_scopes:
-            return merged
-        best = max(open_scopes, key=lambda number: (scopes[number][heads[number]].relevance, -number))
-        merged.append(scopes[best][heads[best]])
-        heads[best] += 1
+    while left:
+        best = max(left, key=lambda candidates: candidates[0].relevance)  # the first of equals
+        merged.append(best.popleft())
+        left = left if best else [one for one in left if one]
+    return merged
 
 
 def select_candidates(candidates: Sequence[Candidate], n: int, floor: float, usual_floor: float) -> Selection:
@@ -140,9 +135,9 @@ def select_candidates(candidates: Sequence[Candidate], n: int, floor: float, usu
     }
     if replaced:
         # The ranking's order stays: a substitute does not inherit the position of the one it replaced.
-        picked = {(one.scope, one.row) for one in selected}
-        selected = [one for one in above if (one.scope, one.row) in picked]
-        omitted["n"] = [one for one in above[n:] if (one.scope, one.row) not in picked]
+        picked = frozenset(selected)
+        selected = [one for one in above if one in picked]
+        omitted["n"] = [one for one in above[n:] if one not in picked]
     return Selection(selected, omitted)
 
 
@@ -198,17 +193,19 @@ def pack_hits(
     packed: dict[Candidate, Hit] = {}
     cut: list[Candidate] = []
     titles: set[str] = set()
-    used = 0 if budget.tokens is None else budget.count(render_block(context, ()))
+    limited = budget.tokens is not None
+    used = budget.count(render_block(context, ())) if limited else 0
     for candidate, hit in hits.items():
         best_cut = max((one.relevance for one in cut), default=0.0)
-        heading = 0 if choose_heading(hit) in titles else budget.count_heading(choose_heading(hit))
+        title = choose_heading(hit)
+        heading = budget.count(f"\n## {title}\n") if limited and title not in titles else 0
         fitting = None if candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut else budget.fit_hit(hit, used + heading)
         if fitting is None:
             cut.append(candidate)
             continue
         packed[candidate] = fitting
-        titles.add(choose_heading(hit))
-        used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
+        titles.add(title)
+        used += heading + budget.count(f"{fitting}\n") if limited else 0
     text = render_block(context, packed.values())
     # A tokenizer may count joined lines higher than the sum of their counts.
     while budget.tokens is not None and packed and budget.count(text) > budget.tokens:
