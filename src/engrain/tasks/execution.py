@@ -61,9 +61,6 @@ class TaskOptions:
             allowed = f"{MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:,.0f} seconds"
             raise errors.InvalidInput(f"lease must be {allowed}, not {self.lease!r}.")
 
-    def deadline(self, now: datetime) -> datetime | None:
-        return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
-
 
 class TaskExecution:
     """One run of a task: open it, run its flows, close it. Its flows may run in parallel."""
@@ -97,7 +94,8 @@ class TaskExecution:
             before = journal.task(self._scope, self.task)
         if before is not None:
             self._check_version(before)
-        worker, deadline = create_worker_name(), options.deadline(now)
+        worker = create_worker_name()
+        deadline = None if options.max_age is None else now + check_duration(options.max_age, "max_age")
         claim = Claim(self._scope, self.task, worker, options.lease, options.goal, options.version, deadline)
         holder = LeaseHolder(journal, claim)
         try:

@@ -75,19 +75,16 @@ class LeaseHolder:
             return self._journal.claim(self._claim)
         except OutcomeUnknown as unknown:
             unknown.raise_interrupt()
-            return self._find_own_lease() or self._journal.claim(self._claim)
+            task = self._journal.task(self._claim.scope, self._claim.task)
+            if task is None or task.worker != self._claim.worker or task.until is None:
+                return self._journal.claim(self._claim)
+            return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
         except TaskClaimed:
             # A dead process cannot write any more: do not wait until its lease expires.
             task = self._journal.task(self._claim.scope, self._claim.task)
             if task is None or task.worker is None or not is_worker_dead(task.worker):
                 raise
             return self._journal.claim(replace(self._claim, dead=task.worker))
-
-    def _find_own_lease(self) -> Lease | None:
-        task = self._journal.task(self._claim.scope, self._claim.task)
-        if task is None or task.worker != self._claim.worker or task.until is None:
-            return None
-        return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
 
     def _extend_periodically(self) -> None:
         while not self._stop.wait(self._claim.seconds * _EXTEND_EVERY):

@@ -20,7 +20,7 @@ from engrain.tasks.execution import TaskExecution
 from engrain.tasks.flow import ENCLOSING_JOURNALS, Flow, StoreCall, ThreadRunner, UserCall, current_task_or_thread
 from engrain.tasks.journal import StepRequest
 from engrain.tasks.outcomes import describe_error
-from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_key_parameter, check_policy, parse_retry
+from engrain.tasks.steps import OnAmbiguous, Retry, StepWork, check_effect, parse_retry
 
 if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
@@ -96,8 +96,7 @@ class _RunBase:
 
     def effect_flow(self, name: str, key: str | None, work: StepWork) -> Flow[Any]:
         """Internal: run an effect of a workflow or an agent, in either colour."""
-        check_policy(work.on_ambiguous)
-        check_key_parameter(work.key_as)
+        check_effect(work)
         return self.execution.step(StepRequest("effect", name, key, work.args), work)
 
 

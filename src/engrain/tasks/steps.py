@@ -46,18 +46,6 @@ class Compensate:
 OnAmbiguous = Literal["halt", "retry"] | Probe | Compensate
 
 
-def check_policy(policy: object) -> OnAmbiguous:
-    if policy in ("halt", "retry") or isinstance(policy, Compensate) or callable(policy):
-        return policy
-    raise InvalidInput(f'on_ambiguous must be "halt", "retry", a probe to call, or Compensate(…), not {policy!r}.')
-
-
-def check_key_parameter(name: object) -> str | None:
-    if name is None or (isinstance(name, str) and name.isidentifier()):
-        return name
-    raise InvalidInput(f"key_as names the parameter that gets the effect's key, not {name!r}.")
-
-
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Make `times` more attempts after the first.
@@ -111,6 +99,14 @@ class StepWork(NamedTuple):
     def call(self, function: Callable[..., Any], key: str, journal: StepJournal) -> UserCall:
         named: Mapping[str, Any] = {} if self.key_as is None else {self.key_as: key}
         return UserCall(function, self.args, named, journal)
+
+
+def check_effect(work: StepWork) -> None:
+    policy, name = work.on_ambiguous, work.key_as
+    if policy not in ("halt", "retry") and not isinstance(policy, Compensate) and not callable(policy):
+        raise InvalidInput(f'on_ambiguous must be "halt", "retry", a probe to call, or Compensate(…), not {policy!r}.')
+    if name is not None and not (isinstance(name, str) and name.isidentifier()):
+        raise InvalidInput(f"key_as names the parameter that gets the effect's key, not {name!r}.")
 
 
 def run_step(journal: StepJournal, slot: StepSlot, work: StepWork) -> Flow[Any]:

@@ -42,7 +42,7 @@ _REFUSALS = {
 }
 _BEGIN = {
     "read": b"begin isolation level repeatable read read only",
-    # For what must see a newer moment with each statement.
+    # Each statement sees the latest commits.
     "look": b"begin isolation level read committed read only",
     "write": b"begin isolation level read committed",
     "repeat": b"begin isolation level read committed",
@@ -114,7 +114,7 @@ class Database:
 
     def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         """All in one snapshot; with no scope, across all of them."""
-        if connection := self.joint or self._moment:
+        if connection := self.joint or self._snapshot:
             return self._joining(connection, scope, do)
         return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
@@ -132,7 +132,7 @@ class Database:
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` on one snapshot. It may run twice."""
-        if self.joint or self._moment:
+        if self.joint or self._snapshot:
             return do()
         self.opened()  # or it says that the store was closed
         # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
@@ -145,11 +145,11 @@ class Database:
         return getattr(self._joint, "connection", None)
 
     @property
-    def _moment(self) -> TimedConnection | None:
-        return getattr(self._joint, "moment", None)
+    def _snapshot(self) -> TimedConnection | None:
+        return getattr(self._joint, "snapshot", None)
 
     def _joined(self, connection: TimedConnection, do: Callable[[], Answer], mode: str) -> Answer:
-        name = "moment" if mode in _READING else "connection"
+        name = "snapshot" if mode in _READING else "connection"
         try:
             connection.execute(_BEGIN[mode])
             setattr(self._joint, name, connection)
@@ -299,14 +299,14 @@ class Database:
     def parameters(self) -> dict[str, Any]:
         address = self.address
         try:
-            given = conninfo_to_dict(address.url)
+            parsed = conninfo_to_dict(address.url)
         except psycopg.ProgrammingError as exc:
             raise ConfigError(f"{address.shown} is not a Postgres URL: {str(exc).strip()}.") from exc
         return {
             "connect_timeout": math.ceil(address.timeout),
             "keepalives_idle": 30,
             "application_name": "engrain",
-            **given,
+            **parsed,
             "client_encoding": "UTF8",
             "autocommit": True,
             "context": AdapterContext,

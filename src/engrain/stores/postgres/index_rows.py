@@ -34,10 +34,10 @@ def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Seq
     by_model: dict[str, list[tuple[int, Vectors]]] = {}
     for n, vectors in entries:
         by_model.setdefault(vectors.model, []).append((n, vectors))
-    for key, given in by_model.items():
+    for key, group in by_model.items():
         model, dimension = models[key]
-        matrix = stack_windows([vectors for _, vectors in given], dimension)
-        places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
+        matrix = stack_windows([vectors for _, vectors in group], dimension)
+        places = [(n, number) for n, vectors in group for number in range(len(vectors.rows))]
         for start in range(0, len(places), _BATCH):
             some, rows = np.array(places[start : start + _BATCH]), matrix[start : start + _BATCH]
             columns = {
@@ -49,14 +49,16 @@ def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Seq
         tx.run("add_vector_count", scope=scope, model=model, count=len(matrix))
 
 
-def replace_vectors(tx: Transaction, scope: ScopeKey, models: Models, given: Mapping[tuple[int, str], Vectors]) -> None:
+def replace_vectors(
+    tx: Transaction, scope: ScopeKey, models: Models, vectors: Mapping[tuple[int, str], Vectors]
+) -> None:
     """Replace the vectors that an item has of a model."""
     by_model: dict[str, list[int]] = {}
-    for n, model in given:
+    for n, model in vectors:
         by_model.setdefault(model, []).append(n)
     for model, items in by_model.items():
         tx.run("delete_model_vectors", scope=scope, items=items, model=model)
-    write_vectors(tx, scope, models, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
+    write_vectors(tx, scope, models, [(n, each) for (n, _), each in vectors.items() if each.rows])
 
 
 def _make_postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:

@@ -51,9 +51,9 @@ class Postings:
         """`items` in rising order."""
         if not len(items):
             return self
-        kept = np.ones(len(self.keys), dtype=np.bool_)
-        kept[self._find_items(items)] = False
-        return self.select(kept)
+        others = np.ones(len(self.keys), dtype=np.bool_)
+        others[self._find_items(items)] = False
+        return self.select(others)
 
     def keep_items(self, items: Ints) -> Postings:
         """`items` in rising order."""

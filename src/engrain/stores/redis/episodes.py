@@ -115,7 +115,7 @@ def episode_prefix(scope: Scope) -> str:
 
 def encode_episode(episode: Episode) -> dict[str, str | int]:
     """Encode an episode as the fields of a hash. Missing values have no field."""
-    given: dict[str, str | int | None] = {
+    fields: dict[str, str | int | None] = {
         "session": episode.session,
         "kind": episode.kind,
         "text": episode.text,
@@ -127,7 +127,7 @@ def encode_episode(episode: Episode) -> dict[str, str | int]:
         "item": episode.item,
         "key": episode.key,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def encode_arguments(episode: Episode, raw: RawOutput | None) -> list[str | int]:

@@ -105,9 +105,9 @@ def encode_optional(value: str | None) -> str:
 
 
 def _decode_step(name: str, occurrence: int, encoded: str, result: str | None, error: str | None) -> StepRecord:
-    _, kind, status, attempt, epoch, given, key, version, began, ended = json.loads(encoded)
+    _, kind, status, attempt, epoch, input_, key, version, began, ended = json.loads(encoded)
     return StepRecord(
-        name, occurrence, kind, status, int(attempt), int(epoch), given, key, version, from_micros(int(began)),
+        name, occurrence, kind, status, int(attempt), int(epoch), input_, key, version, from_micros(int(began)),
         parse_time(ended), result, error,
     )  # fmt: skip
 
