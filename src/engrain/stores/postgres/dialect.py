@@ -131,8 +131,8 @@ class PostgresTransaction:
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
         write_words(self, self.scope.id, [(n, words) for n, words, _ in entries])
-        vectors_by_item = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
-        write_vectors(self, self.scope.id, self.dialect.models, vectors_by_item)
+        stored = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
+        write_vectors(self, self.scope.id, self.dialect.models, stored)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         assert self.scope is not None
@@ -158,10 +158,8 @@ class PostgresTransaction:
             self.run("delete_vectors", scope=scope, numbers=numbers)
         for scope, some in _by_scope((one.scope, one) for one in entries).items():
             write_words(self, scope, [(one.item, one.words) for one in some if one.found])
-            vectors_by_item = [
-                (one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()
-            ]
-            write_vectors(self, scope, self.dialect.models, vectors_by_item)
+            stored = [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
+            write_vectors(self, scope, self.dialect.models, stored)
 
     def _bind(self, name: str | Statement, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the statement's SQL and its values."""
