@@ -33,7 +33,6 @@ Answer = TypeVar("Answer")
 _NO_LIMIT = 1 << 62
 _LEASE_UNTIL = 9  # of a row of TASK_COLUMNS
 _LARGE = 4096  # characters
-_START = ("name", "occurrence", "kind", "attempt", "input", "key", "version")  # fields of StepStart
 
 
 class LockedTask(NamedTuple):
@@ -393,7 +392,10 @@ def _delete_tasks(tx: Transaction, tasks: Mapping[ScopeKey, Mapping[int, str]]) 
 
 
 def _write_start(start: StepStart) -> dict[str, Any]:
-    return {name: getattr(start, name) for name in _START}
+    return {
+        "name": start.name, "occurrence": start.occurrence, "kind": start.kind, "attempt": start.attempt,
+        "input": start.input, "key": start.key, "version": start.version,
+    }  # fmt: skip
 
 
 def read_step(row: Row) -> StepRecord:
