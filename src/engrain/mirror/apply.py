@@ -119,10 +119,13 @@ def apply_changes(
     outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in last_steps]
     _keep_pinned(changes, done, services, scope)
-    return ApplyResult(
-        tuple(_describe_result(one, outcome) for one, outcome in zip(changes, done, strict=True)),
-        {one.seen: outcome.id for one, outcome in zip(changes, done, strict=True) if one.seen},
-    )
+    taken, ids = list[AppliedLine](), dict[FileEntry, str | None]()
+    for one, outcome in zip(changes, done, strict=True):
+        action = "kept out" if one.note is not None and outcome.id is None else one.action
+        taken.append(AppliedLine(action, one.file, one.text, outcome.id, one.slot))
+        if one.seen:
+            ids[one.seen] = outcome.id
+    return ApplyResult(tuple(taken), ids)
 
 
 def _build_note(seen: FileEntry, old: Item | None, editor: Editor) -> Note:
@@ -172,12 +175,6 @@ def _build_request_id(one: LineChange, editor: Editor, counts: dict[str, int]) -
     name = f"files:{editor.base.folder}:{editor.base.round}:{one.file}:{one.seen.key}"
     counts[name] = counts.get(name, -1) + 1
     return f"{name}:{counts[name]}"
-
-
-def _describe_result(one: LineChange, outcome: Outcome) -> AppliedLine:
-    if one.note is not None and outcome.id is None:
-        return AppliedLine("kept out", one.file, one.text, None, one.slot)
-    return AppliedLine(one.action, one.file, one.text, outcome.id, one.slot)
 
 
 def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:

@@ -102,7 +102,11 @@ class SyncRound:
             tuple(name for name, text in rendered.texts.items() if _differs(text, raws[name])),
             result.taken,
             tuple(replace(one, text=redact_json(one.text, self._services.redact)) for one in clashes),
-            tuple(_list_held_back(found, comparison)),
+            tuple(
+                HeldDeletion(one.line.file, one.line.id, comparison.before[one.line.id].text)
+                for one in found
+                if one.do == "hold" and one.line and not parse_log_day(one.line.file)
+            ),
             tuple(_list_notices(comparison, editor.first and previous_base is not None)),
             self._options.dry_run,
         )
@@ -238,12 +242,6 @@ def _find_clashes(found: Sequence[MergeDecision], comparison: Comparison) -> Ite
             yield SyncConflict(one.seen.file, one.id, slot + entry.text, texts[one.id])
         elif one.line is not None:
             yield SyncConflict(one.line.file, one.id, None, texts[one.id])
-
-
-def _list_held_back(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[HeldDeletion]:
-    for one in found:
-        if one.do == "hold" and one.line and not parse_log_day(one.line.file):
-            yield HeldDeletion(one.line.file, one.line.id, comparison.before[one.line.id].text)
 
 
 def _list_notices(comparison: Comparison, is_new: bool) -> Iterator[str]:

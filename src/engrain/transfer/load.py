@@ -75,15 +75,6 @@ def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions,
 
 
 @contextmanager
-def _explain_interrupted_export() -> Iterator[None]:
-    try:
-        yield
-    except (KeyboardInterrupt, OutcomeUnknown) as stop:
-        stop.add_note("An export is loaded whole or not at all. Load it again: that tells which, and finishes it.")
-        raise
-
-
-@contextmanager
 def _count_written(done: Done) -> Iterator[Done]:
     """Count the written notes, and add the count to a KeyboardInterrupt."""
     count = 0
@@ -108,8 +99,11 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. To load it "
             "nevertheless, give other_scope=True or --other-scope."
         )
-    with _explain_interrupted_export():
+    try:
         decision = load_rows(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
+    except (KeyboardInterrupt, OutcomeUnknown) as stop:
+        stop.add_note("An export is loaded whole or not at all. Load it again: that tells which, and finishes it.")
+        raise
     return LoadResult(
         "engrain",
         len(export.rows),

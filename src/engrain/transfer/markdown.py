@@ -130,23 +130,14 @@ class _PageWriter:
         who = one["speaker"] or one["role"] or one["kind"]
         fate = ", corrected later" if one["retracted_at"] is not None else ""
         when = _format_time(one["occurred_at"] or one["recorded_at"])
-        return [
-            f"**{_escape_line(who)}**, {when}{fate}:",
-            "",
-            *_quote(one["text"]),
-            "",
-            *_render_metadata(one["metadata"]),
-        ]
+        head = f"**{_escape_line(who)}**, {when}{fate}:"
+        return [head, "", *_quote(one["text"]), "", *_render_metadata(one["metadata"])]
 
     def _item(self, one: Values) -> list[str]:
         """Render an item's text, its validity, its sources and its successor."""
-        details = [
-            _describe_validity(one),
-            _describe_sources(one["sources"]),
-            f"importance {one['importance']:g} of 1",
-        ]
-        if one["slot"]:
-            details.insert(0, _escape_line(_describe_slot(one["slot"])))
+        details = [_escape_line(_describe_slot(one["slot"]))] if one["slot"] else []
+        details += [_describe_validity(one), _describe_sources(one["sources"])]
+        details.append(f"importance {one['importance']:g} of 1")
         if one["pinned"]:
             details.append("pinned")
         if one["expires_at"] is not None:
@@ -185,11 +176,8 @@ class _PageWriter:
     def _task(self, row: Row) -> list[str]:
         one = row.values
         ended = f", ended {_format_time(one['ended_at'])}" if one["ended_at"] is not None else ""
-        lines = [
-            f"### {_escape_line(row.key[1])}",
-            "",
-            f"{one['status'].capitalize()}; begun {_format_time(one['started_at'])}{ended}.",
-        ]
+        status = f"{one['status'].capitalize()}; begun {_format_time(one['started_at'])}{ended}."
+        lines = [f"### {_escape_line(row.key[1])}", "", status]
         lines += ["", "Goal:", "", *_quote(one["goal"])] if one["goal"] else []
         lines += ["", "Outcome:", "", *_quote(one["outcome"])] if one["outcome"] else []
         lines += ["", "Working memory:", "", *_quote(_render_recorded(one["snapshot"]))] if one["snapshot"] else []
@@ -201,12 +189,8 @@ class _PageWriter:
 
     def _event(self, row: Row) -> list[str]:
         _, task, event = row.key
-        return [
-            f"**{_escape_line(event)}** for the task {_escape_line(task)}:",
-            "",
-            *_quote(_render_recorded(row.values["payload"])),
-            "",
-        ]
+        head = f"**{_escape_line(event)}** for the task {_escape_line(task)}:"
+        return [head, "", *_quote(_render_recorded(row.values["payload"])), ""]
 
 
 def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
@@ -252,14 +236,12 @@ def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
 
 def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
     """Render metadata that a program or an import added, but not engrain's own."""
-    own = {
-        name: value for name, value in metadata.items() if name != RESERVED_KEY and (name, value) not in OWN_METADATA
-    }
-    return (
-        [*(f"- {_escape_line(name)}: {_escape_line(_render_inline(value))}" for name, value in own.items()), ""]
-        if own
-        else []
-    )
+    lines = [
+        f"- {_escape_line(name)}: {_escape_line(_render_inline(value))}"
+        for name, value in metadata.items()
+        if name != RESERVED_KEY and (name, value) not in OWN_METADATA
+    ]
+    return [*lines, ""] if lines else []
 
 
 def _render_recorded(recorded: str) -> str:
@@ -269,9 +251,8 @@ def _render_recorded(recorded: str) -> str:
     except orjson.JSONDecodeError:
         return recorded
     inner = {k: v for k, v in value.items() if k != "v"} if isinstance(value, dict) and "v" in value else value
-    return _render_value(
-        inner["value"] if isinstance(inner, dict) and inner.keys() == {"value"} else _drop_empty(inner)
-    )
+    is_wrapped = isinstance(inner, dict) and inner.keys() == {"value"}
+    return _render_value(inner["value"] if is_wrapped else _drop_empty(inner))
 
 
 def _drop_empty(value: Any) -> Any:
@@ -327,5 +308,4 @@ def _escape_unprintable(text: str) -> str:
 
 
 def _format_time(micros: int) -> str:
-    when: datetime = from_micros(micros)
-    return when.strftime("%Y-%m-%d %H:%M")
+    return f"{from_micros(micros):%Y-%m-%d %H:%M}"

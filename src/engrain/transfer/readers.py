@@ -125,7 +125,8 @@ def read_note_lines(file: BinaryIO, source: str | None) -> ReadResult:
         try:
             if raw is None or raw.strip():
                 value = parse_line(raw, MAX_NOTE_LINE_BYTES)
-                digest = _hash_value([value, source])
+                raw_value = orjson.dumps([value, source], option=orjson.OPT_SORT_KEYS)
+                digest = hashlib.blake2b(raw_value, digest_size=16).hexdigest()
                 seen[digest] += 1
                 found.notes.append(replace(_build_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
                 found.lines.append(number)
@@ -169,10 +170,6 @@ def _build_note(value: object, source: str | None) -> Note:
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
     return replace(check_note(note), derived=True)
-
-
-def _hash_value(value: object) -> str:
-    return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 LoadFormat = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
