@@ -99,7 +99,8 @@ def test_a_database_that_takes_no_writes_fails(url: str) -> None:
 
 
 def test_a_standby_fails() -> None:
-    (found,) = health._check_writable(standby=True, read_only=False)
+    found = health._check_writable(standby=True, read_only=False)
+    assert found is not None
     assert (found.point, found.state, "standby" in found.why) == ("writable", "fail", True)
 
 
