@@ -11,16 +11,20 @@ SUITES := packages/engrain-conformance
 # Test workers, and the programs that tests start, reuse compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all check types lint format bench install help clean
+.PHONY: demo test test-all test-ui check types lint format bench install help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
 test: check  ## format, types, import contracts and tests, about five minutes on two cores
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
 
 test-all: check  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
+
+test-ui: $(VENV)/.dev  ## the page of `engrain ui`, in Chromium, which is installed if it is missing
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	$(BIN)/python -m pytest tests/ui
 
 # Types take half a minute without a cache; the rest runs beside them.
 check: $(VENV)/.dev

@@ -17,8 +17,10 @@ def show_doctor(visit: Visit) -> Response:
 def show_checks(visit: Visit) -> Response:
     whole_store = visit.query("of") == "store"
     found = visit.store.doctor(None if whole_store else visit.scope)
-    groups = [(group, [one for one in found if one.group == group]) for group in GROUPS]
-    return visit.fragment("_checks.html", groups=groups, summary=summarize_checks(found), found=found)
+    order = {"fail": 0, "warn": 1, "unknown": 2}
+    attention = sorted((one for one in found if one.state in order), key=lambda one: order[one.state])
+    groups = [(group, [one for one in found if one.group == group and one.state == "pass"]) for group in GROUPS]
+    return visit.fragment("_checks.html", groups=groups, attention=attention, summary=summarize_checks(found))
 
 
 def maintain(visit: Visit) -> Response:

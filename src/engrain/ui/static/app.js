@@ -41,13 +41,13 @@
     });
   }
   document.body.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.successful && event.target.matches("[data-closes]")) dialog.close();
+    if (event.detail.xhr.status < 400 && event.detail.successful && event.target.matches("[data-closes]")) dialog.close();
   });
   // An answer with an error is shown where the person looks: in the dialog or form, else above the page.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.status < 400) return;
-    const form = event.target.closest("dialog, form");
-    const slot = form && $(".form-error", form);
+    const sender = event.detail.requestConfig.elt;
+    const slot = [sender.closest("form"), sender.closest("dialog")].map((box) => box && $(".form-error", box)).find(Boolean);
     event.detail.shouldSwap = true;
     event.detail.isError = false;
     event.detail.swapOverride = "innerHTML";

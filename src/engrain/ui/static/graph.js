@@ -21,7 +21,7 @@
 
   function load() {
     const asOf = form.elements.as_of.value;
-    fetch(box.dataset.graph + (asOf ? "?as_of=" + encodeURIComponent(asOf) : "")).then((answer) => answer.json()).then(draw);
+    fetch(box.dataset.graph + (asOf ? "?as_of=" + encodeURIComponent(asOf) : "")).then((answer) => answer.json()).then(draw, () => { /* the person left the page meanwhile */ });
   }
   function draw(data) {
     if (simulation) simulation.stop();
@@ -52,13 +52,13 @@
     bendParallelLinks();
     const { clientWidth: width, clientHeight: height } = svg;
     simulation = d3.forceSimulation(nodes)
-      .force("link", d3.forceLink(links).id((node) => node.id).distance(118).strength(0.5))
-      .force("charge", d3.forceManyBody().strength(-420).distanceMax(700))
-      .force("x", d3.forceX(width / 2).strength(0.05)).force("y", d3.forceY(height / 2).strength(0.08))
+      .force("link", d3.forceLink(links).id((node) => node.id).distance(140))
+      .force("charge", d3.forceManyBody().strength(-1100).distanceMax(900))
+      .force("x", d3.forceX(width / 2).strength(0.06)).force("y", d3.forceY(height / 2).strength(0.1))
       .force("collide", d3.forceCollide((node) => radius(node) + 26))
       .on("tick", place);
     // Most of the movement happens before the first picture: nobody waits for the graph to settle.
-    simulation.stop().tick(still || nodes.length > 150 ? 300 : 160);
+    simulation.stop().tick(still || nodes.length > 150 ? 300 : 220);
     if (!still && nodes.length <= 150) simulation.restart();
     view.touched = false;
     place();
@@ -72,7 +72,20 @@
       seen.set(pair, link.bend + 1);
     }
   }
+  // A label stands on its link, at the first place where it covers no other label.
+  function label(link, mx, my, taken) {
+    const { source, target } = link, width = 6 * link.text.textContent.length;
+    let x, y;
+    for (const t of [0.45, 0.6, 0.33, 0.7, 0.25]) {
+      const a = (1 - t) ** 2, b = 2 * t * (1 - t), c = t * t;
+      (x = a * source.x + b * mx + c * target.x), (y = a * source.y + b * my + c * target.y + 3);
+      if (!taken.some((one) => Math.abs(one.x - x) < (one.width + width) / 2 && Math.abs(one.y - y) < 12)) break;
+    }
+    taken.push({ x, y, width });
+    link.text.setAttribute("x", x), link.text.setAttribute("y", y);
+  }
   function place() {
+    const taken = links.length > 60 ? { some: () => false, push: () => 0 } : nodes.map((node) => ({ x: node.x, y: node.y + radius(node) + 12, width: 7 * short(node.label).length }));
     for (const link of links) {
       const { source, target } = link;
       if (source === target) {
@@ -87,7 +100,7 @@
       const end = Math.hypot(target.x - mx, target.y - my) || 1, gap = radius(target) + 3;
       const ex = target.x - ((target.x - mx) / end) * gap, ey = target.y - ((target.y - my) / end) * gap;
       link.line.setAttribute("d", bend ? `M${source.x} ${source.y} Q${mx} ${my} ${ex} ${ey}` : `M${source.x} ${source.y} L${ex} ${ey}`);
-      link.text.setAttribute("x", (mx + (source.x + target.x) / 2) / 2), link.text.setAttribute("y", (my + (source.y + target.y) / 2) / 2 + 3);
+      label(link, mx, my, taken);
     }
     for (const node of nodes) node.shape.setAttribute("transform", `translate(${node.x} ${node.y})`);
     if (!view.touched) fit();
@@ -99,7 +112,7 @@
     if (!nodes.length) return;
     const xs = nodes.map((node) => node.x), ys = nodes.map((node) => node.y), edge = 54;
     const left = Math.min(...xs) - edge, right = Math.max(...xs) + edge, top = Math.min(...ys) - edge / 1.6, bottom = Math.max(...ys) + edge;
-    view.k = Math.min(1.5, svg.clientWidth / (right - left), svg.clientHeight / (bottom - top));
+    view.k = Math.min(1.15, svg.clientWidth / (right - left), svg.clientHeight / (bottom - top));
     view.x = svg.clientWidth / 2 - (view.k * (left + right)) / 2;
     view.y = svg.clientHeight / 2 - (view.k * (top + bottom)) / 2;
     move();

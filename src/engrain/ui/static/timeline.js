@@ -104,5 +104,5 @@
     slider.disabled = !data.bars.length;
     draw();
     show();
-  });
+  }, () => { /* the person left the page meanwhile */ });
 })();
