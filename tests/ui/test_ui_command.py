@@ -13,7 +13,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from engrain import Memory
+from engrain import Memory, Scope, Store
+from engrain.cli.commands import demo
+from engrain.cli.context import CommandContext
 from engrain.cli.main import root
 
 
@@ -86,3 +88,21 @@ def test_nothing_of_the_page_is_loaded_by_other_commands(store: Path) -> None:
     """
     done = subprocess.run([sys.executable, "-c", code, str(store)], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_demo_opens_the_page_on_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[str]] = {}
+
+    def look(cli: CommandContext, store: Store, home: Scope) -> None:
+        memory = store.memory(user=home.user)
+        seen["items"] = [item.text for item in memory.list(limit=1_000)]
+        seen["parked"] = [task.task for task in memory.tasks.list(status="parked")]
+        seen["sessions"] = [info.session for info in memory.sessions.list()]
+
+    monkeypatch.setattr(demo, "PAGE_SCENES", (demo.SCENES[0], demo.PAGE_SCENES[-1]))
+    monkeypatch.setattr(demo, "show_page", look)
+    done = CliRunner().invoke(root, ["demo", "--fast", "--ui"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert {"Ana prefers Python over JavaScript.", "Ana works at Acme"} <= set(seen["items"])
+    assert seen["parked"] == ["refund-7"]
+    assert seen["sessions"] == ["monday"]

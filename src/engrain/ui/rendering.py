@@ -77,7 +77,8 @@ def format_iso(moment: datetime) -> str:
 
 def format_local_input(moment: datetime) -> str:
     """The value of an input of the type datetime-local."""
-    return f"{to_local(moment):%Y-%m-%dT%H:%M}"
+    seconds = ":%S" if moment.second else ""
+    return f"{to_local(moment):%Y-%m-%dT%H:%M{seconds}}"
 
 
 def format_number(value: float) -> str:

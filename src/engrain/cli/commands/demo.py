@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import chdir
-from dataclasses import dataclass
+from contextlib import chdir, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,14 @@ from typing import Any
 import click
 
 from engrain.cli.command import memory_command
+from engrain.cli.commands.ui import check_installed, show_page
 from engrain.cli.context import CommandContext
 from engrain.cli.demo_stage import READ_SECONDS, Process, Stage, format_code
 from engrain.cli.output import bold, dim
 from engrain.core.clock import system_clock
+from engrain.core.errors import StepAmbiguous
+from engrain.core.identity import Scope
+from engrain.memory import Store
 
 WRITING_SECONDS = 0.7  # before the writer is killed
 MIN_WRITES = 20  # however slow the disk is
@@ -35,6 +39,19 @@ SHIP = f"""def ship(run):
 """
 START = 'with memory.task("order-42", goal="ship it") as run: ship(run)'
 TURNS = 500
+Scenes = tuple[tuple[str, Callable[[Stage], None]], ...]
+RELATIONS = (
+    ("Ana", "works at", "Acme"),
+    ("Ben", "works at", "Acme"),
+    ("Ben", "manages", "Ana"),
+    ("Miso", "belongs to", "Ana"),
+    ("Acme", "is based in", "Quito"),
+)
+TALK = (
+    ("user", "I moved to Cuenca. From now on answer in Spanish."),
+    ("assistant", "Claro, desde ahora en español."),
+    ("user", "Remember that I prefer aisle seats."),
+)
 NEXT = (
     ('engrain remember "Ana likes tea."', "your own memory, in engrain.db"),
     ('engrain recall "What does Ana drink?"', "find it again, from any process"),
@@ -44,21 +61,27 @@ NEXT = (
 
 @memory_command(
     "demo",
-    examples=("engrain demo", "engrain demo --fast", "engrain demo --json"),
+    examples=("engrain demo", "engrain demo --fast", "engrain demo --ui", "engrain demo --json"),
     prints="The Python code of each scene, and its output. With --json, the measured facts.",
 )
 @click.option("--fast", is_flag=True, help="Do not pause.")
-def demo(cli: CommandContext, fast: bool) -> None:
+@click.option("--ui", is_flag=True, help="Then look into the demo's memory in the browser.")
+def demo(cli: CommandContext, fast: bool, ui: bool) -> None:
     """See it work: half a minute, nothing to set up.
 
     The demo runs on a temporary store, which is removed at the end. Your own memory is not touched.
     """
+    if ui:
+        check_installed()
     start = time.perf_counter()
     with TemporaryDirectory(prefix="engrain-demo-") as folder, chdir(folder):
         stage = Stage(Path(folder), fast=fast, quiet=cli.json)
         stage.show(f"{bold('engrain')}: a memory for AI agents that stays.")
         stage.show(dim("Every line below runs as you read it, on a temporary store."))
-        _play(stage)
+        _play(stage, PAGE_SCENES if ui else SCENES)
+        if ui:
+            with Store("agent.db") as store:
+                show_page(replace(cli, store="agent.db"), store, Scope(user="ana"))
     facts = {"ok": not stage.broken, "broken": stage.broken, "facts": stage.facts}
     cli.print_result({**facts, "seconds": round(time.perf_counter() - start, 2)}, _next_steps)
     if stage.broken:
@@ -73,13 +96,13 @@ def _next_steps() -> Iterator[str]:
     yield ""
 
 
-def _play(stage: Stage) -> None:
+def _play(stage: Stage, scenes: Scenes) -> None:
     try:
         # The other processes start early, so that no scene waits for Python to start.
         for name in ("reader", "writer", "worker"):
             stage.names[name] = process = Process(str(stage.folder / "agent.db"), "ana")
             stage.on_close.append(process.close)
-        for number, (title, scene) in enumerate(SCENES, 1):
+        for number, (title, scene) in enumerate(scenes, 1):
             stage.title(number, title)
             scene(stage)
             stage.pause()
@@ -299,6 +322,23 @@ def measure_speed(stage: Stage) -> None:
     stage.say(f"The median of {ROUNDS} each, measured just now on this machine.")
 
 
+def fill_pages(stage: Stage) -> None:
+    for subject, relation, other in RELATIONS:
+        stage.run(f'memory.relations.add("{subject}", "{relation}", "{other}")', silent=True)
+    stage.run('opening = memory.start_session("monday")', silent=True)
+    for role, text in TALK:
+        stage.run(f'memory.add_message("{role}", "{text}")', silent=True)
+    stage.run("closing = memory.end_session()", silent=True)
+    stage.names["pay"] = _lose_connection
+    with suppress(StepAmbiguous):
+        stage.run('with memory.task("refund-7", goal="pay it back") as run: run.effect("pay", pay)', silent=True)
+    stage.say("The connection broke while it paid: nobody knows whether it did. The task waits for your decision.")
+
+
+def _lose_connection() -> None:
+    raise ConnectionError("the connection was lost")
+
+
 def erase_user(stage: Stage) -> None:
     before = stage.run('places("Ana")  # in the bytes of every file of the store')
     stage.run('done = memory.store.erase(user="ana")')
@@ -324,7 +364,7 @@ def _median_ms(call: Callable[[int], object]) -> float:
     return statistics.median(times)
 
 
-SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
+SCENES: Scenes = (
     ("Remember, and recall. No key, no server, no download.", remember_and_recall),
     ("A question it cannot answer.", ask_the_unknown),
     ("A fact that changes.", change_a_fact),
@@ -338,3 +378,5 @@ SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
     ("What it costs.", measure_speed),
     ("The user who wants to be erased, and a receipt for it.", erase_user),
 )
+# On the page a person erases the user, so the memory must still be there.
+PAGE_SCENES: Scenes = (*SCENES[:-1], ("A page to look into it.", fill_pages))

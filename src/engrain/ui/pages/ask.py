@@ -80,7 +80,7 @@ def _read(visit: Visit) -> Question:
 def _to_query(asked: Question) -> dict[str, Any]:
     return {
         "q": asked.text, "n": "" if asked.n == DEFAULT_HITS else asked.n, "budget": asked.budget,
-        "as_of": asked.as_of.isoformat(timespec="minutes") if asked.as_of else "", "floor": asked.floor,
+        "as_of": asked.as_of.isoformat(timespec="seconds") if asked.as_of else "", "floor": asked.floor,
         "kind": asked.kind,
     }  # fmt: skip
 

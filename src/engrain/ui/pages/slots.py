@@ -12,7 +12,7 @@ def show_slots(visit: Visit) -> Response:
     slots = visit.memory.slots.list(prefix, as_of=as_of)
     if visit.by_htmx:
         answer = visit.fragment("_slots.html", slots=slots, prefix=prefix, as_of=as_of)
-        when = as_of.isoformat(timespec="minutes") if as_of else ""
+        when = as_of.isoformat(timespec="seconds") if as_of else ""
         answer.headers["hx-replace-url"] = visit.link("slots", prefix=prefix, as_of=when)
         return answer
     return visit.page("slots.html", slots=slots, prefix=prefix, as_of=as_of)

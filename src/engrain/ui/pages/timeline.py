@@ -22,7 +22,8 @@ MAX_SCANNED = 6_000  # in one answer; the next one continues
 MAX_COUNTED = 50_000  # items that the overview reads
 MAX_BARS = 140
 MAX_NAMES = 300
-_STEPS = (60, 300, 900, 3_600, 10_800, 21_600, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_862_400, 31_536_000)
+_SECONDS, _HOURS = (1, 5, 15, 60, 300, 900), (3_600, 10_800, 21_600)
+_STEPS = (*_SECONDS, *_HOURS, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_862_400, 31_536_000)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Filters:
         return {
             "text": self.text, "kind": list(self.kinds), "source": self.source, "session": self.session,
             "pinned": "1" if self.pinned else "", "history": "1" if self.history else "",
-            "as_of": self.as_of.isoformat(timespec="minutes") if self.as_of else "",
+            "as_of": self.as_of.isoformat(timespec="seconds") if self.as_of else "",
         }  # fmt: skip
 
 
@@ -149,10 +150,12 @@ def _build_overview(memory: Memory) -> dict[str, Any]:
     sessions: Counter[str] = Counter()
     times: list[float] = []
     for item in _iterate(memory, MAX_COUNTED):
-        kinds[item.kind] += 1
+        if item.open:
+            kinds[item.kind] += 1
         sources.update(source.name for source in item.sources if source.name)
         sessions.update([item.session] if item.session else [])
-        times.append(item.valid_from.timestamp())
+        if item.retracted_at is None:  # a corrected text was valid at no time
+            times.append(item.valid_from.timestamp())
     return {
         "kinds": kinds,
         "sources": [name for name, _ in sources.most_common(MAX_NAMES)],
@@ -162,9 +165,10 @@ def _build_overview(memory: Memory) -> dict[str, Any]:
 
 
 def _iterate(memory: Memory, most: int) -> Iterator[Item]:
+    """Items with their old versions: the slider must reach the times of these."""
     after = None
     for _ in range(0, most, 1_000):
-        page = memory.list(limit=1_000, after=after)
+        page = memory.list(history=True, limit=1_000, after=after)
         yield from page
         if len(page) < 1_000:
             return

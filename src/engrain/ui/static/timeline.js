@@ -21,7 +21,9 @@
   };
   const two = (number) => String(number).padStart(2, "0");
   const local = (date) =>
-    `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}T${two(date.getHours())}:${two(date.getMinutes())}`;
+    `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}T${two(date.getHours())}:${two(date.getMinutes())}` +
+    (isShort() ? `:${two(date.getSeconds())}` : "");
+  const isShort = () => data && data.step < 60;  // of a memory of a few minutes, seconds matter
 
   const chosen = () => (field.value ? new Date(field.value).getTime() / 1000 : null);
   const range = () => [data.bars[0], Math.max(data.now, data.bars.at(-1) + data.step)];
@@ -41,9 +43,9 @@
     chart.replaceChildren();
     if (!data.bars.length || chart.clientWidth < 50) return;
     const ink = color("chart-ink"), before = color("chart-bar"), after = color("chart-rest");
-    const name = { day: { day: "numeric", month: "short" }, month: { month: "short", year: "numeric" }, hour: { hour: "2-digit", minute: "2-digit", hour12: false } };
+    const name = { day: { day: "numeric", month: "short" }, month: { month: "short", year: "numeric" }, hour: { hour: "2-digit", minute: "2-digit", hour12: false }, second: { timeStyle: "medium", hour12: false } };
     const [first, last] = range();
-    const form = last - first < 2 * 86400 ? name.hour : last - first < 300 * 86400 ? name.day : name.month;
+    const form = last - first < 900 ? name.second : last - first < 2 * 86400 ? name.hour : last - first < 300 * 86400 ? name.day : name.month;
     const write = new Intl.DateTimeFormat(undefined, form);
     const values = (_, moments) => moments.map((at) => write.format(new Date(at * 1000)));
     const axis = { values, space: 90, stroke: ink, grid: { show: false }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
@@ -102,6 +104,7 @@
     fillList("sessions", data.sessions);
     for (const mark of form.querySelectorAll("[data-count]")) mark.textContent = (data.kinds[mark.dataset.count] || 0).toLocaleString();
     slider.disabled = !data.bars.length;
+    field.step = isShort() ? 1 : 60;
     draw();
     show();
   }, () => { /* the person left the page meanwhile */ });
