@@ -28,6 +28,7 @@ from .core.errors import OlderStore as OlderStore
 from .core.errors import OnHold as OnHold
 from .core.errors import OutcomeUnknown as OutcomeUnknown
 from .core.errors import ReadOnlyStore as ReadOnlyStore
+from .core.errors import SchemaMismatch as SchemaMismatch
 from .core.errors import StepAmbiguous as StepAmbiguous
 from .core.errors import StepConcurrent as StepConcurrent
 from .core.errors import StepFailed as StepFailed

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 from engrain_conformance.clock import SetClock
@@ -86,6 +87,10 @@ def points(memory: Memory) -> dict[str, CheckResult]:
 
 def point(memory: Memory, name: str) -> CheckResult:
     return points(memory)[name]
+
+
+OPEN_SLOT_INDEX = """create unique index item_open_slot on item (scope, slot)
+  where slot is not null and valid_to is null and retracted_at is null"""
 
 
 def assert_stands(memory: Memory, name: str, state: str, why: str = "", fix: str = "") -> None:
@@ -172,6 +177,9 @@ def test_05_a_slot_with_two_values_at_a_time_fails(memory: Memory, clock: SetClo
     run(memory, "update item set valid_to = null where slot = 'user.drink'")
     assert_stands(memory, "slots", "fail", "two values", "engrain forget")
     memory.forget(next(one.id for one in memory.list({"slot": "user.drink"}) if "coffee" not in one.text))
+    # With a connection of its own: engrain opens no store without this index.
+    with closing(apsw.Connection(memory.store.services.items.status().location)) as db:
+        db.execute(OPEN_SLOT_INDEX)
     assert_stands(memory, "slots", "pass")
 
 

@@ -102,10 +102,9 @@ def test_an_erasure_looks_through_the_pages_as_they_are_behind_the_key(store: Pa
     with opened(store) as memory:
         stray = apsw.Connection(str(store))
         stray.execute("pragma key = '{}'".format(KEY.replace("'", "''")))
-        stray.execute("create table stray (text)")
-        stray.execute("insert into stray values (?)", (text,))
+        stray.execute("insert into meta (name, value) values ('stray', ?)", (text,))
         assert "traces of it are still in the file" in memory.store.erase(user="ana").why
-        stray.execute("drop table stray")
+        stray.execute("delete from meta where name = 'stray'")
         stray.close()
         (done,) = memory.store.resume_erasures()
         assert done.receipt, done.why

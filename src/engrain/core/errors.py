@@ -139,6 +139,10 @@ class StoreCorrupt(StoreError):
     """The file is damaged. Run: engrain doctor."""
 
 
+class SchemaMismatch(StoreCorrupt):
+    """The file has a table, index, trigger or view that engrain did not make, or lacks one. Nothing in it was run."""
+
+
 class StoreUnavailable(StoreError):
     """The server did not answer."""
 

@@ -45,7 +45,8 @@ def restore_backup(
     """
     from engrain.privacy.receipts import read_receipts
     from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store
-    from engrain.stores.sqlite.opening import open_connection, write_copy
+    from engrain.stores.sqlite.opening import write_copy
+    from engrain.stores.sqlite.schema import open_outside
 
     chosen, target = load_settings(to), _find_file(to)
     source = Path(backup).expanduser().absolute()
@@ -53,7 +54,7 @@ def restore_backup(
     named = read_receipts(receipts)
     file, manifest = check_backup(source, chosen.engine, key or chosen.key)
     with prepare_copy(target) as copy:
-        with closing(open_connection(file)) as whole, _report_disk_errors(target):
+        with open_outside(file, copy_to=copy) as (whole, _), _report_disk_errors(target):
             write_copy(whole, copy, chosen.key or "")
         head = _read_head(target, chosen, key)
         cleaned = _clean(copy, target, chosen, key, named)

@@ -20,7 +20,7 @@ from engrain.stores.postgres.statistics import TableStatistics
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
-from engrain.stores.relational.scopes import hash_scope
+from engrain.stores.relational.scopes import TABLES, hash_scope
 from engrain.stores.relational.statements import Statement
 
 Answer = TypeVar("Answer")
@@ -180,6 +180,8 @@ class PostgresDialect:
     """One schema of a database. Row-level security is set to the scope of each transaction.
 
     Without a clock of its own the store goes by the server's, which is one for all machines."""
+
+    scope_tables: tuple[str, ...] = (*TABLES, *INDEX_TABLES)
 
     def __init__(self, database: Database, key: bytes, clock: Clock, read_only: bool) -> None:
         self.key = key

@@ -159,6 +159,7 @@ class Dialect(Protocol):
     """An open database. Errors of its driver are translated before they leave it."""
 
     key: bytes  # of every hash in the store
+    scope_tables: tuple[str, ...]  # every table with rows of a scope, but for those that keep erased data out
 
     @property
     def name(self) -> str:

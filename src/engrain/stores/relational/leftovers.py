@@ -47,12 +47,7 @@ def _count_erased_rows(tx: Transaction, erasure: Erasure) -> dict[str, int]:
     if erasure.by != "user":
         return dict(tx.rows("count_index_orphans", ids=erasure.ids)) if erasure.ids else {}
     ids = [*erasure.ids, *(scope.id for scope in erasure.scopes)]
-    return count_tables(tx, "count_erased_rows", _list_tables(tx), ids=ids)
-
-
-def _list_tables(tx: Transaction) -> list[str]:
-    """The tables that the schema has. The list that the erasure goes by is what is to be checked."""
-    return [table for (table,) in tx.rows("list_scope_tables")]
+    return count_tables(tx, "count_erased_rows", tx.dialect.scope_tables, ids=ids)
 
 
 def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Erasure) -> dict[str, int]:
@@ -61,7 +56,7 @@ def _count_older(tx: Transaction, row: ScopeRow, subject: Subject, erasure: Eras
     if subject.by == "user":
         if not tx.rows("find_older_rows", at=at):
             return {}
-        return count_tables(tx, "count_scope_rows", _list_tables(tx), ids=[row.scope.id])
+        return count_tables(tx, "count_scope_rows", tx.dialect.scope_tables, ids=[row.scope.id])
     _, ids, losing_source = count_part(tx, subject)
     named = {"item": ids, "source": losing_source}
     counts = {kind: int(tx.rows("count_older_items", ids=some, at=at)[0][0]) for kind, some in named.items()}

@@ -9,7 +9,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 from engrain import __version__
@@ -34,7 +33,7 @@ from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version, read_version
+from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from engrain.stores.sqlite.opening import (
     NO_FOLLOW,
     StoreFile,
@@ -42,11 +41,11 @@ from engrain.stores.sqlite.opening import (
     check_key,
     identify_file,
     inspect_path,
-    open_connection,
     sync_folder,
     write_copy,
 )
 from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.schema import list_tables, open_outside
 
 _SQL = load_sql()
 _LOCK_SECONDS = 10.0
@@ -109,8 +108,8 @@ class Backups:
     def _make_manifest(self, copy: StoreFile, least: int) -> BackupManifest:
         """Check the copy, which must hold a state between the start of the backup and now."""
         assert copy.path is not None
-        with closing(open_connection(copy)) as db:
-            rows = count_rows(db, copy)
+        with open_outside(copy) as (db, version):
+            rows = count_rows(db, copy, version)
             ((change,),) = db.rows(_SQL["find_last_change"])
         most = self._last_change()
         if not least <= change <= most:
@@ -149,24 +148,19 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
     chosen = EncryptedEngine(key, engine) if key is not None and manifest.encrypted else engine
     file = as_immutable(inspect_path(path, chosen, read_only=True))
-    with closing(_open_backup(file)) as db:
-        if count_rows(db, file) != manifest.rows:
-            raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
-    return file, manifest
-
-
-def _open_backup(file: StoreFile) -> Connection:
     try:
-        return open_connection(file)
+        with open_outside(file) as (db, version):
+            if count_rows(db, file, version) != manifest.rows:
+                raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
     except WrongKey:
         raise WrongKey(
             f"{file.path} cannot be read with this key: it has another one. Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY."
         ) from None
+    return file, manifest
 
 
-def count_rows(db: Connection, file: StoreFile) -> dict[str, int]:
+def count_rows(db: Connection, file: StoreFile, version: int) -> dict[str, int]:
     """The rows of each table, in a file whose every page and reference is sound."""
-    read_version(db, file)
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(1)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")
@@ -174,8 +168,7 @@ def count_rows(db: Connection, file: StoreFile) -> dict[str, int]:
         raise StoreCorrupt(f"{file.path} is damaged: {exc}") from exc
     if bad or broken:
         raise StoreCorrupt(f"{file.path} is damaged: {bad[0] if bad else 'rows point to rows that are gone'}.")
-    tables = db.rows("select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name")
-    return {name: db.rows(f'select count(*) from "{name}"')[0][0] for (name,) in tables}
+    return {name: db.rows(f"select count(*) from {name}")[0][0] for name in list_tables(file.engine, version)}
 
 
 def hash_file(path: Path) -> tuple[int, str]:
@@ -257,9 +250,7 @@ def read_audit_head(path: Path, engine: Engine | EncryptedEngine) -> AuditHead |
     Conflict while an erasure is running."""
     if not path.exists():
         return None
-    with closing(open_connection(inspect_path(path, engine, read_only=True))) as db:
-        if not db.rows("select 1 from sqlite_master where name = 'erasure'"):
-            return None
+    with open_outside(inspect_path(path, engine, read_only=True)) as (db, _):
         if db.rows("select 1 from erasure limit 1"):
             raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
         rows = db.rows(_SQL["find_meta"], {"name": "audit"})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
@@ -53,6 +54,21 @@ class EncryptedEngine:
     engine: Engine = "auto"
 
 
+class Action(IntEnum):
+    """Codes of SQLite's authorizer; the same in both drivers."""
+
+    PRAGMA = 19
+    READ = 20
+    SELECT = 21
+    TRANSACTION = 22
+    ATTACH = 24
+    FUNCTION = 31
+
+
+# Called with the action, its two arguments and the name of the database.
+Permission = Callable[[int, str | None, str | None, str | None], bool]
+
+
 class Reader(Protocol):
     """A connection that sees one snapshot of the store."""
 
@@ -91,6 +107,25 @@ class Connection:
             self._execute("commit")
         except _DRIVER_ERRORS as exc:
             raise make_commit_error(_result_code(exc), str(exc)) from exc
+
+    def restrict(self, allow: Permission) -> None:
+        """Deny every action that `allow` refuses, and run one statement a call. The standard library does so anyway."""
+
+        def authorize(action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
+            return 0 if allow(action, first, second, database) else 1
+
+        if isinstance(self._raw, sqlite3.Connection):
+            self._raw.set_authorizer(authorize)
+            return
+        given = [""]
+
+        def execute(sql: str, args: Args = ()) -> Any:
+            given[0] = sql
+            return self._raw.execute(sql, args)
+
+        self._raw.authorizer = authorize
+        self._raw.exec_trace = lambda _cursor, sql, _values: sql == given[0]
+        self._execute = execute
 
     @property
     def in_transaction(self) -> bool:
@@ -151,6 +186,9 @@ def _connect_apsw(location: str, key: str | None) -> apsw.Connection:
     raw = apsw.Connection(location, flags=flags, statementcachesize=_CACHED_STATEMENTS)
     # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
     raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    # The schema of a file cannot be edited, and a view in it, which is never ours, cannot be read.
+    raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    raw.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     if key is not None:
         # A pragma takes no bound values. It must be the first statement of all.
         raw.execute("pragma key = '{}'".format(key.replace("'", "''")))

@@ -6,16 +6,17 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.stores.sqlite.connection import Connection, connect, file_uri
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.lock import FileLock, read_at
 from engrain.stores.sqlite.migrate import APPLICATION_ID
-from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.opening import StoreFile, as_immutable
 from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.schema import open_outside
 
 _SQL = load_sql()
 MAX_DECRYPTED_BYTES = 1_000_000_000  # an encrypted store is decrypted in memory and nowhere else
@@ -96,9 +97,9 @@ def _is_store(path: Path) -> bool:
 
 
 def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
-    """By the key in its table. A damaged or half-written file is read byte by byte."""
+    """By the key in its table. A file that is damaged, half-written or not ours is read byte by byte."""
     try:
-        with closing(connect(file_uri(path, "ro", immutable=True), store.engine)) as db:
+        with open_outside(as_immutable(replace(store, path=path, key=None))) as (db, _):
             found = db.rows(_SQL["find_meta"], {"name": "key"})
     except (StoreError, UnicodeError):
         found = []

@@ -20,7 +20,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
-from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, find_user_scopes, hash_scope
+from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
 from engrain.stores.sqlite.filters import build_where
@@ -313,6 +313,8 @@ def find_steady_clock() -> Callable[[], str] | None:
 
 class SqliteDialect:
     """An open file: the thread that writes to it and the connections that read it."""
+
+    scope_tables = TABLES
 
     def __init__(
         self, writer: WriteQueue, pool: Pool, file: StoreFile, expect_purge: Callable[[], None], clock: Clock

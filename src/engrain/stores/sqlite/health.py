@@ -21,6 +21,7 @@ from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect,
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
+from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
 from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()
@@ -62,7 +63,13 @@ class Health:
 
     def check(self) -> list[Finding]:
         def examine(db: Connection) -> list[Finding]:
-            found = (_check_schema(db), _check_integrity(db), _check_slots(db), _check_indexes(db), _check_purge(db))
+            found = (
+                _check_schema(db, self._file),
+                _check_integrity(db),
+                _check_slots(db),
+                _check_indexes(db),
+                _check_purge(db),
+            )
             return [finding for finding in found if finding]
 
         return [self._check_engine(), *self.dialect.snapshot(examine), *self._check_disk()]
@@ -183,9 +190,13 @@ class Health:
         return Finding("encryption", "warn", why, f'encrypt the disk; or `pip install "engrain[encryption]"`, {copy}')
 
 
-def _check_schema(db: Connection) -> Finding:
-    ((found,),) = db.rows("pragma user_version")
-    return Finding("schema", "pass" if found == latest_version() else "fail", f"version {found}")
+def _check_schema(db: Connection, file: StoreFile) -> Finding:
+    ((version,),) = db.rows("pragma user_version")
+    if version != latest_version():
+        return Finding("schema", "fail", f"version {version}", "restart the program; it brings the store up to date")
+    if fault := find_fault(db.rows(LIST_OBJECTS), file.engine, version):
+        return Finding("schema", "fail", fault, "restore a backup; or undo the change with the sqlite3 program")
+    return Finding("schema", "pass", f"version {version}, with every table, index and trigger as engrain makes them")
 
 
 def _check_integrity(db: Connection) -> Finding:

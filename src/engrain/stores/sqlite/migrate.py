@@ -41,7 +41,7 @@ def create_file(file: StoreFile) -> None:
     content[18:20] = b"\2\2" if file.journal == "wal" else b"\1\1"
     with suppress(OSError):
         try:
-            with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o660)) as out:
+            with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
                 out.write(content.replace(_TEMPLATE_KEY, secrets.token_hex(32).encode()))
                 out.flush()
                 os.fsync(out.fileno())
@@ -55,7 +55,7 @@ def create_file(file: StoreFile) -> None:
 def _build_template(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> bytes:
     """The content of a new store, with a placeholder for its key."""
     with closing(connect(":memory:", engine)) as db:
-        _run_migrations(db, scripts)
+        run_migrations(db, scripts)
         db.run("update meta set value = ? where name = 'key'", (_TEMPLATE_KEY.decode(),))
         return db.pages()
 
@@ -97,7 +97,7 @@ def _upgrade(db: Connection, file: StoreFile) -> None:
         _back_up(db, file.sibling(f"-before-v{latest_version()}"))
     db.run("begin immediate")
     try:
-        _run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
+        run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
         db.commit()
     except EngrainError:
         if db.in_transaction:
@@ -105,7 +105,7 @@ def _upgrade(db: Connection, file: StoreFile) -> None:
         raise
 
 
-def _run_migrations(db: Connection, scripts: Sequence[tuple[int, str]]) -> None:
+def run_migrations(db: Connection, scripts: Sequence[tuple[int, str]]) -> None:
     for _, script in scripts:
         for statement in split_statements(script):
             db.run(statement)

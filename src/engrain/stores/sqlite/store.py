@@ -42,6 +42,7 @@ from engrain.stores.sqlite.opening import (
 )
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
+from engrain.stores.sqlite.schema import LIST_OBJECTS, check_schema
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
@@ -136,7 +137,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
         db = self._open_reader() if self._identity else open_connection(self._file, create=True)
         self._identity = self._identity or (identify_file(self._name, self._file.remote) if self._file.path else None)
         try:
-            read_version(db, self._file)  # before any change: the file may belong to another program
+            self._check_schema(db)  # before any change: the file may belong to another program
             journal = self._choose_journal(db)
         except BaseException:
             db.close()
@@ -146,6 +147,10 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
                 self._file, journal=journal, no_wal=self._file.no_wal or "another process uses a rollback journal."
             )
         return db
+
+    def _check_schema(self, db: Connection) -> None:
+        if version := read_version(db, self._file):
+            check_schema(db.rows(LIST_OBJECTS), self._file, version)
 
     def _choose_journal(self, db: Connection) -> Journal:
         # Only a change to or from a write-ahead log changes the file; other journals belong to a connection.

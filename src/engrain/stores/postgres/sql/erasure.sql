@@ -1,10 +1,6 @@
 -- count_erased_rows --
 select count(*) from {table} where scope {scope_ids:ids};
 
--- list_scope_tables --
--- Every table with rows of a scope, but for those that keep the erased data out.
-select relname from scope_tables() where relname not in ('tombstone', 'deleted_item') order by relname;
-
 -- count_index_orphans --
 -- Rows of removed items, in tables whose rows do not go with an item by themselves.
 with removed as (select distinct scope from deleted_item where id {in:ids})

@@ -2,12 +2,6 @@
 -- In all erased scopes, so that nothing is missed whatever hash they have.
 select count(*) from {table} where scope in (select scope from scope where state = 3) or scope {scope_ids:ids};
 
--- list_scope_tables --
--- Every table with rows of a scope, but for those that keep the erased data out.
-select sqlite_master.name from sqlite_master join pragma_table_info(sqlite_master.name) as field
-where sqlite_master.type = 'table' and field.name = 'scope'
-  and sqlite_master.name not in ('scope', 'tombstone', 'deleted_item');
-
 -- count_index_orphans --
 -- Vectors do not go with an item by themselves.
 select 'vector', count(*) from deleted_item join model join vector on vector.key = (model.n << 40 | deleted_item.n)

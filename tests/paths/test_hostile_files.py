@@ -1,0 +1,191 @@
+"""A file is data: no SQL, trigger or name out of a store or a backup is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import closing, suppress
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engrain import Memory, Store
+from engrain.core.errors import EngrainError, SchemaMismatch, StoreCorrupt
+from engrain.core.formats.manifests import MANIFEST_SUFFIX
+from engrain.memory.restore import restore_backup
+
+# SQL that its author hopes for us to run. {witness} is a database that appears if it ran.
+ATTACK = "attach '{witness}' as w; create table w.ran (x); insert into w.ran select text from item"
+EDIT = "update sqlite_schema set {change} where name = 'summary'"
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "a table whose name ends the statement": (f'create table "x""; {ATTACK}; --" (scope integer)',),
+    "a table whose name attaches a file": (f'create table "item""; {ATTACK}; select count(*) from ""item" (x)',),
+    "a table whose name has a scope": (f'create table "item; {ATTACK}; --" (scope integer)',),
+    "a table whose name drops another": ('create table "x""; drop table item; --" (x)',),
+    "a table of a name with a line break": ('create table "item\n" (scope integer)',),
+    "a table of a name that looks like ours": ('create table "іtem" (scope integer)',),
+    "a table that engrain does not know": ("create table loot (text)",),
+    "a trigger that copies each new text": (
+        "create table loot (text)",
+        "create trigger t after insert on item begin insert into loot values (new.text); end",
+    ),
+    "a trigger that keeps forgotten texts": (
+        "create trigger t after delete on item begin insert into meta values ('loot', old.text); end",
+    ),
+    "a trigger that forgets nothing": ("create trigger t before delete on item begin select raise(ignore); end",),
+    "a trigger that raises trust": ("create trigger t after insert on item begin update item set trust = 1; end",),
+    "a trigger of ours with another body": (
+        "drop trigger episode_added",
+        "create trigger episode_added after insert on episode begin delete from item; end",
+    ),
+    "a trigger on the audit log": ("create trigger t after insert on audit begin delete from audit; end",),
+    "a view": ("create view v as select text from item",),
+    "a view in the place of a table": ("drop table summary", "create view summary as select * from session"),
+    "a virtual table": ("create virtual table v using fts5(a)",),
+    "a virtual table in the place of a table": ("drop table summary", "create virtual table summary using fts5(a)"),
+    "a generated column": ("alter table summary add column g text as (upper(text))",),
+    "a column more": ("alter table item add column copy text default 'x'",),
+    "a default that computes": ("drop table progress", "create table progress (scope integer default (random()))"),
+    "a rule that is not ours": ("pragma writable_schema = 1", EDIT.format(change="sql = replace(sql, 'not null', '')")),
+    "an index on an expression": ("create index i on item (upper(text))",),
+    "an index with a condition": ("create index i on item (text) where text like '%secret%'",),
+    "no unique index of open slots": ("drop index item_open_slot",),
+    "statistics for the planner": ("analyze",),
+    "a table without its columns": ("drop table summary", "create table summary (x)"),
+    "a table without its SQL": ("pragma writable_schema = 1", EDIT.format(change="sql = null")),
+    "a table that stands on the schema": ("pragma writable_schema = 1", EDIT.format(change="rootpage = 1")),
+    "two tables on one page": (
+        "pragma writable_schema = 1",
+        EDIT.format(change="rootpage = (select rootpage from sqlite_schema where name = 'item')"),
+    ),
+    "a table that calls itself an index": ("pragma writable_schema = 1", EDIT.format(change="type = 'index'")),
+    "SQL that is none": ("pragma writable_schema = 1", EDIT.format(change="sql = 'create table'")),
+    "a table of another name inside": (
+        "pragma writable_schema = 1",
+        EDIT.format(change="sql = replace(sql, 'summary', 'sqlite_schema')"),
+    ),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    with Memory(path, user="ana") as memory:
+        memory.remember("Ana lives in Quito.")
+        memory.remember("Ana's bank code is 4711.")
+    return path
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Path:
+    """A database that a file from outside must not make."""
+    return tmp_path / "witness.db"
+
+
+def change_file(path: Path, statements: tuple[str, ...], witness: Path) -> None:
+    with closing(apsw.Connection(str(path))) as db:
+        for statement in statements:
+            db.execute(statement.format(witness=witness))
+
+
+def forge_manifest(backup: Path) -> None:
+    """Make the manifest agree with the changed file, as an attacker would."""
+    path = backup.with_name(backup.name + MANIFEST_SUFFIX)
+    manifest = json.loads(path.read_text())
+    content = backup.read_bytes()
+    manifest["bytes"], manifest["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+    with closing(apsw.Connection(str(backup))) as db:
+        tables = [name for (name,) in db.execute("select name from sqlite_schema where type = 'table' order by name")]
+        own = [name for name in tables if not name.startswith("sqlite_")]
+        count = {name: db.execute(f'select count(*) from "{name.replace(chr(34), chr(34) * 2)}"') for name in own}
+        manifest["rows"] = {name: found.fetchall()[0][0] for name, found in count.items()}
+    path.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_store_with_a_foreign_schema_is_not_opened(store: Path, witness: Path, what: str) -> None:
+    change_file(store, FOREIGN[what], witness)
+    before = store.read_bytes()
+    for use in (use_memory, copy_store, lambda path: Store(path).close()):
+        with pytest.raises(StoreCorrupt):
+            use(store)
+    assert store.read_bytes() == before
+    assert not witness.exists()
+
+
+def use_memory(path: Path) -> None:
+    with Memory(path, user="ana") as memory:
+        memory.remember("Ana likes tea.")
+
+
+def copy_store(path: Path) -> None:
+    with Store(path) as opened:
+        opened.copy(path.with_name("copy.db"))
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_backup_with_a_foreign_schema_is_not_restored(store: Path, tmp_path: Path, witness: Path, what: str) -> None:
+    backup = tmp_path / "backup.db"
+    with Store(store) as opened:
+        opened.backup(backup)
+    change_file(backup, FOREIGN[what], witness)
+    with suppress(apsw.Error):  # the attacker may not be able to read it either
+        forge_manifest(backup)
+    before = store.read_bytes()
+    for target in (tmp_path / "new.db", store):
+        with pytest.raises(StoreCorrupt):
+            restore_backup(backup, target, force=True)
+    assert store.read_bytes() == before
+    assert not (tmp_path / "new.db").exists()
+    assert not witness.exists()
+    assert not list(tmp_path.glob("*.restoring*"))
+
+
+def test_the_error_names_what_is_foreign(store: Path, witness: Path) -> None:
+    change_file(store, FOREIGN["a trigger that copies each new text"], witness)
+    with pytest.raises(SchemaMismatch, match=r"the table 'loot'.*engrain did not make"):
+        Store(store)
+
+
+def test_the_error_names_what_is_missing(store: Path, witness: Path) -> None:
+    change_file(store, FOREIGN["no unique index of open slots"], witness)
+    with pytest.raises(SchemaMismatch, match="the index 'item_open_slot' is missing"):
+        Store(store)
+
+
+def test_the_error_names_what_is_changed(store: Path, witness: Path) -> None:
+    change_file(store, FOREIGN["a trigger of ours with another body"], witness)
+    with pytest.raises(SchemaMismatch, match="the trigger 'episode_added' is not as engrain makes it"):
+        Store(store)
+
+
+@pytest.mark.parametrize("what", ["a trigger that copies each new text", "a table whose name ends the statement"])
+def test_a_trigger_put_into_an_open_store_is_found(store: Path, tmp_path: Path, witness: Path, what: str) -> None:
+    with Store(store) as opened:
+        memory = opened.memory(user="ana")
+        change_file(store, FOREIGN[what], witness)
+        failed = [point for point in opened.doctor() if point.state == "fail"]
+        assert any("engrain did not make it" in point.why for point in failed), failed
+        with pytest.raises(EngrainError):
+            opened.backup(tmp_path / "backup.db")
+        assert memory.forget(next(iter(memory.list())).id).pending, "its bytes may be elsewhere in the file"
+    assert not witness.exists()
+
+
+def test_a_restore_replaces_a_store_with_a_foreign_schema(store: Path, tmp_path: Path, witness: Path) -> None:
+    with Store(store) as opened:
+        opened.backup(tmp_path / "backup.db")
+    change_file(store, FOREIGN["a trigger that copies each new text"], witness)
+    assert restore_backup(tmp_path / "backup.db", store, force=True).may_hold_forgotten
+    with Memory(store, user="ana") as memory:
+        assert len(list(memory.list())) == 2
+
+
+@pytest.mark.parametrize("what", ["a table whose name has a scope", "a table whose name ends the statement"])
+def test_an_erasure_runs_no_name_out_of_the_file(store: Path, witness: Path, what: str) -> None:
+    with Store(store) as opened:
+        change_file(store, FOREIGN[what], witness)
+        with suppress(EngrainError):
+            opened.erase(user="ana")
+    assert not witness.exists()
