@@ -121,7 +121,11 @@ class Script:
         expect(record["role"] in ("user", "assistant"), where, f"unknown role {record['role']!r}")
         self.advance(where, record["at"])
         if record["role"] == "assistant":
-            expect(not record["keeps"] and not record["forgets"], where, "an assistant's message keeps nothing")
+            expect(
+                not any(record[name] for name in ("keeps", "may", "forgets")),
+                where,
+                "an assistant's message keeps nothing",
+            )
             return
         self.users[record["session"]] += 1
         self.said.append(text)
@@ -132,6 +136,8 @@ class Script:
             expect(bool(keep["about"]), where, "nobody is named in 'about'")
             expect(keep["replaces"] is None or keep["replaces"] in self.facts, where, f"unknown {keep['replaces']!r}")
             self.facts.add(keep["id"])
+        for span in record["may"]:
+            expect(span in text, where, f"not in the message: {span!r}")
         for fact in record["forgets"]:
             expect(fact in self.facts, where, f"forgets the unknown fact {fact!r}")
 
