@@ -64,6 +64,7 @@ def listen(where: Address) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((where.host, port))
+            listener.listen()  # before the server runs: the browser may be quicker
             return listener
         except OSError as exc:
             listener.close()

@@ -122,7 +122,8 @@ def _rows(visit: Visit, page: ItemPage) -> dict[str, Any]:
     previous = visit.query("day")
     rows = list(group_days(page.items, previous))
     last = next((day for day, _ in reversed(rows) if day), previous)
-    return {"rows": rows, "page": page, "last_day": last, "find_words": find_words, "first": not visit.query("after")}
+    found = {"rows": rows, "page": page, "day_before": previous, "last_day": last, "find_words": find_words}
+    return {**found, "first": not visit.query("after")}
 
 
 def group_days(items: Iterable[Item], previous: str = "") -> Iterator[tuple[str, Item]]:

@@ -76,7 +76,7 @@
   });
 
   // Rows: j and k.
-  const rows = () => $$("[data-row]", dialog.open ? dialog : document).filter((row) => row.offsetParent !== null);
+  const rows = () => $$("[data-row]", dialog.open ? dialog : $("#main"));
   function choose(row, move = true) {
     $$(".current[data-row]").forEach((one) => one.classList.remove("current"));
     row.classList.add("current");

@@ -2,10 +2,12 @@
 (() => {
   "use strict";
   const box = document.querySelector("[data-overview]");
+  if (!box) return;
   const chart = document.getElementById("chart");
   const slider = document.getElementById("as-of-slider");
   const label = document.getElementById("as-of-label");
   const field = document.getElementById("as-of");
+  const hint = document.getElementById("chart-hint");
   const form = document.getElementById("filters");
   const END = 1000;
   let data = null;
@@ -63,13 +65,19 @@
         cursor: { y: false, drag: { setScale: false }, points: { show: false } },
         scales: { x: { range: range() }, y: { range: (_, __, most) => [0, Math.max(1, most)] } },
         axes: [{ ...axis, size: 22, gap: 4 }, { show: false }],
+        hooks: { setCursor: [(self) => tell(self.cursor.idx, self.cursor.left)] },
         series: [{}, { paths: uPlot.paths.bars({ size: [0.86, 28], align: 1, radius: 0.2 }), fill, stroke: fill, width: 0, points: { show: false } }],
       },
-      [data.bars, data.counts], chart,
+      // The root of a count: a day with one item is seen beside a day with a thousand.
+      [data.bars, data.counts.map(Math.sqrt)], chart,
     );
     plot.over.addEventListener("click", () => {
       if (plot.cursor.left >= 0) set(plot.posToVal(plot.cursor.left, "x"));
     });
+  }
+  function tell(index, left) {
+    const count = left >= 0 && index !== null && data.counts[index];
+    hint.textContent = count ? `${count.toLocaleString()} ${count === 1 ? "item" : "items"} from ${local(new Date(data.bars[index] * 1000)).replace("T", " ")}` : "";
   }
   function set(at, send = true) {
     const [, last] = range();
