@@ -149,14 +149,14 @@ EPISODES_AND_PROCEDURES = (
     Route("GET", "/v1/episodic/{id}/raw", "read", "episodic.raw", "text", missing=True),
     Route("GET", "/v1/episodic/{id}/explain", "read", "episodic.explain", "parts"),
     Route("POST", "/v1/episodic/remove", "write", "episodic.remove", "removed"),
-    Route("GET", "/v1/procedural", "read", "procedural.names", "names"),
+    Route("GET", "/v1/procedures", "read", "procedural.names", "names"),
     Route("POST", "/v1/procedural/learn", "write", "procedural.learn", "id"),
     Route("POST", "/v1/procedural/find", "read", "procedural.find", "procedures"),
     Route("POST", "/v1/procedural/used", "write", "procedural.used", "counted"),
-    Route("GET", "/v1/procedural/{name}", "read", "procedural.get", missing=True),
-    Route("GET", "/v1/procedural/{name}/versions", "read", "procedural.versions", "procedures"),
-    Route("GET", "/v1/procedural/{name}/best", "read", "procedural.best", missing=True),
-    Route("GET", "/v1/procedural/{name}/trials", "read", "procedural.trials", "trials"),
+    Route("GET", "/v1/procedures/{name}", "read", "procedural.get", missing=True),
+    Route("GET", "/v1/procedures/{name}/versions", "read", "procedural.versions", "procedures"),
+    Route("GET", "/v1/procedures/{name}/best", "read", "procedural.best", missing=True),
+    Route("GET", "/v1/procedures/{name}/trials", "read", "procedural.trials", "trials"),
 )
 
 TASKS = (

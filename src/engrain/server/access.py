@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from engrain.server.problems import Problem, to_problem
 from engrain.server.verbs import Caller
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="engrain"'}
+_PERCENT_ENCODED = re.compile(r"([ -$&-~]|%[0-9A-Fa-f]{2})*")
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -95,7 +97,7 @@ def _choose_scope(caller: Caller, headers: Mapping[str, str]) -> Caller:
 def decode_header(raw: str, header: str) -> str:
     """Decode a name in a header, which is percent-encoded UTF-8 where it is not plain ASCII."""
     try:
-        if not raw.isascii():
+        if not _PERCENT_ENCODED.fullmatch(raw):
             raise ValueError
         return unquote(raw, errors="strict")
     except ValueError as exc:

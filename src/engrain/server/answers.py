@@ -83,7 +83,7 @@ class AnswerSchemas:
         if origin in (Union, types.UnionType):
             return {"anyOf": [self._describe_type(one) for one in inside]}
         if origin is tuple and not (len(inside) == 2 and inside[1] is Ellipsis):
-            return {"type": "array", "prefixItems": [self._describe_type(one) for one in inside]}
+            return {"type": "array", "items": {}, "minItems": len(inside), "maxItems": len(inside)}
         if origin in (list, tuple, frozenset, set) or (isinstance(origin, type) and issubclass(origin, Sequence)):
             return {"type": "array", "items": self._describe_type(inside[0])}
         if origin is not None and issubclass(origin, Mapping):

@@ -21,7 +21,7 @@ def parse_json_body(body: bytes) -> Any:
     except UnicodeDecodeError as exc:
         raise Problem(400, f"the body is not UTF-8: byte {exc.start} is 0x{body[exc.start]:02x}.") from exc
     try:
-        return json.loads(
+        value = json.loads(
             text,
             object_pairs_hook=_make_object,
             parse_int=_parse_integer,
@@ -32,6 +32,17 @@ def parse_json_body(body: bytes) -> Any:
         raise Problem(400, f"the body is not JSON: {exc.msg} at character {exc.pos}.") from exc
     except RecursionError as exc:
         raise Problem(400, "the body is nested too deeply.") from exc
+    if "\\u0000" in text and _has_nul(value):
+        raise Problem(422, "a text holds a NUL character, which no text may have.", "BadText")
+    return value
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any("\x00" in name or _has_nul(one) for name, one in value.items())
+    return isinstance(value, list) and any(map(_has_nul, value))
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ TYPES: Mapping[str, Any] = {
         wire.Name,
     ),
     **dict.fromkeys(
-        ("task_id", "key", "procedure", "tool", "step", "event", "tenant", "agent", "user", "head", "reason"),
+        ("task_id", "key", "procedure", "tool", "step", "event", "tenant", "agent", "user"),
         wire.Name,
     ),
     **dict.fromkeys(("prefix", "outcome", "why", "note"), _MaybeName),
@@ -59,7 +59,7 @@ TYPES: Mapping[str, Any] = {
     "source": wire.Name | wire.SourceIn,
     "position": wire.PositionIn,
     "notes": Annotated[list[wire.Note], Field(max_length=MAX_BATCH)],
-    "messages": Annotated[list[wire.MessageIn], Field(max_length=MAX_MESSAGES)],
+    "messages": Annotated[list[wire.MessageIn | wire.ApiMessageIn], Field(max_length=MAX_MESSAGES)],
     "budget": wire.whole(0, MAX_TOKENS),
     "expect": wire.whole(0, 2**53),
     "occurrence": wire.whole(0, 10_000_000),
@@ -73,11 +73,11 @@ TYPES: Mapping[str, Any] = {
 TYPES_OF_VERB: Mapping[str, Any] = {
     "recall.n": wire.whole(1, 1_000),
     "forget.what": wire.Name | wire.Filter,
-    "add_message.text": wire.TextOrEmpty,
-    "conversation.add.text": wire.TextOrEmpty,
+    "add_message.role": wire.Role,
+    "conversation.add.role": wire.Role,
     "conversation.messages_for_llm.format": Literal["anthropic", "openai"],
     "conversation.search.n": wire.whole(1, 1_000),
-    "working.add.item": wire.Text | wire.JsonObject,
+    "working.add.item": wire.Text | wire.BufferItemIn | wire.ChatItemIn,
     "working.add.kind": wire.Name,
     "working.add.speaker": _MaybeName,
     "working.step.thought": wire.optional_text(MAX_GOAL),
@@ -105,11 +105,15 @@ TYPES_OF_VERB: Mapping[str, Any] = {
     "load.source": wire.Name,
     "erase.source": wire.Name,
     "store.undo.source": wire.Name,
+    "store.hold.reason": wire.Reason,
+    "store.verify_audit.head": wire.LogHead,
     "store.audit.after": wire.whole(0, 1 << 60),
     "store.audit.limit": wire.whole(1, 1_000_000),
-    "store.release.reason": wire.Name | list[wire.Name],
+    "store.release.reason": wire.Reason | list[wire.Reason],
     "store.verify_erasure.receipt": wire.Text | wire.JsonObject,
 }
+# Verbs of which at least one argument must be given, and not as null.
+WITHOUT_NULL = ("update",)
 
 
 def build_model(verb: Verb) -> type[BaseModel]:
@@ -120,9 +124,11 @@ def build_model(verb: Verb) -> type[BaseModel]:
         if kind is None:
             raise TypeError(f"the parameter {name!r} of {verb.route.verb} has no type for the wire.")
         default = ... if parameter.default is inspect.Parameter.empty else _plain_default(parameter.default)
-        chosen[name] = (kind if default is not None else kind | None, default)
+        takes_null = parameter.default is None and verb.route.verb not in WITHOUT_NULL
+        chosen[name] = (kind | None if takes_null else kind, default)
     title = "".join(part.title() for part in re.split(r"[._]+", verb.route.verb) if part)
-    return create_model(title, __base__=wire.Strict, **chosen)
+    base = wire.AtLeastOne if verb.route.verb in WITHOUT_NULL else wire.Strict
+    return create_model(title, __base__=base, **chosen)
 
 
 def validate(model: type[BaseModel], values: Any) -> dict[str, Any]:
@@ -141,6 +147,8 @@ def parse_query(model: type[BaseModel], query: Sequence[tuple[str, str]]) -> dic
     known: dict[str, str] = _read_types(model)
     found: dict[str, Any] = {}
     for name, value in query:
+        if "\x00" in name + value:
+            raise Problem(422, f"{name!r} holds a NUL character, which no text may have.", "BadText")
         kind = known.get(name, "string")
         if kind == "array":
             found.setdefault(name, []).append(value)
@@ -160,7 +168,10 @@ def _plain_default(value: Any) -> Any:
 def _to_value(value: Any) -> Any:
     if isinstance(value, wire.Strict):
         return value.to_value()
-    return [_to_value(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        values = [_to_value(one) for one in value]
+        return tuple(values) if value and isinstance(value[0], wire.CitationIn) else values
+    return value
 
 
 def _report_errors(error: ValidationError) -> Problem:

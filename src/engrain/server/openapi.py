@@ -25,7 +25,11 @@ LOAD_TYPES = (
 EXPORT_TYPES: Mapping[str, str] = {"jsonl": "application/x-ndjson", "markdown": "text/markdown"}
 _REF = "#/components/schemas/"
 _COMMON_STATUSES = (400, 401, 403, 404, 409, 413, 415, 422, 429, 501, 503)
-_NAME = {"type": "string", "minLength": 1, "maxLength": 512}
+_NAME = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"}
+# ASCII without white space at an end. Other characters are percent-encoded, so that % stands for itself as %25.
+_LETTER = r"([!-$&-~]|%[2-6][0-9A-Fa-f]|%7[0-9A-Ea-e])"
+_ENCODED_HEADER = {"type": "string", "minLength": 1, "pattern": rf"^{_LETTER}([ ]*{_LETTER})*$"}
+_PLAIN_HEADER = {"type": "string", "minLength": 1, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
 _PROBLEM: Schema = {
     "title": "Problem",
     "type": "object",
@@ -87,7 +91,7 @@ def _describe_operation(one: Endpoint, answers: AnswerSchemas, components: dict[
         binary = {"schema": {"type": "string", "format": "binary"}}
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(LOAD_TYPES, binary)}
     elif not route.in_query and one.model.model_fields:
-        required = any(field.is_required() for field in one.model.model_fields.values())
+        required = "minProperties" in schema or any(field.is_required() for field in one.model.model_fields.values())
         operation["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     return operation
 
@@ -121,9 +125,13 @@ def _describe_headers(one: Endpoint) -> list[Schema]:
     if one.verb.takes_request_id:
         names[IDEMPOTENCY_HEADER] = "Repeating a request with the same key returns the first answer."
     return [
-        {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
+        {"name": name, "in": "header", "required": False, "description": text, "schema": _choose_header(name)}
         for name, text in names.items()
     ]
+
+
+def _choose_header(name: str) -> Schema:
+    return _PLAIN_HEADER if name == IDEMPOTENCY_HEADER else _ENCODED_HEADER
 
 
 def _describe_responses(one: Endpoint, answers: AnswerSchemas) -> Schema:

@@ -14,7 +14,6 @@ RETRY_SECONDS = 1
 # The nearest class in an error's ancestry decides.
 STATUS_OF_ERROR: Mapping[type[BaseException], int] = {
     errors.InvalidInput: 422,
-    errors.TooLarge: 413,
     errors.NotFound: 404,
     errors.Conflict: 409,
     errors.OnHold: 409,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel
@@ -23,8 +24,10 @@ class Endpoint:
     model: type[BaseModel]
 
 
-def build_endpoints(routes: Iterable[Route] = ROUTES) -> tuple[Endpoint, ...]:
-    verbs = [Verb(route) for route in routes]
+@cache
+def build_endpoints() -> tuple[Endpoint, ...]:
+    """Build the endpoint of every route, once for each process."""
+    verbs = [Verb(route) for route in ROUTES]
     return tuple(Endpoint(verb.route, verb, build_model(verb)) for verb in verbs)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import engrain
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import Conflict
 from engrain.core.http_routes import Right, Route
 from engrain.core.identity import Scope
 from engrain.core.model.results import MemoryInfo
@@ -177,7 +177,7 @@ class Verb:
     def _read_scope(self, scope: Scope) -> dict[str, Any]:
         """Return the arguments that the scope gives. Without a user, a verb about one would answer for all users."""
         if "user" in self.from_scope and "agent" not in self.from_scope and scope.user is None:
-            raise InvalidInput("this is about one user, and the memory has none: use a key of a user, or Engrain-User.")
+            raise Conflict("this is about one user, and the memory has none: use a key of a user, or Engrain-User.")
         return {part: getattr(scope, part) for part in self.from_scope}
 
     def _find_owner(self, target: Target, arguments: dict[str, Any]) -> Any:

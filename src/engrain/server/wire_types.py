@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from engrain.core.identity import Scope
-from engrain.core.model.filters import FIELDS, FLAG, MAX_CONDITIONS, NUMBER, OPERATORS, TEXT, TIME
-from engrain.core.model.items import MAX_PLACE, SessionPosition, Source, SourceKind, parse_note
+from engrain.core.model.filters import FIELDS, FLAG, MAX_CHOICES, MAX_CONDITIONS, NUMBER, TEXT, TIME
+from engrain.core.model.items import MAX_PLACE, Citation, SessionPosition, Source, SourceKind, parse_note
 from engrain.core.validation import MAX_NAME, MAX_TEXT
 from engrain.server.json_body import MAX_INTEGER, MIN_INTEGER
 
-# At least one character that is not white space, and no NUL. The core checks it; the schema only says so.
+Schema = dict[str, Any]
+# At least one character that is not white space, and no NUL. The core checks the number of bytes, which a schema cannot
+# express.
 _NOT_BLANK = r"^[^\x00]*[^\s\x00][^\x00]*$"
 _NO_NUL = r"^[^\x00]*$"
+
+
+def describe_text(limit: int, blank: bool = False) -> dict[str, Any]:
+    """Return the schema of a text."""
+    size = {"pattern": _NO_NUL} if blank else {"minLength": 1, "pattern": _NOT_BLANK}
+    return {"type": "string", "description": f"At most {limit:,} bytes of UTF-8.", **size}
 
 
 def _accept_whole_number(value: Any) -> Any:
@@ -23,17 +31,23 @@ def _accept_whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _refuse_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("a text must have more than white space")
+    return value
+
+
 def whole(least: int, most: int) -> Any:
-    return Annotated[int, BeforeValidator(_accept_whole_number), Field(ge=least, le=most)]
+    return Annotated[int, Field(ge=least, le=most), BeforeValidator(_accept_whole_number)]
 
 
 def text(limit: int) -> Any:
-    return Annotated[str, Field(min_length=1, max_length=limit, json_schema_extra={"pattern": _NOT_BLANK})]
+    return Annotated[str, WithJsonSchema(describe_text(limit)), AfterValidator(_refuse_blank)]
 
 
 def optional_text(limit: int) -> Any:
     """A text that may be empty."""
-    return Annotated[str, Field(max_length=limit, json_schema_extra={"pattern": _NO_NUL})]
+    return Annotated[str, WithJsonSchema(describe_text(limit, blank=True))]
 
 
 class Strict(BaseModel):
@@ -46,17 +60,19 @@ class Strict(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
-Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, json_schema_extra={"pattern": _NOT_BLANK})]
-TextOrEmpty = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra={"pattern": _NO_NUL})]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, json_schema_extra={"pattern": _NOT_BLANK})]
-Offset = Annotated[int, BeforeValidator(_accept_whole_number), Field(ge=0, le=2**31)]
-Place = Annotated[int, BeforeValidator(_accept_whole_number), Field(ge=0, le=MAX_PLACE)]
+Text = Annotated[str, WithJsonSchema(describe_text(MAX_TEXT)), AfterValidator(_refuse_blank)]
+TextOrEmpty = Annotated[str, WithJsonSchema(describe_text(MAX_TEXT, blank=True))]
+Name = Annotated[str, WithJsonSchema(describe_text(MAX_NAME)), AfterValidator(_refuse_blank)]
+Offset = Annotated[int, Field(ge=0, le=2**31), BeforeValidator(_accept_whole_number)]
+Place = Annotated[int, Field(ge=0, le=MAX_PLACE), BeforeValidator(_accept_whole_number)]
+_MaybeName = Annotated[str, WithJsonSchema(describe_text(MAX_NAME, blank=True))]
+LogHead = Annotated[str, Field(pattern="^[0-9]{1,18}:[0-9a-f]{32}$")]
+Reason = Annotated[str, Field(pattern="^[A-Za-z0-9_.:+-]{1,64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Number = Annotated[float, Field(ge=0, le=3_155_760_000)]  # seconds: 100 years
-Time = Annotated[
-    str, Field(max_length=64, json_schema_extra={"format": "date-time", "description": "An ISO 8601 time or date."})
-]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time", "description": "An ISO 8601 time or date."})]
 Flag = bool
+Role = Literal["user", "assistant", "system", "tool"]
 
 # A marker: openapi.py refers to the component `Json` instead, which refers to itself.
 JSON_MARKER = "x-engrain-json"
@@ -70,56 +86,72 @@ JSON_SCHEMA: Mapping[str, Any] = {
         {"type": "number"},
         {"type": "string", "pattern": _NO_NUL},
         {"type": "array", "items": _JSON},
-        {"type": "object", "additionalProperties": _JSON},
+        {"type": "object", "propertyNames": {"pattern": _NO_NUL}, "additionalProperties": _JSON},
     ],
 }
 Json = Annotated[Any, WithJsonSchema(_JSON)]
-JsonObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": _JSON})]
+JsonObject = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "propertyNames": {"pattern": _NO_NUL}, "additionalProperties": _JSON}),
+]
 Metadata = JsonObject
 
 
 def _build_filter_schema() -> dict[str, Any]:
-    scalar: dict[str, dict[str, Any]] = {
-        TEXT: {"type": "string", "maxLength": MAX_NAME, "pattern": _NO_NUL},
+    scalars: dict[str, dict[str, Any]] = {
+        TEXT: describe_text(MAX_NAME, blank=True),
         NUMBER: {"type": "number", "minimum": MIN_INTEGER, "maximum": MAX_INTEGER},
         TIME: {"type": "string", "format": "date-time"},
         FLAG: {"type": "boolean"},
     }
-    properties = {name: _describe_tests(scalar[kind], kind) for name, kind in FIELDS.items()}
+    ordered = {"anyOf": [scalars[TEXT], scalars[NUMBER]]}
+    any_scalar = {"anyOf": [*ordered["anyOf"], scalars[FLAG]]}
+    properties = {
+        name: _describe_tests(
+            scalars[kind], None if kind == FLAG else scalars[kind], scalars[TEXT] if kind == TEXT else None
+        )
+        for name, kind in FIELDS.items()
+    }
     return {
         "type": "object",
         "description": "Conditions that must all hold: docs/reference/filters.md.",
         "properties": properties,
-        "patternProperties": {r"^metadata\.[^\x00]+$": _describe_tests(scalar[TEXT], TEXT)},
+        "patternProperties": {r"^metadata\.[^\x00]+$": _describe_tests(any_scalar, ordered, scalars[TEXT], any_scalar)},
         "additionalProperties": False,
         "maxProperties": MAX_CONDITIONS,
     }
 
 
-def _describe_tests(scalar: dict[str, Any], kind: str) -> dict[str, Any]:
-    tests: dict[str, Any] = {}
-    for operator in OPERATORS:
-        if operator in ("in", "not in"):
-            tests[operator] = {"type": "array", "items": scalar, "maxItems": 1_000}
-        elif operator == "exists":
-            tests[operator] = {"type": "boolean"}
-        elif operator in ("contains", "starts with"):
-            if kind == TEXT:
-                tests[operator] = scalar
-        elif kind != FLAG or operator in ("=", "!="):
-            tests[operator] = scalar
-    # A single test, so that 32 conditions are not exceeded.
-    test = {
-        "type": "object",
-        "properties": tests,
-        "additionalProperties": False,
-        "minProperties": 1,
-        "maxProperties": 1,
+def _describe_tests(
+    scalar: Schema, ordered: Schema | None, searched: Schema | None, contained: Schema | None = None
+) -> Schema:
+    """Describe the tests of a field: its value, or operators with the values that each of them takes."""
+    nullable = {"anyOf": [scalar, {"type": "null"}]}
+    choices: Schema = {"type": "array", "items": scalar, "maxItems": MAX_CHOICES}
+    values: dict[str, Schema | None] = {
+        **dict.fromkeys(("=", "!="), nullable),
+        **dict.fromkeys(("<", "<=", ">", ">="), ordered),
+        **dict.fromkeys(("in", "not in"), choices),
+        "exists": {"type": "boolean"},
+        "contains": contained or searched,
+        "starts with": searched,
     }
-    return {"anyOf": [scalar, test]}
+    tests = {name: found for name, found in values.items() if found is not None}
+    return {
+        "anyOf": [
+            *nullable["anyOf"],
+            {"type": "object", "properties": tests, "additionalProperties": False, "minProperties": 1},
+        ]
+    }
 
 
 Filter = Annotated[dict[str, Any], WithJsonSchema(_build_filter_schema())]
+
+
+class AtLeastOne(Strict):
+    """An object with at least one value, and none of them null."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra={"minProperties": 1})
 
 
 class CitationIn(Strict):
@@ -128,6 +160,9 @@ class CitationIn(Strict):
     item: Name
     start: Offset | None = None
     end: Offset | None = None
+
+    def to_value(self) -> Any:
+        return Citation(self.item, self.start, self.end)
 
 
 class SourceIn(Strict):
@@ -195,25 +230,74 @@ class CallIn(Strict):
     malformed: str = ""
 
 
+class FunctionIn(Strict):
+    """The function of a tool call, in the form of the OpenAI API. `arguments` is JSON as text."""
+
+    name: Name
+    arguments: TextOrEmpty = ""
+
+
+class ToolCallIn(Strict):
+    """A tool call in the form of the OpenAI API."""
+
+    id: Name
+    type: Literal["function"] = "function"
+    function: FunctionIn
+
+
 class MessageIn(Strict):
-    """A message in engrain's own form, or with `content`, `tool_calls` and `tool_call_id` as in the APIs of models."""
+    """A message in engrain's own form."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", json_schema_extra={"additionalProperties": True})
-
-    role: Literal["user", "assistant", "system", "tool"]
-    text: TextOrEmpty | None = None
-    content: Json = None
+    role: Role
+    text: TextOrEmpty = ""
     speaker: Name | None = None
-    name: Name | None = None
-    calls: list[CallIn] | None = None
-    tool_calls: list[JsonObject] | None = None
+    calls: list[CallIn] = []
     answers: Name | None = None
-    tool_call_id: Name | None = None
     tool: Name | None = None
-    failed: bool | None = None
-    event: str | None = None
-    metadata: Metadata | None = None
+    failed: bool = False
+    event: Literal["decision", "error", "resolution", "note"] | None = None
+    metadata: Metadata = {}
     occurred_at: Time | None = None
+
+
+class ApiMessageIn(Strict):
+    """A message as in the APIs of models. Empty values of other keys, which their answers have, are ignored."""
+
+    role: Role
+    content: TextOrEmpty | list[JsonObject] | None = None
+    name: Name | None = None
+    tool_calls: list[ToolCallIn] | None = None
+    tool_call_id: Name | None = None
+    id: Json = None
+    type: Json = None
+    model: Json = None
+    stop_reason: Json = None
+    stop_sequence: Json = None
+    usage: Json = None
+    status: Json = None
+    phase: Json = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or ("content" not in values and "tool_calls" not in values):
+            raise ValueError("a message has text, or content as in the APIs of models")
+        return {name: one for name, one in values.items() if name in cls.model_fields or one not in (None, [], {}, "")}
+
+
+class BufferItemIn(Strict):
+    """An item of working memory."""
+
+    text: Text
+    kind: Name = "note"
+    speaker: _MaybeName = ""
+
+
+class ChatItemIn(Strict):
+    """An item of working memory, in the form of a chat message."""
+
+    content: Text
+    role: _MaybeName = ""
 
 
 def _build_source(values: Mapping[str, Any]) -> Source:

@@ -1,0 +1,84 @@
+"""Changes of a memory arrive as they are committed, and a reader continues where it stopped."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from server_kit import RunningServer
+
+from engrain.server import events
+
+
+@pytest.fixture(autouse=True)
+def poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.02)
+
+
+def read_events(answer: httpx.Response) -> Iterator[dict[str, str]]:
+    event: dict[str, str] = {}
+    for line in answer.iter_lines():
+        if not line and "data" in event:
+            yield event
+        name, _, value = line.partition(": ")
+        event = {**event, name: value} if line else {}
+
+
+def test_changes_of_the_own_memory_arrive_in_order(server: RunningServer) -> None:
+    client = server.client(server.add_key("ana", user="ana"))
+    ana, ben = server.store.memory(user="ana"), server.store.memory(user="ben")
+    before = ana.remember("Before the stream.")
+    with client.stream("GET", "/v1/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        found = read_events(answer)
+        ben.remember("Of somebody else.")
+        first = ana.remember("Ana likes tea.")
+        assert json.loads(next(found)["data"]) == {"id": first, "removed": False}
+        ana.forget(first)
+        removed = next(found)
+        assert removed["event"] == "removed"
+        assert json.loads(removed["data"])["id"] == first
+        assert before not in removed["data"]
+
+
+def test_a_reader_continues_after_the_last_event_that_it_saw(server: RunningServer) -> None:
+    client = server.client(server.add_key("ana", user="ana"))
+    ana = server.store.memory(user="ana")
+    with client.stream("GET", "/v1/events") as answer:
+        found = read_events(answer)
+        ana.remember("One.")
+        last = next(found)["id"]
+    missed = [ana.remember("Two."), ana.remember("Three.")]
+    with client.stream("GET", "/v1/events", headers={"Last-Event-ID": last}) as answer:
+        found = read_events(answer)
+        assert [json.loads(next(found)["data"])["id"] for _ in missed] == missed
+    assert client.get("/v1/events", headers={"Last-Event-ID": "x"}).status_code == 400
+
+
+def test_a_reader_that_goes_away_frees_its_stream(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_STREAMS", 1)
+    monkeypatch.setattr(events, "KEEP_ALIVE_SECONDS", 0.02)
+    client = server.client(server.add_key("ana", user="ana"))
+    with client.stream("GET", "/v1/events") as answer:
+        assert next(answer.iter_lines()).startswith("retry")
+        refused = client.get("/v1/events")
+        assert refused.status_code == 429
+        assert "retry-after" in refused.headers
+    freed = threading.Event()
+    for _ in range(200):
+        if server.api.streams.count == 0:
+            break
+        freed.wait(0.02)
+    assert server.api.streams.count == 0
+
+
+def test_a_stopping_server_ends_its_streams(server: RunningServer) -> None:
+    client = server.client(server.add_key("ana", user="ana"))
+    with client.stream("GET", "/v1/events") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        server.server.stop()
+        assert list(lines)[-1:] in ([], [""])
