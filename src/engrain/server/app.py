@@ -30,7 +30,7 @@ from engrain.server.metrics import METRICS_TYPE, Metrics
 from engrain.server.models import parse_query, validate
 from engrain.server.openapi import EXPORT_TYPES, build_openapi
 from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, VerbPool
-from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
+from engrain.server.problems import PROBLEM_TYPE, Problem, overload_problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
@@ -41,6 +41,7 @@ MAX_HEADER_CHARACTERS = 512
 UNKNOWN_ROUTE = "(none)"
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_CUT_OFF = "the server stopped before the answer: repeat a write with the same Idempotency-Key."
 _log = logging.getLogger("engrain")
 _access_log = logging.getLogger("engrain.access")
 
@@ -137,6 +138,10 @@ class HttpApi:
             return _make_problem_response(problem)
         except (EngrainError, LeaseLost) as exc:
             return _make_problem_response(to_problem(exc))
+        except asyncio.CancelledError:
+            if not self.draining.is_set():
+                raise
+            return _make_problem_response(overload_problem(_CUT_OFF))
         except Exception:  # noqa: BLE001  # the rim: every defect is logged and answered
             _log.exception("%s %s failed", request.method, trace.route)
             return _make_problem_response(Problem(500, "this is a defect of the server; its log has more."))
