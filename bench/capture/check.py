@@ -299,7 +299,7 @@ def main() -> int:
     report = Report()
     ids = [*check_personas(report), *check_half_sets(report), *check_floor(report)]
     ids += check_recall_set(report, "facts", docs=500, asked=150)
-    ids += check_recall_set(report, "documents", docs=40, asked=100)
+    ids += check_recall_set(report, "documents", docs=100, asked=200)
     expect_unique(report, ids, "all sets")
     for name, count in sorted(report.counts.items()):
         sys.stdout.write(f"{count:5d}  {name}\n")
