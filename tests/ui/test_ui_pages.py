@@ -10,8 +10,10 @@ from examples import for_each
 from ui_kit import Page
 
 from engrain import Receipt, Scope
+from engrain.retrieval.ranking import WEIGHTS
 from engrain.ui.addresses import read_owner, write_owner
 from engrain.ui.app import PAGES
+from engrain.ui.pages.ask import PARTS
 from engrain.ui.serve import choose_home
 from engrain.ui.text import find_words, show_plain, show_text
 
@@ -142,6 +144,10 @@ def test_an_answer_shows_scores_what_was_left_out_and_the_block(page: Page) -> N
     assert "Left out" in text
     assert str(found).splitlines()[0] in text
     assert "Current task: Ana lives in Quito" in page.fragment("ask/prompt", q="Ana lives in Quito").text
+
+
+def test_every_part_of_a_score_is_explained() -> None:
+    assert set(WEIGHTS) <= set(PARTS)
 
 
 def test_an_item_shows_its_origin_versions_and_derivatives(page: Page) -> None:

@@ -112,12 +112,20 @@ def _load(visit: Visit) -> dict[str, Any]:
     return {
         "why": why,
         "item": why.item,
-        "trust": explain_trust(why),
+        "trust": _split_trust(why),
         "versions": _order_versions(why),
         "metadata": _own_metadata(why.item),
         "cites": [(cited, own.get(cited.id, [])) for cited in why.cites],
         "cited_by": [(child, find_cited_spans(child).get(why.item.id, [])) for child in why.cited_by],
     }  # fmt: skip
+
+
+def _split_trust(why: Explanation) -> tuple[str, str, str]:
+    """The reason of the trust: the words before and after the id of an item, and that id."""
+    reason = explain_trust(why)
+    id = next((cited.id for cited in why.cites if cited.id in reason), "")
+    before, _, after = reason.partition(id) if id else (reason, "", "")
+    return before, id, after
 
 
 def _order_versions(why: Explanation) -> list[Item]:

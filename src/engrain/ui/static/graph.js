@@ -110,8 +110,8 @@
   }
   function fit() {
     if (!nodes.length) return;
-    const xs = nodes.map((node) => node.x), ys = nodes.map((node) => node.y), edge = 54;
-    const left = Math.min(...xs) - edge, right = Math.max(...xs) + edge, top = Math.min(...ys) - edge / 1.6, bottom = Math.max(...ys) + edge;
+    const ys = nodes.map((node) => node.y), edge = 54, half = (node) => Math.max(30, 4 * short(node.label).length) + 12;
+    const left = Math.min(...nodes.map((node) => node.x - half(node))), right = Math.max(...nodes.map((node) => node.x + half(node))), top = Math.min(...ys) - edge / 1.6, bottom = Math.max(...ys) + edge;
     view.k = Math.min(1.15, svg.clientWidth / (right - left), svg.clientHeight / (bottom - top));
     view.x = svg.clientWidth / 2 - (view.k * (left + right)) / 2;
     view.y = svg.clientHeight / 2 - (view.k * (top + bottom)) / 2;
