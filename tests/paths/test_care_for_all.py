@@ -561,7 +561,7 @@ def test_a_backup_that_ends_while_another_begins_under_its_name_stays_as_it_is(
 ) -> None:
     first, second, goal = opened("ana"), opened("ana"), tmp_path / "monday.db"
     first.remember("Ana likes tea.")
-    alone, taken = backing._lock_part, backing._try_lock_part
+    alone, taken = backing._lock_part, backing._lock_whole
     written: list[bytes] = []
 
     def first_the_other() -> None:
@@ -573,12 +573,12 @@ def test_a_backup_that_ends_while_another_begins_under_its_name_stays_as_it_is(
         first_the_other()
         return alone(part)
 
-    def locked_late(file: int, part: Path) -> bool:
+    def locked_late(file: int, busy: str) -> None:
         first_the_other()
-        return taken(file, part)
+        taken(file, busy)
 
     late = opened_late if when == "before it has opened the file" else locked_late
-    monkeypatch.setattr(backing, "_lock_part" if late is opened_late else "_try_lock_part", late)
+    monkeypatch.setattr(backing, "_lock_part" if late is opened_late else "_lock_whole", late)
     # What it has locked is by now the other's backup, and no longer the file that it is to write.
     with pytest.raises(InvalidInput if late is opened_late else StoreBusy):
         second.store.backup(goal)
