@@ -77,7 +77,7 @@ def changed(raw: bytes, row: str, change: Callable[[dict[str, Any]], object], nu
 
 
 def loaded(memory: Memory, raw: bytes, **terms: Any) -> Any:
-    return memory.load(io.BytesIO(raw), **terms)
+    return memory.load(io.BytesIO(raw), **{"trusted": True, **terms})
 
 
 def test_export_load_export_is_the_same_to_the_byte(full: Memory, fresh: Callable[..., Memory]) -> None:
@@ -436,7 +436,7 @@ def write_page(self, page, write_page=RestoreRun.write_page):
     sys.stdin.readline()
 RestoreRun.write_page = write_page
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
-    memory.load(sys.argv[2])
+    memory.load(sys.argv[2], trusted=True)
 """
 
 
@@ -460,7 +460,7 @@ def test_a_load_that_is_killed_has_written_nothing(tmp_path: Path, pages: int) -
     loading.wait()
     with Memory(store, user="ana", background=False, embedder=HashEmbedder()) as there:
         assert there.list() == []
-        there.load(file)
+        there.load(file, trusted=True)
         assert exported(there) == file.read_bytes()
 
 

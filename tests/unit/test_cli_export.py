@@ -35,7 +35,7 @@ def told(store: str, *args: str, code: int = 0) -> Any:
 def test_a_memory_goes_to_a_file_and_into_another_store(store: str, tmp_path: Path) -> None:
     first, second, new = (str(tmp_path / name) for name in ("one.jsonl", "two.jsonl", "new.db"))
     assert "items" in run(store, "export", first, "--user", "ana")
-    assert told(new, "load", first, "--user", "ana")["written"]
+    assert told(new, "load", first, "--trusted", "--user", "ana")["written"]
     run(new, "export", second, "--user", "ana")
     assert Path(first).read_bytes() == Path(second).read_bytes()
     assert "already known" in run(new, "load", first, "--user", "ana")

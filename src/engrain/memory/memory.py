@@ -356,18 +356,20 @@ class Memory:
         other_scope: bool = False,
         dry_run: bool = False,
         facts: bool = False,
+        trusted: bool = False,
         progress: Progress | None = None,
     ) -> LoadResult:
         """Load an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude.
 
         The form is detected. Everything is checked first: BadFile lists the problems line by line, and nothing is
         written. Known items are skipped, forgotten ones stay forgotten. `facts` extracts lasting statements of the user
-        from conversations of other programs, as `add_message` does.
+        from conversations of other programs, as `add_message` does. No item of a file is trusted more than an import,
+        and none is pinned, unless you vouch for the file with `trusted`: an export that you made yourself.
         """
         from engrain.memory.transfer import finish_load, open_input
         from engrain.transfer.load import LoadOptions, load
 
-        options = LoadOptions(format, source, skip_bad, other_scope, dry_run, facts)
+        options = LoadOptions(format, source, skip_bad, other_scope, dry_run, facts, trusted)
         with open_input(path) as file:
             loaded = load(file, self._scope, self._services, options, count_progress(progress, "rows"))
         finish_load(self._services, self._scope, loaded, progress)

@@ -148,7 +148,7 @@ def open_output(path: object, overwrite: bool) -> AbstractContextManager[BinaryI
 
 @contextmanager
 def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
-    """Open a file to load. It can be read twice."""
+    """Open a plain file to load, or take an open one. It can be read twice."""
     if not isinstance(path, (str, os.PathLike)):
         _check_bytes(path)
         yield path if path.seekable() else _read_pipe(path)
@@ -156,8 +156,11 @@ def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
     if "\x00" in os.fspath(path):
         raise InvalidInput("a path holds no NUL.")
     try:
-        with Path(path).open("rb") as file:
-            yield file if file.seekable() else _read_pipe(file)
+        # Not waiting for the other end of a pipe, which may never come.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidInput(f"{os.fspath(path)!r} is not a plain file. Pipe it in: engrain load - < FILE.")
+            yield file
     except FileNotFoundError as exc:
         raise NotFound(f"there is no file {os.fspath(path)}.") from exc
     except OSError as exc:

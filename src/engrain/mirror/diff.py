@@ -19,6 +19,7 @@ from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, 
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.mirror.render import (
+    MIN_SOUL_TRUST,
     MIN_TRUST,
     LineMap,
     Page,
@@ -170,7 +171,7 @@ def _judge_log_line(one: MergeDecision, comparison: Comparison) -> MergeDecision
 def _compare_soul(comparison: Comparison) -> list[MergeDecision]:
     """Compare SOUL.md: the whole file is one entry, the value of one slot."""
     base, item = comparison.lines.get(SOUL, ()), comparison.selection.soul
-    if item is not None and item.trust < MIN_TRUST:
+    if item is not None and item.trust < MIN_SOUL_TRUST:
         return []
     text = comparison.soul
     entry = Entry(text, SOUL_SLOT) if text is not None else None

@@ -27,7 +27,7 @@ from engrain.core.markdown.layout import (
 from engrain.core.markdown.page import Block, Entry, detect_line_end, hash_entry, read_page, write_entry
 from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SOUL_SLOT, SyncedLine, parse_log_day
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import SESSION_SLOT_PREFIX, Item
+from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Item
 from engrain.core.model.queries import ListQuery
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import Services
@@ -35,8 +35,9 @@ from engrain.ports import Services
 MAX_FACTS_PER_QUERY = 5_000  # each for pinned, important and newest ones
 MAX_LOGGED_ITEMS = 2_000  # the newest events
 MIN_IMPORTANCE = 0.6
-# A text below this trust, such as a tool's or a web page's, has a heading of its own and never becomes the soul.
+# A text below this trust, such as a tool's or a web page's, has a heading of its own.
 MIN_TRUST = 0.6
+MIN_SOUL_TRUST = TRUST["agent"]  # an imported file never becomes the agent's identity
 MAX_REPLACEMENTS = 100
 
 _FACTS = {"kind": {"in": ["fact", "relation"]}}

@@ -34,6 +34,7 @@ from engrain.ingest.write import purge_or_log, redact_json
 from engrain.mirror.apply import ApplyResult, Editor, apply_changes, describe_changes, plan_changes
 from engrain.mirror.diff import Comparison, compare_files, confirm_moved, list_hidden_lines, map_lines, settle_deletions
 from engrain.mirror.render import (
+    MIN_SOUL_TRUST,
     MIN_TRUST,
     LineMap,
     Page,
@@ -196,7 +197,7 @@ class SyncRound:
     def _finish(self, found: Sequence[MergeDecision]) -> None:
         """Keep the agent's identity pinned, and purge the bytes of forgotten items."""
         soul = self._services.items.slot(self._scope, SOUL_SLOT, None)
-        if soul is not None and not soul.pinned and soul.trust >= MIN_TRUST:
+        if soul is not None and not soul.pinned and soul.trust >= MIN_SOUL_TRUST:
             self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
         if any(one.do == "forget" for one in found):
             purge_or_log(self._services)
@@ -214,7 +215,7 @@ def decode_page(name: str, raw: bytes | None) -> str:
 
 def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:
     item, page = comparison.selection.soul, comparison.pages[SOUL]
-    if item is not None and item.trust < MIN_TRUST:
+    if item is not None and item.trust < MIN_SOUL_TRUST:
         return RenderedPages({}, tuple(comparison.lines.get(SOUL, ())))
     if item is None or item.id in line_map.away:
         gone = (SOUL, 0) in line_map.ids and line_map.ids[SOUL, 0] is None
@@ -248,7 +249,7 @@ def _list_notices(comparison: Comparison, is_new: bool) -> Iterator[str]:
     if is_new:
         yield "this folder is new to the store: its lines were added to the memory, and none was removed"
     soul = comparison.selection.soul
-    if soul is not None and soul.trust < MIN_TRUST:
+    if soul is not None and soul.trust < MIN_SOUL_TRUST:
         yield f"{SOUL} was not changed: the slot {SOUL_SLOT} was set by a source that is not trusted with it"
     prose = sum(block.prose for block in comparison.pages[MEMORY].blocks)
     if prose:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from engrain import __version__
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_interrupt
+from engrain.core.formats.strict_json import build_object
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
@@ -49,7 +50,7 @@ class Receipt:
     @staticmethod
     def read(text: str | bytes) -> Receipt:
         try:
-            values = _normalize_form(json.loads(text))
+            values = _normalize_form(json.loads(text, object_pairs_hook=build_object))
             audit = values.pop("audit")
             if values.get("format") != FORMAT or not _is_well_formed(values) or not 0 < int(audit["n"]) < 1 << 60:
                 raise ValueError("format")

@@ -50,7 +50,7 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(
         ("history", "pinned", "keep_source", "items", "success", "failed", "dry_run", "done", "vectors"), wire.Flag
     ),
-    **dict.fromkeys(("skip_bad", "other_scope", "facts", "reembed", "trust_clock"), wire.Flag),
+    **dict.fromkeys(("skip_bad", "other_scope", "facts", "trusted", "reembed", "trust_clock"), wire.Flag),
     "metadata": wire.Metadata,
     "arguments": wire.JsonObject,
     "snapshot": wire.JsonObject,

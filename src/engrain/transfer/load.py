@@ -21,7 +21,7 @@ from engrain.ingest import gate, write
 from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
 from engrain.transfer.dedupe import Deduplicated, deduplicate, load_answered_requests, plan_corrections
-from engrain.transfer.load_export import load_rows, preview
+from engrain.transfer.load_export import limit_row_trust, load_rows, preview
 from engrain.transfer.readers import LoadFormat, ReadResult, detect_format, read_entries, read_note_lines
 from engrain.transfer.verify import verify_export
 
@@ -40,6 +40,7 @@ class LoadOptions:
     other_scope: bool = False  # accept another memory's data
     dry_run: bool = False
     facts: bool = False  # extract facts from conversations of other systems
+    trusted: bool = False  # believe what the file says of its sources: the caller vouches for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions,
     if form == "engrain":
         return _load_export(file, scope, services, options, done)
     read = (
-        read_note_lines(file, options.source)
+        read_note_lines(file, options.source, options.trusted)
         if form == "notes"
         else read_entries(documents, form, scope, options.other_scope)
     )
@@ -99,8 +100,9 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. To load it "
             "nevertheless, give other_scope=True or --other-scope."
         )
+    rows = export.rows if options.trusted else [limit_row_trust(row) for row in export.rows]
     try:
-        decision = load_rows(export.rows, scope, services, done, options.dry_run, export.manifest.scope)
+        decision = load_rows(rows, scope, services, done, options.dry_run, export.manifest.scope)
     except (KeyboardInterrupt, OutcomeUnknown) as stop:
         stop.add_note("An export is loaded whole or not at all. Load it again: that tells which, and finishes it.")
         raise

@@ -17,6 +17,7 @@ from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import hash_item
+from engrain.core.model.items import TRUST, limit_kind
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.statements import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
@@ -51,6 +52,15 @@ class Decision:
     there: int = 0  # rows that are stored already
     kept_out: list[int] = field(default_factory=list)  # lines of forgotten rows, and of rows derived from them
     joined: list[str] = field(default_factory=list)  # stored episodes that a later one of the file counts
+
+
+def limit_row_trust(row: Row) -> Row:
+    """Return an item with no more than the trust of an import, and not pinned; another row as it is."""
+    if row.kind != "item":
+        return row
+    sources = [[limit_kind(kind), name] for kind, name in row.values["sources"]]
+    trust = min(row.values["trust"], TRUST["import"])
+    return replace(row, values={**row.values, "sources": sources, "trust": trust, "pinned": False})
 
 
 def load_rows(
@@ -171,9 +181,11 @@ class _Decider:
                 held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
 
     def _close_version(self, here: Row, row: Row) -> None:
-        """Close a stored item that the file has as replaced or corrected."""
+        """Close a stored item that the file has as replaced or corrected, unless the file is less trusted."""
         ended = ("valid_to", "retracted_at")
-        if any(here.values[name] is None and row.values[name] is not None for name in ended):
+        if row.values["trust"] >= here.values["trust"] and any(
+            here.values[name] is None and row.values[name] is not None for name in ended
+        ):
             since = {name: row.values[name] for name in (*ended, "replaced_by") if row.values[name] is not None}
             self._items[here.key[0]] = closed = replace(here, values={**here.values, **since})
             self._closed.append(closed)

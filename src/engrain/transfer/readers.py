@@ -21,8 +21,9 @@ from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, Invali
 from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.jsonl import is_row
 from engrain.core.formats.manifests import is_manifest
+from engrain.core.formats.strict_json import build_object, parse_strict
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, Source, check_note, parse_note
+from engrain.core.model.items import Note, Source, check_note, limit_kind, parse_note
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
 from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
@@ -39,7 +40,7 @@ def read_document(file: BinaryIO) -> object:
 def parse_json(raw: bytes) -> object:
     raw = raw.removeprefix(BOM)
     try:
-        return orjson.loads(raw)
+        return parse_strict(raw)
     except orjson.JSONDecodeError as exc:
         if "surrogate" in exc.msg:
             return _parse_lenient(raw)
@@ -51,7 +52,10 @@ def parse_json(raw: bytes) -> object:
 def _parse_lenient(raw: bytes) -> object:
     """Parse JSON with lone surrogates: chats cut texts within an emoji. The remaining half becomes a question mark."""
     try:
-        return orjson.loads(json.dumps(json.loads(raw), ensure_ascii=False).encode("utf-8", "replace"))
+        found = json.loads(raw, object_pairs_hook=build_object)
+        return orjson.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    except InvalidInput:
+        raise
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"the file is not JSON: {exc}.") from exc
 
@@ -117,8 +121,8 @@ class ReadResult:
     bad: list[BadLine] = field(default_factory=list)
 
 
-def read_note_lines(file: BinaryIO, source: str | None) -> ReadResult:
-    """Read one note a line: {"text": …} or a whole Note."""
+def read_note_lines(file: BinaryIO, source: str | None, trusted: bool) -> ReadResult:
+    """Read one note a line: {"text": …} or a whole Note. Unless `trusted`, its source has the trust of an import."""
     found = ReadResult()
     seen: Counter[str] = Counter()
     for number, raw in read_lines(file, MAX_NOTE_LINE_BYTES):
@@ -128,7 +132,9 @@ def read_note_lines(file: BinaryIO, source: str | None) -> ReadResult:
                 raw_value = orjson.dumps([value, source], option=orjson.OPT_SORT_KEYS)
                 digest = hashlib.blake2b(raw_value, digest_size=16).hexdigest()
                 seen[digest] += 1
-                found.notes.append(replace(_build_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
+                found.notes.append(
+                    replace(_build_note(value, source, trusted), request_id=f"import-{digest}-{seen[digest]}")
+                )
                 found.lines.append(number)
         except EngrainError as exc:
             hint = f" {NOTES_HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
@@ -165,11 +171,14 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
         )
 
 
-def _build_note(value: object, source: str | None) -> Note:
+def _build_note(value: object, source: str | None, trusted: bool) -> Note:
     note = parse_note(value)
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
-    return replace(check_note(note), derived=True)
+    note = check_note(note)
+    if isinstance(note.source, Source) and not trusted:
+        note = replace(note, source=replace(note.source, kind=limit_kind(note.source.kind)))
+    return replace(note, derived=True)
 
 
 LoadFormat = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]

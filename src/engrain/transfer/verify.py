@@ -14,6 +14,7 @@ from engrain.core.errors import BadFile, BadLine, BadText, EngrainError, Invalid
 from engrain.core.formats.consistency import check_rows
 from engrain.core.formats.jsonl import EXPORTED_KINDS, line_to_row
 from engrain.core.formats.manifests import LineSums, Manifest, is_manifest, read_manifest
+from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row
 from engrain.ports import Services
@@ -52,11 +53,11 @@ def parse_line(raw: bytes | None, limit: int) -> object:
     if raw is None:
         raise TooLarge(f"the line has more than {limit:,} bytes. Split its text and store the parts.")
     try:
-        text = raw.decode("utf-8")
+        raw.decode("utf-8")
     except UnicodeDecodeError as exc:
         raise BadText(f"not UTF-8: byte {exc.start + 1} of the line is 0x{raw[exc.start]:02x}.") from exc
     try:
-        return orjson.loads(text)
+        return parse_strict(raw)
     except orjson.JSONDecodeError as exc:
         kind = BadText if "surrogate" in exc.msg else InvalidInput
         raise kind(f"not JSON: {exc.msg}, at character {exc.pos + 1}.") from exc

@@ -165,7 +165,7 @@ def _format_export(exported: ExportResult, path: str) -> str:
 @memory_command(
     "load",
     examples=(
-        "engrain load ana.jsonl --dry-run",
+        "engrain load ana.jsonl --trusted --dry-run",
         "engrain load notes.jsonl --skip-bad --source support-chat",
         "engrain load chatgpt-export.zip --facts",
         "engrain load conversations.json --format claude --skip-bad",
@@ -179,6 +179,7 @@ def _format_export(exported: ExportResult, path: str) -> str:
 @click.option("--skip-bad", is_flag=True, help="Notes and chats: load the good lines even if others are bad.")
 @click.option("--facts", is_flag=True, help="Chats: also extract facts that users state about themselves.")
 @click.option("--source", metavar="NAME", help="The source of notes that name none.")
+@click.option("--trusted", is_flag=True, help="Believe the sources, trust and pins in the file: you vouch for it.")
 @click.option("--other-scope", is_flag=True, help="Accept an export of another user, agent or tenant.")
 def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) -> None:
     """Import an export, notes, or a file of mem0, ChatGPT or Claude.
@@ -186,7 +187,8 @@ def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) 
     An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
     importance, slot, metadata, source, occurred_at, position {session, number, speaker, role} and relation {subject,
     relation, object}. All lines are checked first: one bad line, and nothing is written. Loading a file again adds
-    only what is new. Forgotten items stay forgotten.
+    only what is new. Forgotten items stay forgotten. No item gets more than the trust of an import, unless you vouch
+    for the file with --trusted: an export that you made yourself.
     """
     # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
     target = replace(cli, store=":memory:") if dry_run and cli.find_missing_file() else cli

@@ -12,6 +12,7 @@ from typing import Any
 
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
 from engrain.core.formats.jsonl import EXPORTED_KINDS, ROW_TAG
+from engrain.core.formats.strict_json import build_object
 from engrain.core.identity import Scope
 from engrain.core.validation import count_noun
 
@@ -183,7 +184,7 @@ def write_backup_manifest(manifest: BackupManifest) -> bytes:
 
 def read_backup_manifest(raw: bytes, name: str) -> BackupManifest:
     try:
-        values: dict[str, Any] = json.loads(raw)
+        values: dict[str, Any] = json.loads(raw, object_pairs_hook=build_object)
         found = values.pop("engrain_backup")
         if not isinstance(found, int) or found <= BACKUP_FORMAT:
             return _check_types(BackupManifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])}))

@@ -34,6 +34,11 @@ TRUST: Mapping[str, float] = {
 }  # fmt: skip
 
 
+def limit_kind(kind: SourceKind) -> SourceKind:
+    """The kind of a source that a file names: no more trusted than an import."""
+    return kind if TRUST[kind] <= TRUST["import"] else "import"
+
+
 @dataclass(frozen=True, slots=True)
 class Citation:
     """A span of another item that an item is derived from; the whole item if no span is given.

@@ -1,0 +1,48 @@
+"""Parse JSON of a file from outside: a key that stands twice in an object is an error."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from engrain.core.errors import InvalidInput
+
+# A string of valid JSON, with the colon after it if it is a key.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*(:?)')
+
+
+def parse_strict(raw: bytes) -> object:
+    """Parse JSON. Readers differ in which value of a double key they take, so that one file would mean two things.
+
+    orjson.JSONDecodeError if it is not JSON.
+    """
+    value = orjson.loads(raw)
+    if sum(1 for found in _STRING.finditer(raw) if found[1]) != _count_keys(value):
+        json.loads(raw, object_pairs_hook=build_object)
+    return value
+
+
+def _count_keys(value: object) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            count += len(one)
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+    return count
+
+
+def build_object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a JSON object; to be an object_pairs_hook."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidInput(f"the key {key!r:.80} stands twice in one JSON object. Remove one of them.")
+        found[key] = value
+    return found
