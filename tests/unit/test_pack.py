@@ -33,8 +33,8 @@ from engrain.retrieval.selection import (
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
-def choice(number: int, relevance: float, source: str | None = None, scope: int = 0) -> Candidate:
-    return Candidate(scope, number, f"i{number}", -float(number), relevance, source)
+def choice(number: int, relevance: float, source: str | None = None, scope: int = 0, trusted: bool = True) -> Candidate:
+    return Candidate(scope, number, f"i{number}", -float(number), relevance, source, trusted)
 
 
 def hit(text: str, **changes: object) -> Hit:
@@ -50,8 +50,8 @@ def packed(texts: list[str], budget: int | None, words: str = "", relevance: Seq
 
 
 SHARES = st.floats(0, 1)
-CANDIDATES = st.lists(st.tuples(SHARES, st.sampled_from([None, "a", "b"])), max_size=40).map(
-    lambda rows: [choice(number, *row) for number, row in enumerate(rows)]
+CANDIDATES = st.lists(st.tuples(SHARES, st.sampled_from([None, "a", "b"]), st.booleans()), max_size=40).map(
+    lambda rows: [choice(number, relevance, source, trusted=ok) for number, (relevance, source, ok) in enumerate(rows)]
 )
 
 
@@ -64,6 +64,49 @@ def test_what_is_chosen(candidates: list[Candidate], n: int, floor: float, usual
     assert chosen.selected == sorted(chosen.selected, key=candidates.index)
     left = [one for some in chosen.omitted.values() for one in some]
     assert sorted(chosen.selected + left) == sorted(candidates)
+
+
+@given(CANDIDATES, st.integers(1, 12), SHARES)
+def test_untrusted_texts_get_two_places_of_five_while_trusted_ones_are_relevant(
+    candidates: list[Candidate], n: int, floor: float
+) -> None:
+    chosen = select_candidates(candidates, n, floor, floor)
+    untrusted = [one for one in chosen.selected if not one.trusted]
+    waiting = [one for one in candidates if one.trusted and one.relevance >= floor and one not in chosen.selected]
+    assert not waiting or len(untrusted) <= max(1, len(chosen.selected) * 2 // 5)
+    assert not any(one.trusted for one in chosen.omitted["trust"])
+
+
+def test_untrusted_texts_are_set_back_whatever_their_sources_are_called() -> None:
+    forged = [choice(n, 0.9, f"page {n}", trusted=False) for n in range(10)]
+    chosen = select_candidates([*forged, *(choice(n, 0.3) for n in range(10, 12))], 5, 0.2, 0.2)
+    assert [one.row for one in chosen.selected] == [0, 1, 2, 10, 11]
+    assert [one.row for one in chosen.omitted["trust"]] == [3, 4]
+    weak = [choice(n, 0.1) for n in range(10, 12)]
+    assert [one.row for one in select_candidates([*forged, *weak], 5, 0.0, 0.2).selected] == [0, 1, 2, 3, 4]
+
+
+def test_the_limit_of_a_source_makes_no_room_for_untrusted_texts() -> None:
+    own = [choice(n, 0.9, "notes") for n in range(5)]
+    forged = [choice(n, 0.8, f"page {n}", trusted=False) for n in range(5, 12)]
+    assert [one.row for one in select_candidates([*own, *forged], 5, 0.2, 0.2).selected] == [0, 1, 2, 5, 6]
+    assert [one.row for one in select_candidates([*forged, *own], 5, 0.2, 0.2).selected] == [5, 6, 0, 1, 2]
+
+
+def test_long_texts_of_others_do_not_use_up_the_budget() -> None:
+    choices = [choice(0, 0.9, trusted=False), choice(1, 0.9, trusted=False), choice(2, 0.3)]
+    texts = ["word " * 30, "long " * 30, "The vault is on the left."]
+    hits = dict(zip(choices, map(hit, texts), strict=True))
+    chosen = Selection(choices, {"floor": [], "n": [], "source": [], "budget": []})
+    for tokens in range(25, 130):
+        packed_texts = [one.text for one in pack_hits(hits, chosen, TokenBudget(tokens, estimate_tokens)).hits]
+        assert texts[2] in packed_texts
+        assert packed_texts == [text for text in texts if text in packed_texts]
+
+
+def test_of_two_equal_texts_the_trusted_one_stays() -> None:
+    forged, own = choice(0, 0.9, "page", trusted=False), choice(1, 0.8)
+    assert find_duplicates({forged: hit("Quito"), own: hit("Quito.")}) == {forged: own}
 
 
 def test_one_source_cannot_fill_the_top_when_others_have_something_to_say() -> None:

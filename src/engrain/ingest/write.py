@@ -15,7 +15,7 @@ from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
 from engrain.core.model.queries import UnembeddedItem
-from engrain.core.rules.statements import detect_traits
+from engrain.core.rules.message_filters import detect_stored_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
@@ -175,7 +175,7 @@ def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
         expires_at=note.expires_at,  # type: ignore[arg-type]
         relation=note.relation,
         words=index_words(note.text, speaker, note.slot),
-        traits=detect_traits(note.text, role),
+        traits=detect_stored_traits(note.text, role),
         derived=note.derived,
     )
 

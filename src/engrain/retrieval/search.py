@@ -14,7 +14,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
 from engrain.core.model.items import Item
 from engrain.core.model.messages import item_to_message
-from engrain.core.model.queries import Nearest, OutdatedSpan, SketchQuery, VectorQuery, WordQuery
+from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.core.model.recall import Hit, Recall, RecallRequest
 from engrain.core.rules.slots import states_same_name
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
@@ -25,10 +25,12 @@ from engrain.ports.search import Embedder, pin_embedder
 from engrain.retrieval.query import Question, parse_query
 from engrain.retrieval.ranking import CandidateSet, Matrix, Ranking, fuse, rank
 from engrain.retrieval.selection import (
+    MIN_TRUST,
     Candidate,
     Selection,
     TokenBudget,
     build_hit,
+    count_untrusted_places,
     find_duplicates,
     list_candidates,
     merge_scopes,
@@ -118,6 +120,9 @@ def _add_related(
     """Append the related hits. If there are n already, a related hit replaces the least relevant one."""
     joined = list(hits.items())
     for candidate, hit in related.items():
+        if not candidate.trusted and sum(not one.trusted for one, _ in joined) >= count_untrusted_places(n):
+            selection.omitted["trust"].append(candidate)
+            continue
         if len(joined) >= n:
             weakest = min(range(len(joined)), key=lambda position: joined[position][0].relevance)
             if joined[weakest][0].relevance >= candidate.relevance:
@@ -160,7 +165,9 @@ def _expand_relations(
                 continue
             seen_ids.add(item.id)
             score, relevance = origin.score * INHERITED_RELEVANCE, origin.relevance * INHERITED_RELEVANCE
-            candidate = Candidate(origin.scope, -len(seen_ids), item.id, score, relevance, item.source)
+            candidate = Candidate(
+                origin.scope, -len(seen_ids), item.id, score, relevance, item.source, item.trust >= MIN_TRUST
+            )
             found[candidate] = Hit(
                 item, item.text, (0, len(item.text)), score, relevance, ("relation",), {"relation": round(score, 4)},
                 scope=hit.scope,
@@ -190,11 +197,17 @@ def _collect_candidates(
         standing = services.items.having(scope, INSTRUCTION_OR_PREFERENCE, where, MAX_STANDING_ORDERS, request.at)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
     hits = {hit.id: hit for hit in by_words.hits}
-    ids = list(dict.fromkeys([*cosines, *hits, *standing]))
+    sketches = _read_sketches([*cosines, *hits, *standing], scope, request, services)
+    if max(len(cosines), len(hits)) >= limit and sum(one.trust >= MIN_TRUST for one in sketches) < request.n:
+        # Texts of others fill both arms: what the user said is searched for on its own.
+        trusted = _add_condition(where, Condition("trust", ">=", MIN_TRUST))
+        hits |= {hit.id: hit for hit in services.words.best(replace(words, where=trusted)).hits}
+        own = services.vectors.nearest(replace(vector, where=trusted, limit=limit)) if vector else None
+        cosines |= dict(zip(own.ids, own.cosines, strict=True)) if own else {}
+        sketches = _read_sketches([*cosines, *hits, *standing], scope, request, services)
     # A fact has no speaker of its own: it is attributed to its source if that is one of the speakers.
     sketches = [
-        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one
-        for one in services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
+        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one for one in sketches
     ]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
     far = [one.id for one in sketches if one.id not in cosines]
@@ -208,6 +221,11 @@ def _collect_candidates(
         return found
     background = _measure_background(vector.vector, question.language, near, services.embedder)
     return replace(found, query_vector=vector.vector, background=background)
+
+
+def _read_sketches(ids: Sequence[str], scope: Scope, request: RecallRequest, services: Services) -> list[Sketch]:
+    unique = list(dict.fromkeys(ids))
+    return services.items.sketches(SketchQuery(scope, unique, NEIGHBOUR_DISTANCE, _build_filter(request), request.at))
 
 
 def load_items(
@@ -285,8 +303,11 @@ def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int
 def _build_filter(request: RecallRequest) -> Filter | None:
     if request.min_importance <= 0:
         return request.where
-    least = Condition("importance", ">=", request.min_importance)
-    return Filter((*(request.where.conditions if request.where else ()), least))
+    return _add_condition(request.where, Condition("importance", ">=", request.min_importance))
+
+
+def _add_condition(where: Filter | None, condition: Condition) -> Filter:
+    return Filter((*(where.conditions if where else ()), condition))
 
 
 def _build_vector_query(

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engrain.core.model.items import Item
+from engrain.core.model.items import TRUST, Item
 from engrain.core.model.queries import OutdatedSpan
 from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, Section, choose_heading, render_block
+from engrain.core.rules.message_filters import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import CountTokens
@@ -29,6 +30,8 @@ MAX_OMITTED_IDS = 3
 MAX_WHOLE_CHARACTERS = 700
 MAX_CONTEXT_SHARE = 0.4  # of the budget, for the current session and recent events
 MIN_SUBSTITUTE_SHARE = 0.5  # of the relevance of a hit that did not fit: a less relevant one does not replace it
+MIN_TRUST = TRUST["agent"]  # pages, tools, files and pasted texts are below it: anybody may have written them
+MAX_UNTRUSTED_SHARE = 0.4  # of the hits and of the budget, while trusted hits are relevant
 
 
 class Candidate(NamedTuple):
@@ -40,6 +43,7 @@ class Candidate(NamedTuple):
     score: float
     relevance: float
     source: str | None
+    trusted: bool = True
 
 
 # A quarter of the time of Candidate(…), which calls into Python for each.
@@ -107,7 +111,25 @@ def list_candidates(ranking: Ranking, scope: int, spread: bool) -> list[Candidat
         order.sort(key=lambda row: (score[row], ids[row]), reverse=True)
     if spread:
         order = _spread_sessions(order, ranking)
-    return [_make_candidate((scope, row, ids[row], score[row], relevance[row], sketches[row].source)) for row in order]
+    trusted = _find_trusted(ranking)
+    return [
+        _make_candidate((scope, row, ids[row], score[row], relevance[row], sketches[row].source, trusted[row]))
+        for row in order
+    ]
+
+
+def _find_trusted(ranking: Ranking) -> list[bool]:
+    """Tell for each row if only the user or the program can have written it.
+
+    A pasted message is not the user's, and an assistant's answer to a tool's result may repeat that result.
+    """
+    sketches = ranking.table.sketches
+    return [
+        one.trust >= MIN_TRUST
+        and not one.traits & PASTED
+        and not (one.role == "assistant" and before >= 0 and sketches[before].role == "tool")
+        for one, before in zip(sketches, ranking.table.previous.tolist(), strict=True)
+    ]
 
 
 def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
@@ -123,47 +145,59 @@ def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
     return merged
 
 
+def count_untrusted_places(n: int) -> int:
+    """Return how many of n hits may be untrusted while trusted ones are relevant. The best hit may always be."""
+    return max(1, int(n * MAX_UNTRUSTED_SHARE))
+
+
 def select_candidates(candidates: Sequence[Candidate], n: int, floor: float, usual_floor: float) -> Selection:
-    """Select the first n above the floor. A named source gets at most half of them while others are relevant."""
+    """Select the first n above the floor, with limits for untrusted candidates and for each named source.
+
+    A source gets at most half of the places while others are relevant. All untrusted candidates together get
+    MAX_UNTRUSTED_SHARE while trusted ones are relevant, whatever their sources are called.
+    A substitute must pass the usual floor, even if the caller has turned the floor off.
+    """
     above = [one for one in candidates if one.relevance >= floor]
-    selected, replaced = _share_among_sources(above[:n], above[n:], usual_floor)
+    best = above[:n]
+    picked, deferred = _pick_within_limits(above, len(best), usual_floor)
+    # The ranking's order stays: a substitute does not inherit the position of the one it replaced.
+    selected = [one for one in above if one in picked] if deferred else best
+    replaced = {one: deferred[one] for one in best if one not in picked} if deferred else {}
     omitted: dict[Reason, list[Candidate]] = {
         "floor": [one for one in candidates if one.relevance < floor],
-        "n": above[n:],
-        "source": replaced,
+        "n": [one for one in above[n:] if one not in picked] if deferred else above[n:],
+        "source": [one for one, reason in replaced.items() if reason == "source"],
+        "trust": [one for one, reason in replaced.items() if reason == "trust"],
         "budget": [],
     }
-    if replaced:
-        # The ranking's order stays: a substitute does not inherit the position of the one it replaced.
-        picked = frozenset(selected)
-        selected = [one for one in above if one in picked]
-        omitted["n"] = [one for one in above[n:] if one not in picked]
     return Selection(selected, omitted)
 
 
-def _share_among_sources(
-    selected: list[Candidate], waiting: list[Candidate], usual_floor: float
-) -> tuple[list[Candidate], list[Candidate]]:
-    """Replace the last candidates of a source that has more than its share by the best of other sources.
-
-    A substitute must pass the usual floor, even if the caller has turned the floor off.
-    """
-    share = (len(selected) + 1) // 2  # at least half, so only one source can have more
-    counts = Counter(one.source for one in selected if one.source is not None)
-    substitutes = [one for one in waiting if one.relevance >= usual_floor]
-    replaced: list[Candidate] = []
-    for place in reversed(range(len(selected))):
-        source = selected[place].source
-        if source is None or counts[source] <= share:
-            continue
-        other = next((one for one in substitutes if one.source != source), None)
-        if other is None:
+def _pick_within_limits(
+    above: Sequence[Candidate], size: int, usual_floor: float
+) -> tuple[set[Candidate], dict[Candidate, Reason]]:
+    """Pick candidates in order, and defer those beyond a limit. If too few are left, deferred ones fill the places."""
+    picked: set[Candidate] = set()
+    deferred: dict[Candidate, Reason] = {}
+    counts: Counter[str | None] = Counter()
+    untrusted = count_untrusted_places(size)
+    for place, one in enumerate(above):
+        if len(picked) == size:
             break
-        substitutes.remove(other)
-        replaced.append(selected[place])
-        selected[place] = other
-        counts[source] -= 1
-    return selected, replaced[::-1]
+        if place >= size and one.relevance < usual_floor:
+            continue
+        if not one.trusted and not untrusted:
+            deferred[one] = "trust"
+        elif one.source is not None and counts[one.source] >= (size + 1) // 2:
+            deferred[one] = "source"
+        else:
+            picked.add(one)
+            counts[one.source] += 1
+            untrusted -= not one.trusted
+    # Trusted ones come first here too: a limit for sources must not make room for untrusted texts.
+    fillers = sorted(deferred, key=lambda one: not (one.trusted and one.relevance >= usual_floor))
+    picked.update(fillers[: size - len(picked)])
+    return picked, deferred
 
 
 def build_hit(
@@ -195,8 +229,10 @@ def pack_hits(
     titles: set[str] = set()
     limited = budget.tokens is not None
     used = budget.count(render_block(context, ())) if limited else 0
-    for candidate, hit in hits.items():
-        best_cut = max((one.relevance for one in cut), default=0.0)
+    for candidate in _order_for_packing(hits, budget):
+        hit = hits[candidate]
+        # A long text of a stranger must not keep out what the user said.
+        best_cut = max((one.relevance for one in cut if one.trusted or not candidate.trusted), default=0.0)
         title = choose_heading(hit)
         heading = budget.count(f"\n## {title}\n") if limited and title not in titles else 0
         fitting = None if candidate.relevance < MIN_SUBSTITUTE_SHARE * best_cut else budget.fit_hit(hit, used + heading)
@@ -206,13 +242,28 @@ def pack_hits(
         packed[candidate] = fitting
         titles.add(title)
         used += heading + budget.count(f"{fitting}\n") if limited else 0
-    text = render_block(context, packed.values())
+    shown = [packed[one] for one in hits if one in packed]
     # A tokenizer may count joined lines higher than the sum of their counts.
-    while budget.tokens is not None and packed and budget.count(text) > budget.tokens:
+    while budget.tokens is not None and packed and budget.count(render_block(context, shown)) > budget.tokens:
         cut.append(packed.popitem()[0])
-        text = render_block(context, packed.values())
+        shown = [packed[one] for one in hits if one in packed]
+    text = render_block(context, shown)
     tokens = budget.count(text) if text else 0
-    return Recall(tuple(packed.values()), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
+    return Recall(tuple(shown), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
+
+
+def _order_for_packing(hits: Mapping[Candidate, Hit], budget: TokenBudget) -> list[Candidate]:
+    """Put untrusted hits last that do not fit into their share of the budget."""
+    if budget.tokens is None or all(one.trusted for one in hits):
+        return list(hits)
+    room = budget.tokens * MAX_UNTRUSTED_SHARE
+    first: list[Candidate] = []
+    last: list[Candidate] = []
+    for candidate, hit in hits.items():
+        cost = 0 if candidate.trusted else budget.count(f"{hit}\n")
+        (first if cost <= room else last).append(candidate)
+        room -= cost if cost <= room else 0
+    return first + last
 
 
 def shorten_hit(hit: Hit, span: tuple[int, int]) -> Hit:
@@ -272,12 +323,13 @@ def find_duplicates(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
     """Return each duplicate with the hit that it repeats.
 
     A hit is a duplicate if an earlier one has the same words in the same order, whatever the punctuation.
+    A trusted one counts as earlier than an untrusted one.
     A message is one if another hit cites most of it. The same value in two slots is two facts.
     """
     found: dict[Candidate, Candidate] = {}
     first: dict[tuple[object, ...], Candidate] = {}
     cited = _find_cited_messages(hits)
-    for candidate, hit in hits.items():
+    for candidate, hit in sorted(hits.items(), key=lambda pair: not pair[0].trusted):
         words = (hit.item.slot, hit.scope, *normalize_words(hit.text))
         other = cited.get(hit.item.id) or first.setdefault(words, candidate)
         if other != candidate and other not in found:

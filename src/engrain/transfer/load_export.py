@@ -19,7 +19,7 @@ from engrain.core.model import rows as moving
 from engrain.core.model.erasure import hash_item
 from engrain.core.model.items import TRUST, limit_kind
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
-from engrain.core.rules.statements import detect_traits
+from engrain.core.rules.message_filters import detect_stored_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Services
 from engrain.ports.search import Embedder
@@ -228,7 +228,7 @@ class _Decider:
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
         values["vectors"] = _keep_valid_vectors(values["vectors"], self._services.embedder)
         item = moving.row_to_item(replace(row, values=values)).item
-        own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
+        own = {"hash": hash_item(self._key, item), "traits": detect_stored_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_other_rows(self) -> None:

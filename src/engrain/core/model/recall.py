@@ -13,7 +13,7 @@ from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item
 from engrain.core.validation import fields_to_plain
 
-Reason = Literal["floor", "n", "budget", "source", "double"]
+Reason = Literal["floor", "n", "budget", "source", "trust", "double"]
 
 SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
 FACTS, KNOWLEDGE, HOW_TO = "Facts", "Relevant knowledge", "How to"
@@ -26,6 +26,7 @@ _REASONS: Mapping[str, str] = {
     "n": "beyond the number asked for",
     "budget": "too long for the budget",
     "source": "set back because one source would have filled the answer",
+    "trust": "set back because others' texts would have filled the answer",
     "double": "that repeat a hit",
 }
 

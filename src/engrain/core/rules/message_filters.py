@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, merge_spans
 
 # Opens the summary of a conversation in a prompt. Its lines are quoted with ">".
@@ -80,6 +81,9 @@ def _find_section_end(text: str, at: int) -> int:
     return len(text)
 
 
+PASTED = 16  # a trait next to those of rules/statements.py
+_MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
+_MAX_READ_CHARACTERS = 20_000
 # A letter that no pattern names, so that a hidden word still counts as a word.
 HIDDEN_LETTER = "ᚠ"
 
@@ -133,6 +137,17 @@ def blank_code(text: str) -> str:
             blanked = [part if index % 2 == 0 else " " * len(part) for index, part in enumerate(parts)]
             text = (" " * len(fence)).join(blanked)
     return text
+
+
+def detect_stored_traits(text: str, role: str | None) -> int:
+    """Return the traits of an item, with PASTED for a user's message that says little about a text of others."""
+    traits = detect_traits(text, role)
+    if role != "user":
+        return traits
+    head = text[:_MAX_READ_CHARACTERS]
+    own = len(blank_pasted(blank_code(head)).replace(HIDDEN_LETTER, "").split())
+    others = len(head.split()) - own
+    return traits | PASTED * (own <= _MAX_OWN_WORDS and others >= max(_MIN_PASTED_WORDS, own / 2))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from engrain.core.model.erasure import Subject, SubjectKind, hash_cut, hash_tombstone
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.message_filters import detect_stored_traits
 from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,
@@ -23,7 +24,6 @@ from engrain.core.rules.removal import (
     plan_removal,
     shift_offset,
 )
-from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.rows import read_answer, read_metadata
@@ -119,7 +119,7 @@ def _cut_item(tx: Transaction, n: int, spans: list[Span], at: int) -> str:
     rest = cut_spans(text, spans)
     words = index_words(rest, speaker, slot)
     hash_ = bytes.fromhex(hash_cut(tx.dialect.key, id_, rest))
-    values = {"text": rest, "hash": hash_, "traits": detect_traits(rest, role), "passages": words.passages}
+    values = {"text": rest, "hash": hash_, "traits": detect_stored_traits(rest, role), "passages": words.passages}
     tx.run("cut_item", n=n, **values, **tx.dialect.index_values(words))
     tx.run("delete_item_entities", n=n)
     tx.run("delete_item_episodes", n=n)

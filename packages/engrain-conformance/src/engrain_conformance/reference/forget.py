@@ -10,8 +10,8 @@ from engrain.core.model.erasure import hash_cut
 from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
+from engrain.core.rules.message_filters import detect_stored_traits
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
-from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.state import StoredRow, WriteContext
@@ -115,7 +115,7 @@ def _cut(work: WriteContext, id: str, spans: Sequence[Span]) -> None:
         after,
         hash_cut(work.state.key, id, after.text),
         index_words(after.text, after.speaker, after.slot),
-        detect_traits(after.text, after.role),
+        detect_stored_traits(after.text, after.role),
     )
     _invalidate_summary(work, before)
     episodes.drop_item_episodes(work.state, work.scope, id)
