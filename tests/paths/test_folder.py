@@ -145,12 +145,12 @@ def test_mode_and_place_of_a_file_stay_and_no_temporary_file_is_left(memory: Mem
     assert sorted(path.name for path in (folder / ".engrain").iterdir()) == [".gitignore", "lock", "mirror.json"]
 
 
-def test_what_is_made_is_for_nobody_beyond_the_group_as_the_store_is(memory: Memory, tmp_path: Path) -> None:
+def test_what_is_made_is_for_nobody_else_as_the_store_is(memory: Memory, tmp_path: Path) -> None:
     memory.remember("Ana likes tea.")
     memory.mirror(tmp_path / "made").sync()
     made = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
     assert {one.name for one in made} >= {"made", "MEMORY.md", ".engrain", "mirror.json"}
-    assert [one for one in made if stat.S_IMODE(one.stat().st_mode) & 0o007] == []
+    assert [one for one in made if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
 
 
 def test_a_file_that_was_saved_meanwhile_is_not_overwritten(folder: Path) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import stat
-import sys
-from pathlib import Path
 
 from engrain.core.errors import EngrainError
 from engrain.core.markdown.layout import list_conflict_ids
@@ -19,6 +16,7 @@ from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.core.rules.removal import find_addresses
 from engrain.core.validation import count_noun
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
+from engrain.ports.storage import is_open_to_others
 
 USER_SLOT_PREFIX = "user."
 MIN_OWN_TRUST = TRUST["agent"]  # texts of pages, files and tools are below it
@@ -91,21 +89,13 @@ def _find_origin(context: CheckContext, item: Item) -> str | None:
 def check_rights(context: CheckContext) -> Verdict:
     own = context.find_own("rights") or report_pass(f"no file of its own: {context.store.backend}")
     # The folders of the mirror and of the backups have the same texts.
-    folders = [str(path) for path in context.list_folders() if _is_open_to_all(path)]
+    folders = [str(path) for path in context.list_folders() if is_open_to_others(path)]
     if not folders:
         return own
-    why, fix = f"every user of this machine can look into {list_first(folders)}", f"`chmod 700 {shlex.join(folders)}`"
+    why, fix = f"other users of this machine can look into {list_first(folders)}", f"`chmod 700 {shlex.join(folders)}`"
     if own.state == "pass":
         return report_warning(why, fix)
     return Verdict(own.state, f"{own.why}; {why}", f"{own.fix} and {fix}")
-
-
-def _is_open_to_all(folder: Path) -> bool:
-    try:
-        there = (folder.resolve(), *folder.resolve().parents)
-        return sys.platform != "win32" and all(one.stat().st_mode & stat.S_IXOTH for one in there)
-    except OSError:
-        return False
 
 
 def check_file_conflicts(context: CheckContext) -> Verdict:

@@ -24,7 +24,7 @@ from engrain.core.formats.manifests import (
 from engrain.core.model.results import MaintenanceAction
 from engrain.maintenance.passes import REMOVED, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.ports import Services
-from engrain.ports.storage import Backed
+from engrain.ports.storage import Backed, make_private_folder
 from engrain.privacy.audit import record
 
 ABANDONED_AFTER = timedelta(hours=6)
@@ -102,7 +102,7 @@ def plan_rotation(services: Services, rotation: Rotation, now: datetime) -> tupl
 def take_due_backup(services: Services, rotation: Rotation, name: str, now: datetime) -> BackupInfo:
     """Write the backup that is due. Make its folder if it does not exist."""
     try:
-        rotation.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(rotation.folder)
     except OSError as exc:
         link = os.path.islink(rotation.folder) and not os.path.exists(rotation.folder)
         why = f"it is a link to {os.readlink(rotation.folder)}, which is not there" if link else exc.strerror

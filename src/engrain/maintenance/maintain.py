@@ -38,7 +38,7 @@ from engrain.maintenance.passes import (
 )
 from engrain.mirror.mirror import Mirror
 from engrain.ports import Services
-from engrain.ports.storage import Folder
+from engrain.ports.storage import Folder, make_private_folder
 from engrain.privacy.audit import record
 from engrain.privacy.erase import resume_erasures
 from engrain.tasks.lease import create_worker_name
@@ -368,7 +368,7 @@ def plan_folder_sync(context: MaintenanceContext, folder: Folder, changed: bool)
     def act(report: ReportProgress) -> None:
         parent = Path(mirror.path).parent
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(parent)
         except OSError as exc:
             raise StoreError(f"the folder {parent} cannot be made: {exc.strerror}.") from exc
         mirror.sync()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
@@ -46,6 +48,26 @@ class Deployed(Protocol):
 
     def search_state(self, scope: Scope) -> Finding:
         """Report whether searches in this scope have what makes them fast."""
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder and its missing parents. Only their owner can look into them."""
+    if not path.parent.is_dir():
+        make_private_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Tell if somebody else, of the owner's group or not, can reach and read a file, or look into a folder."""
+    try:
+        modes = [one.stat().st_mode for one in (path.resolve(), *path.resolve().parents)]
+    except OSError:  # a log may go at any time
+        return False
+    # To pass through a folder takes the right to execute it.
+    others = [stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH for mode in modes]
+    by_others = all(mode & bit for mode, bit in zip(modes, others, strict=True))
+    by_group = modes[0] & others[0] << 3 and all(mode & (stat.S_IXGRP | stat.S_IXOTH) for mode in modes[1:])
+    return sys.platform != "win32" and bool(by_group or by_others)
 
 
 def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:

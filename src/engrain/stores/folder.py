@@ -49,7 +49,7 @@ class FolderFiles:
         with self._open_folder(HIDDEN_FOLDER, make=True) as hidden:
             assert hidden is not None
             with _translate_errors("lock"):
-                file = os.open("lock", os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, 0o660, dir_fd=hidden)
+                file = os.open("lock", os.O_RDWR | os.O_CREAT | _SAFE_FLAGS, 0o600, dir_fd=hidden)
             try:
                 with _translate_errors(HIDDEN_FOLDER):
                     _wait_for_lock(file, timeout, self._path)
@@ -139,13 +139,13 @@ class FolderFiles:
         try:
             try:
                 if make:
-                    self._path.mkdir(0o770, exist_ok=True)
+                    self._path.mkdir(0o700, exist_ok=True)
                 opened.append(os.open(self._path, _FOLDER_FLAGS))
                 if part:
                     at = part
                     if make:
                         with suppress(FileExistsError):
-                            os.mkdir(part, 0o770, dir_fd=opened[0])
+                            os.mkdir(part, 0o700, dir_fd=opened[0])
                     opened.append(os.open(part, _FOLDER_FLAGS | _SAFE_FLAGS, dir_fd=opened[0]))
             except OSError as exc:
                 if make or not isinstance(exc, FileNotFoundError):
@@ -212,7 +212,7 @@ def _check_writable(seen: os.stat_result | None, name: str) -> None:
 
 
 def _write_new_file(folder: int, temp: str, data: bytes, old: os.stat_result | None) -> None:
-    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o660, dir_fd=folder)
+    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE_FLAGS, 0o600, dir_fd=folder)
     with open(file, "wb") as opened:
         if old is not None:
             with suppress(PermissionError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
-from engrain.ports.storage import check_owners, on_encrypted_disk
+from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
 from engrain.stores.sqlite.index.view import IndexCache
@@ -175,7 +174,7 @@ class Health:
         if not found:
             return Finding("rights", "pass", "no other user of this machine can read the store's files")
         names = ", ".join(path.name for path in found)
-        why = f"every user of this machine can read {names}"
+        why = f"other users of this machine can read {names}"
         return Finding("rights", "warn", why, f"`chmod 600 {shlex.join(map(str, found))}`")
 
     def _check_encryption(self) -> Finding:
@@ -245,16 +244,6 @@ def _check_writable(path: Path) -> Iterator[Finding]:
     else:
         why = f"{path} can only be read, so that nothing new is kept: you may not write to {refused[0]}"
         yield Finding("writable", "fail", why, f"`chmod u+w {shlex.join(map(str, refused))}`, as their owner")
-
-
-def is_open_to_others(path: Path) -> bool:
-    """A user who is neither the owner nor of the group can reach and read the file."""
-    try:
-        if sys.platform == "win32" or not path.stat().st_mode & stat.S_IROTH:
-            return False
-        return all(parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents)
-    except OSError:  # a log may go at any time
-        return False
 
 
 def _is_mounted_read_only(path: Path) -> bool:

@@ -87,9 +87,16 @@ class TicketQueue:
 
     def _open(self) -> int:
         if self._file is None or self._pid != os.getpid():
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), self._mode())
             self._pid = os.getpid()
         return self._file
+
+    def _mode(self) -> int:
+        """The rights of the store's file, which its owner may have shared, as SQLite gives them to its log."""
+        try:
+            return os.stat(self.name.removesuffix("-lock")).st_mode & 0o666
+        except OSError:
+            return 0o600
 
     def reset(self) -> None:
         """In a forked child, where nobody holds it."""

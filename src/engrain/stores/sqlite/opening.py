@@ -206,7 +206,7 @@ def open_connection(file: StoreFile, create: bool = False) -> Connection:
 def _create_private_file(path: Path) -> None:
     """Create a file that other users of the machine cannot read; SQLite gives its log the same rights."""
     with contextlib.suppress(OSError):  # it exists, or SQLite says why it cannot be made
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o660))
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def sync_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from engrain.core.errors import EngrainError, NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from engrain.ports.search import VectorServer
+from engrain.ports.storage import make_private_folder
 from engrain.stores.urls import VectorAddress
 
 RETRY_PAUSE_SECONDS = 0.5
@@ -50,7 +51,7 @@ class LockedFolder:
         self.path = path
         lock_path = path.with_name(f"{path.name}.lock")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path)
             self._file = os.open(lock_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as exc:
             raise StoreUnavailable(f"the folder {path} cannot be used: {exc}.") from exc
