@@ -158,6 +158,7 @@ def test_an_item_is_pinned_and_edited_beside_the_list(tab: Tab) -> None:
     dialog.get_by_role("button", name="Save").click()
     peek.get_by_text("blue").wait_for()
     assert not dialog.is_visible()
+    assert view.locator(".row .pin").count() == 1  # the row in the list follows
     item = next(item for item in tab.page.memory.list({"pinned": True}))
     assert item.metadata == {"team": "blue"}
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
+from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
-from ui_kit import Page
+from ui_kit import Page, furnish, leave_ambiguous, serve_page
 
-from engrain import Receipt, Scope
+from engrain import Receipt, Scope, Store
 from engrain.retrieval.ranking import WEIGHTS
 from engrain.ui.addresses import read_owner, write_owner
 from engrain.ui.app import PAGES
@@ -288,3 +290,69 @@ def test_a_bad_value_in_an_address_is_explained(page: Page, query: dict[str, str
 def test_every_page_answers_without_values(page: Page) -> None:
     for path in PAGES:
         assert page.get(path).status_code in (200, 404, 422), path
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
+
+
+def test_no_name_of_anything_is_markup(empty_page: Page) -> None:
+    memory = empty_page.store.memory(user=HOSTILE, agent=HOSTILE, tenant=HOSTILE)
+    memory.remember(HOSTILE, slot=HOSTILE, source=HOSTILE, metadata={HOSTILE: HOSTILE})
+    memory.relations.add(HOSTILE, HOSTILE, HOSTILE)
+    memory.start_session(HOSTILE)
+    memory.add_message("user", HOSTILE, speaker=HOSTILE)
+    memory.end_session()
+    leave_ambiguous(memory, HOSTILE)
+    with memory.task("t" + HOSTILE, goal=HOSTILE) as run:
+        run.step(HOSTILE, lambda: {HOSTILE: HOSTILE})
+        run.outcome = HOSTILE
+    empty_page.store.hold(HOSTILE, tenant=HOSTILE, reason="case-7")
+    id = memory.list({"kind": "fact"}, limit=1)[0].id
+    for path in PAGES:
+        for name in (HOSTILE, "t" + HOSTILE):
+            query = {"id": id, "name": name, "q": HOSTILE, "text": HOSTILE, "entity": HOSTILE, "prefix": HOSTILE,
+                     "source": HOSTILE, "action": "resolve", "step": HOSTILE, "target": "session"}  # fmt: skip
+            if path.startswith("timeline"):
+                query["kind"] = "fact"
+            answer = empty_page.client.get(empty_page.path(path, memory.scope), params=query)
+            assert answer.status_code in (200, 404, 409, 422), (path, answer.text)
+            if "html" in answer.headers["content-type"]:
+                assert "<img" not in answer.text, path
+
+
+def test_a_memory_that_a_hold_hides_says_so(page: Page) -> None:
+    page.post("privacy/hold", user="ana", reason="case-7")
+    assert page.post("privacy/erase", target="user", typed="ana").status_code == 409
+    text = page.get("timeline").text
+    assert "nothing of this memory is shown until the hold is released" in text
+    assert "Ana prefers Python" not in text
+    page.post("privacy/release", user="ana", reason="case-7")
+    assert "Ana prefers Python" in page.get("timeline").text
+
+
+def test_a_store_that_can_only_be_read_is_shown_without_actions(tmp_path: Path) -> None:
+    with Store(tmp_path / "agent.db", embedder=HashEmbedder(), background=False) as store:
+        furnish(store)
+    read = Store(tmp_path / "agent.db", embedder=HashEmbedder(), background=False, read_only=True)
+    with read as store, serve_page(store, Scope(user="ana"), read_only=True) as page:
+        id = page.memory.list(limit=1)[0].id
+        for path in ("timeline", f"item?id={id}", "ask?q=Ana", "task?name=refund-7", "privacy", "doctor"):
+            answer = page.client.get(page.path(path))
+            assert answer.status_code == 200, path
+            assert "can only be read" in answer.text
+            for word in (">Forget<", ">Pin<", ">Resolve<", "Erase for good", ">Hold<"):
+                assert word not in answer.text, path
+        assert page.post("item/forget", id=id).status_code == 409
+        assert page.memory.get(id)
+
+
+def test_after_forgetting_the_timeline_is_as_the_person_left_it(page: Page) -> None:
+    shown = page.address + page.path("timeline") + "?text=Python&kind=fact"
+    headers = {"HX-Request": "true", "HX-Current-URL": shown}
+    form = {"csrf": page.ui.access.csrf, "id": find_id(page, "Python")}
+    answer = page.client.post(page.path("item/forget"), data=form, headers=headers)
+    assert answer.headers["hx-redirect"] == page.path("timeline") + "?text=Python&kind=fact"
+    form["id"] = find_id(page, "Quito")
+    elsewhere = {**headers, "HX-Current-URL": "https://evil.example/timeline?x=1"}
+    answer = page.client.post(page.path("item/forget"), data=form, headers=elsewhere)
+    assert answer.headers["hx-redirect"] == page.path("timeline")

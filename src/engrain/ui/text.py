@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +10,7 @@ from markupsafe import Markup, escape
 
 Span = tuple[int, int]
 
-_KEPT = "\n\t"
+_UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 _JOINERS = "\u200c\u200d"  # scripts and emoji need them between two letters
 _EMOJI_SELECTORS = "\ufe0e\ufe0f"
 _BLANKS = frozenset("\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u180e")
@@ -52,7 +53,8 @@ def _show_part(text: str, start: int, end: int) -> Markup:
 
 def _show_pieces(text: str, start: int, end: int) -> Iterable[Markup]:
     clean = start
-    for at in range(start, end):
+    for found in _UNUSUAL.finditer(text, start, end):
+        at = found.start()
         if _is_hidden(text, at):
             yield escape(text[clean:at])
             name = unicodedata.name(text[at], "control character").lower()
@@ -65,7 +67,7 @@ def _show_pieces(text: str, start: int, end: int) -> Iterable[Markup]:
 
 def _is_hidden(text: str, at: int) -> bool:
     one = text[at]
-    if " " <= one <= "~" or one in _KEPT:
+    if not _UNUSUAL.fullmatch(one):
         return False
     if one in _EMOJI_SELECTORS:
         return not (at and (text[at - 1] > "\x7f" or text[at - 1] in "#*0123456789"))

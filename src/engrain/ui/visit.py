@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -19,7 +20,6 @@ from engrain.ui.addresses import write_owner
 from engrain.ui.rendering import render
 from engrain.ui.text import show_plain
 
-FLASH = "engrain_said"
 _NAV: tuple[tuple[str, str, str], ...] = (
     ("timeline", "Timeline", "t"),
     ("ask", "Ask", "a"),
@@ -95,9 +95,12 @@ class Visit:
     def number(self, name: str) -> float | None:
         text = self.query(name) or self.value(name).strip()
         try:
-            return float(text) if text else None
+            found = float(text) if text else None
         except ValueError as exc:
             raise InvalidInput(f"{name} is a number, not {text!r}.") from exc
+        if found is not None and not math.isfinite(found):
+            raise InvalidInput(f"{name} is a number, not {text!r}.")
+        return found
 
     def link(self, page: str, **query: Any) -> str:
         """The address of a page of this memory."""
@@ -108,10 +111,10 @@ class Visit:
 
     def page(self, template: str, **values: Any) -> Response:
         """A whole page; a message of the action before it is shown once."""
-        said = unquote(self.request.cookies.get(FLASH, ""))
+        said = unquote(self.request.cookies.get(self._flash, ""))
         answer = self.fragment(template, said=said, nav=_NAV, here=template.partition(".")[0], **values)
         if said:
-            answer.delete_cookie(FLASH, path="/", httponly=True, samesite="strict")
+            answer.delete_cookie(self._flash, path="/", httponly=True, samesite="strict")
         return answer
 
     def fragment(self, template: str, **values: Any) -> HTMLResponse:
@@ -119,7 +122,19 @@ class Visit:
 
     def redirect(self, page: str, said: str = "", **query: Any) -> Response:
         """Go to another page, which says what was done."""
-        address = self.link(page, **query)
+        return self._go_to(self.link(page, **query), said)
+
+    def return_to(self, page: str, said: str) -> Response:
+        """Go to a page as the person left it, with its filters, if this action was started there."""
+        return self._go_to(self.find_current(page) or self.link(page), said)
+
+    def find_current(self, page: str) -> str:
+        """The address of the page that the browser shows, if it is this one; else an empty text."""
+        shown = urlsplit(self.request.headers.get("hx-current-url", ""))
+        own = self.link(page)
+        return f"{own}?{shown.query}" if shown.path == own else ""
+
+    def _go_to(self, address: str, said: str) -> Response:
         answer: Response
         if self.by_htmx:
             answer = Response(status_code=204, headers={"hx-redirect": address})
@@ -127,13 +142,17 @@ class Visit:
             answer = RedirectResponse(address, 303)
         if said:
             text = quote(show_plain(said)[:600])
-            answer.set_cookie(FLASH, text, max_age=30, path="/", httponly=True, samesite="strict")
+            answer.set_cookie(self._flash, text, max_age=30, path="/", httponly=True, samesite="strict")
         return answer
 
     def changed(self, answer: HTMLResponse, said: str) -> HTMLResponse:
         """A part of the page after a change, with a message."""
         answer.headers["hx-trigger"] = json.dumps({"said": {"text": show_plain(said)}})
         return answer
+
+    @property
+    def _flash(self) -> str:
+        return f"{self.ui.access.cookie}_said"
 
     def _values(self) -> dict[str, Any]:
         return {

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from engrain import ConfigError, InvalidInput, Item, Memory
 from engrain.core.model.items import RESERVED_KEY
@@ -20,7 +20,11 @@ MAX_DERIVED = 200
 
 def show_item(visit: Visit) -> Response:
     values = _load(visit)
-    return visit.fragment("_item.html", peek=True, **values) if visit.by_htmx else visit.page("item.html", **values)
+    return (
+        visit.fragment("_item.html", peek=True, row=False, **values)
+        if visit.by_htmx
+        else visit.page("item.html", **values)
+    )
 
 
 def show_edit_dialog(visit: Visit) -> Response:
@@ -81,7 +85,7 @@ def forget(visit: Visit) -> Response:
     more = f", with {count_noun(len(done.ids) - 1, 'other item')} that belonged to it" if len(done.ids) > 1 else ""
     cut = f" Its words were cut out of {count_noun(len(done.marked), 'message')}." if done.marked else ""
     later = " A reader still holds the bytes; they are overwritten when it ends." if done.pending else ""
-    return visit.redirect("timeline", f"Forgotten{more}.{cut}{later}")
+    return visit.return_to("timeline", f"Forgotten{more}.{cut}{later}")
 
 
 def find_derived(memory: Memory, id: str) -> list[Item]:
@@ -141,8 +145,9 @@ def _find(visit: Visit) -> Item:
 def _show_again(visit: Visit, said: str) -> Response:
     if not visit.by_htmx:
         return visit.redirect("item", said, id=visit.require("id"))
-    answer = visit.fragment("_item.html", peek=visit.value("peek") == "1", **_load(visit))
-    assert isinstance(answer, HTMLResponse)
+    # Beside the timeline its row changes, too.
+    beside = bool(visit.find_current("timeline"))
+    answer = visit.fragment("_item.html", peek=visit.value("peek") == "1", row=beside, **_load(visit))
     return visit.changed(answer, said)
 
 

@@ -46,12 +46,17 @@
   // An answer with an error is shown where the person looks: in the dialog or form, else above the page.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.status < 400) return;
+    if (event.detail.xhr.status === 401) return location.reload();  // started anew, with another token
     const sender = event.detail.requestConfig.elt;
     const slot = [sender.closest("form"), sender.closest("dialog")].map((box) => box && $(".form-error", box)).find(Boolean);
     event.detail.shouldSwap = true;
     event.detail.isError = false;
     event.detail.swapOverride = "innerHTML";
     event.detail.target = slot || problemSlot();
+  });
+  // A task refreshes itself, but not while somebody reads one of its steps.
+  document.body.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.id === "task" && $("details[open]", event.target)) event.preventDefault();
   });
   document.body.addEventListener("htmx:sendError", () => say("engrain ui does not answer: is it still running?"));
   function problemSlot() {
