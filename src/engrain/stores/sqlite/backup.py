@@ -49,7 +49,7 @@ from engrain.stores.sqlite.schema import list_tables, open_outside
 
 _SQL = load_sql()
 _LOCK_SECONDS = 10.0
-_NOTHING_LEFT = "Nothing is left of it."
+_COPY_END = ".restoring"
 
 
 class Backups:
@@ -97,11 +97,12 @@ class Backups:
             write_file(manifest_path, manifests.write_backup_manifest(manifest))
             sync_folder(path.parent)
         except BaseException as exc:
-            _remove(part, *((path, manifest_path) if written else ()))
+            left = _remove(part, *((path, manifest_path) if written else ()))
+            rest = f"Remove it: {', '.join(map(str, left))}." if left else "Nothing is left of it."
             if isinstance(exc, DiskFull) or (isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)):
-                raise DiskFull(f"there is no room for the backup {path}: its disk is full. {_NOTHING_LEFT}") from exc
+                raise DiskFull(f"there is no room for the backup {path}: its disk is full. {rest}") from exc
             if isinstance(exc, OSError):
-                raise StoreError(f"the backup {path} could not be written: {exc.strerror}. {_NOTHING_LEFT}") from exc
+                raise StoreError(f"the backup {path} could not be written: {exc.strerror}. {rest}") from exc
             raise
         return manifest
 
@@ -235,10 +236,12 @@ def _lock_whole(file: int, busy: str) -> None:
             raise StoreBusy(busy) from exc
 
 
-def _remove(*paths: Path) -> None:
+def _remove(*paths: Path) -> list[Path]:
+    """Remove files, and return those that are still there."""
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
+    return [path for path in paths if path.exists()]
 
 
 # Restoring
@@ -278,7 +281,7 @@ def prepare_copy(target: Path) -> Iterator[Path]:
     """A path beside the target, where a store is prepared before anybody can open it. Its files are removed afterwards.
 
     StoreBusy while another process does the same in this folder."""
-    copy = target.with_name(f"{target.name}.restoring")
+    copy = _sibling(target, _COPY_END)
     with _lock_folder(target.parent):
         _remove_copy(copy)
         try:
@@ -306,6 +309,7 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
 
     StoreBusy if the old one is in use. `check` runs last, when nobody can write to the old one any more."""
     lock = FileLock(_sibling(target, "-lock"))
+    new = identify_file(str(copy), remote=False)
     try:
         lock.acquire(_LOCK_SECONDS)
         for log in (_sibling(target, "-wal"), _sibling(target, "-journal")):
@@ -321,9 +325,23 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
             _sibling(target, end).unlink(missing_ok=True)
         sync_folder(target.parent)
     except OSError as exc:
-        raise StoreError(f"{target} could not be replaced: {exc.strerror}. It is as it was.") from exc
+        if identify_file(str(target), remote=False) != new:
+            raise StoreError(f"{target} could not be replaced: {exc.strerror}. It is as it was.") from exc
+        raise StoreError(
+            f"{target} is the restored store now, but its folder could not be synced: {exc.strerror}. After a power "
+            "cut the old store may be back: look which one it is before you use it."
+        ) from exc
     finally:
         lock.close()
+
+
+def remove_killed_restore(target: Path) -> None:
+    """Remove the copy of a restore that was killed: it may hold texts that were forgotten since the backup."""
+    copy = _sibling(target, _COPY_END)
+    if sys.platform == "win32" or not copy.exists():  # Windows does not tell a running restore from a killed one
+        return
+    with contextlib.suppress(OSError, StoreBusy), _lock_folder(target.parent):
+        _remove_copy(copy)
 
 
 def _remove_copy(copy: Path) -> None:

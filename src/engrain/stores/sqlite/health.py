@@ -67,7 +67,7 @@ class Health:
                 _check_integrity(db),
                 _check_slots(db),
                 _check_indexes(db),
-                _check_purge(db),
+                _check_purge(db, self._file),
             )
             return [finding for finding in found if finding]
 
@@ -226,7 +226,10 @@ def _check_indexes(db: Connection) -> Finding:
     return Finding("indexes", "pass", "every item has its words, every vector its item and its codes")
 
 
-def _check_purge(db: Connection) -> Finding | None:
+def _check_purge(db: Connection, file: StoreFile) -> Finding | None:
+    if left := [path for path in file.own_copies() if ".restoring" in path.name]:
+        why = f"a killed restore left {', '.join(path.name for path in left)}, which may hold what was forgotten"
+        return Finding("forgotten", "warn", why, f"open the store again, or `rm {shlex.join(map(str, left))}`")
     if not db.rows(_SQL["find_meta"], {"name": "purge"}):
         return None
     why = "forgotten bytes are still in the log, because a reader holds it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import struct
 import sys
 import threading
 import time
@@ -48,7 +49,7 @@ class TicketQueue:
             # A store is opened in its caller's thread. Through map, the answer is in the list before a signal can come.
             took.extend(map(self._threads.acquire, (True,), (timeout,)))
             if not took[0]:
-                raise _make_busy_error(timeout)
+                raise _make_busy_error(timeout, os.getpid())
             self.holder = holder
             self._wait_for_turn(self._open(), ends, timeout)
         except OSError as exc:
@@ -186,14 +187,15 @@ def _wait_for_lock(file: int, start: int, length: int, ends: float, timeout: flo
         now = time.monotonic()
         started = started or now
         if now >= ends:
-            raise _make_busy_error(timeout)
+            raise _make_busy_error(timeout, _find_holder(file, _WRITE_BYTE, 1) or _find_holder(file, start, length))
         time.sleep(_PAUSE_SECONDS if now - started < _LONG_WAIT_SECONDS else _LONG_PAUSE_SECONDS)
 
 
-def _make_busy_error(timeout: float) -> StoreBusy:
-    return StoreBusy(
-        f"another process held the store for more than {timeout:g} s. Look for a stopped one, or try again."
-    )
+def _make_busy_error(timeout: float, pid: int | None) -> StoreBusy:
+    who = f"process {pid}" if pid else "another process"
+    if pid == os.getpid():
+        who = f"another thread of this process ({pid})"
+    return StoreBusy(f"{who} held the store for more than {timeout:g} s. Look if it is stopped, or try again.")
 
 
 def _translate_error(exc: OSError, path: Path) -> StoreError:
@@ -232,6 +234,10 @@ if sys.platform == "win32":
         """Windows cannot tell: it has no lock that several may hold."""
         return False
 
+    def _find_holder(file: int, start: int, length: int) -> int | None:
+        """Windows does not tell."""
+        return None
+
     def read_at(file: int, size: int, at: int) -> bytes:
         os.lseek(file, at, os.SEEK_SET)
         return os.read(file, size)
@@ -261,6 +267,26 @@ else:
 
     def _unlock_all(file: int, ticket: int | None) -> None:
         fcntl.lockf(file, _UNLOCK)
+
+    # The order of the fields of struct flock: type, whence, start, length, pid; or start, length, pid, type, whence.
+    _LINUX_FLOCK, _BSD_FLOCK = "@hhqqi4x", "@qqihh"
+
+    def _find_holder(file: int, start: int, length: int) -> int | None:
+        """The process that holds a lock in this range; None if nobody does, or it cannot be known."""
+        linux = sys.platform.startswith("linux")
+        if linux:
+            asked = struct.pack(_LINUX_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        else:
+            asked = struct.pack(_BSD_FLOCK, start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
+        try:
+            found = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+        except OSError:
+            return None
+        if linux:
+            kind, _, _, _, pid = struct.unpack(_LINUX_FLOCK, found)
+        else:
+            _, _, pid, kind, _ = struct.unpack(_BSD_FLOCK, found)
+        return int(pid) if kind != fcntl.F_UNLCK and pid > 0 else None
 
     def _is_free_from(file: int, start: int) -> bool:
         """Nobody holds a byte from there on. To find out, all of them get a shared lock for a moment."""

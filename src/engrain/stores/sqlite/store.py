@@ -22,7 +22,7 @@ from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites
-from engrain.stores.sqlite.backup import Backups
+from engrain.stores.sqlite.backup import Backups, remove_killed_restore
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
@@ -103,6 +103,8 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restor
     def _start(self) -> None:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
+        if self._file.path and not self._file.read_only:
+            remove_killed_restore(self._file.path)
         upgrade(db, self._file, self._lock)
         ((key,),) = db.rows(_SQL["find_meta"], {"name": "key"})
         self.dialect.key = bytes.fromhex(key)
