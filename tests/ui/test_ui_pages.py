@@ -86,9 +86,10 @@ def test_an_address_names_every_owner(scope: Scope) -> None:
 
 
 def test_the_page_opens_with_the_named_memory_or_the_largest(page: Page) -> None:
-    memories = page.store.memories()
-    assert choose_home(Scope(user="ben"), memories) == Scope(user="ben")
-    assert choose_home(Scope(), memories) == Scope(user="ana")
+    assert choose_home(Scope(user="ben"), page.store) == Scope(user="ben")
+    assert choose_home(Scope(), page.store) == Scope(user="ana")
+    page.store.memory().remember("Nobody's note.")
+    assert choose_home(Scope(), page.store) == Scope()
     assert page.client.get("/").headers["location"] == page.path("timeline")
 
 

@@ -25,6 +25,7 @@ from engrain.ui.visit import Ui, Visit
 Show = Callable[[Visit], Response]
 MAX_FORM_BYTES = 8 << 20
 STATIC = Path(__file__).with_name("static")
+_STATUS: tuple[tuple[type[EngrainError], int], ...] = ((NotFound, 404), (TooLarge, 413), (InvalidInput, 422))
 _log = logging.getLogger("engrain")
 
 # Every page hangs below the owner of its memory: /user=ana/timeline.
@@ -126,14 +127,11 @@ def _answer(ui: Ui, request: Request, form: dict[str, str], show: Show) -> Respo
 
 
 def _explain(visit: Visit, error: EngrainError | None) -> Response:
+    """Say what is wrong, in the place of the page or in a part of it."""
     why = "This is a defect of engrain. The terminal has the details." if error is None else str(error)
-    kind = {NotFound: 404, InvalidInput: 422, TooLarge: 413}
-    status = 500 if error is None else next((code for of, code in kind.items() if isinstance(error, of)), 409)
-    template = "_problem.html" if visit.by_htmx else "problem.html"
-    answer = visit.fragment(template, why=why, kind=type(error).__name__) if visit.by_htmx else visit.page(
-        template, why=why, kind=type(error).__name__
-    )  # fmt: skip
-    answer.status_code = status
+    answer = visit.fragment("_problem.html", why=why) if visit.by_htmx else visit.page("problem.html", why=why)
+    known = next((status for kind, status in _STATUS if isinstance(error, kind)), 409)
+    answer.status_code = 500 if error is None else known
     return answer
 
 

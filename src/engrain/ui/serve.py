@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from engrain import ConfigError, MemoryInfo, Scope, Store
+from engrain import ConfigError, Scope, Store
 from engrain.ui.access import Access
 from engrain.ui.app import build_app
 from engrain.ui.visit import Ui
@@ -75,11 +75,11 @@ def listen(where: Address) -> socket.socket:
     raise AssertionError(wanted)
 
 
-def choose_home(given: Scope, memories: list[MemoryInfo]) -> Scope:
+def choose_home(given: Scope, store: Store) -> Scope:
     """The named memory. Without a name the one without an owner, if it has items; else the largest."""
     if given != Scope():
         return given
-    sized = {Scope(info.tenant, info.agent, info.user): info.items for info in memories}
+    sized = {Scope(info.tenant, info.agent, info.user): info.items for info in store.memories()}
     return given if sized.get(given) or not sized else max(sized, key=lambda scope: sized[scope])
 
 

@@ -65,7 +65,7 @@ def show_page(
         click.echo(dim("Opened in your browser. Ctrl-C ends it." if opened else "Open this address. Ctrl-C ends it."))
 
     read_only = store.services.read_only
-    serve(store, choose_home(home, store.memories()), Address(*where), _shorten(cli.store), announce, read_only)
+    serve(store, choose_home(home, store), Address(*where), _shorten(cli.store), announce, read_only)
 
 
 def _shorten(location: str | None) -> str:

@@ -9,10 +9,9 @@ from typing import Any
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
-from engrain import ConfigError, Conflict, InvalidInput, NotFound, Receipt
+from engrain import ConfigError, Conflict, ErasureResult, InvalidInput, NotFound, Receipt
 from engrain.core.model.results import describe_verification
 from engrain.core.validation import count_noun
-from engrain.privacy.erase import ErasureResult
 from engrain.ui.addresses import write_owner
 from engrain.ui.visit import Visit
 

@@ -4,6 +4,7 @@
   const box = document.getElementById("graph");
   if (!box) return;
   const svg = box.querySelector("svg");
+  const TOOLS = 44;  // the height of the buttons above the graph
   const SVG = "http://www.w3.org/2000/svg";
   const make = (name, attributes = {}, ...children) => {
     const made = document.createElementNS(SVG, name);
@@ -112,9 +113,10 @@
     if (!nodes.length) return;
     const ys = nodes.map((node) => node.y), edge = 54, half = (node) => Math.max(30, 4 * short(node.label).length) + 12;
     const left = Math.min(...nodes.map((node) => node.x - half(node))), right = Math.max(...nodes.map((node) => node.x + half(node))), top = Math.min(...ys) - edge / 1.6, bottom = Math.max(...ys) + edge;
-    view.k = Math.min(1.15, svg.clientWidth / (right - left), svg.clientHeight / (bottom - top));
+    const height = svg.clientHeight - TOOLS;
+    view.k = Math.min(1.15, svg.clientWidth / (right - left), height / (bottom - top));
     view.x = svg.clientWidth / 2 - (view.k * (left + right)) / 2;
-    view.y = svg.clientHeight / 2 - (view.k * (top + bottom)) / 2;
+    view.y = TOOLS + height / 2 - (view.k * (top + bottom)) / 2;
     move();
   }
   function zoom(by, x = svg.clientWidth / 2, y = svg.clientHeight / 2) {
