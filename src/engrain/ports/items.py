@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item, Vectors
-from engrain.core.model.plans import Applied, Plan
+from engrain.core.model.plans import Applied, Plan, Request
 from engrain.core.model.queries import (
     Changes,
     Finding,
@@ -93,6 +93,26 @@ class ItemStore(Protocol):
 
         Embed: replaces the item's vectors of that model: `changed`. `stale` if the hash is no longer the item's,
         `missing` if the item is removed.
+        """
+
+    def answer(self, scope: Scope, request: Request | None) -> Applied | None:
+        """Return the first answer to a request, `repeated`; None if it was not answered, or there is no request.
+
+        Conflict if the first asked for something else. It answers for plans with a request id too.
+        """
+
+    def once(self, scope: Scope, request: Request | None, do: Callable[[], Applied]) -> Applied:
+        """Run `do` and store its answer under the request's id. All that `do` writes to this store is one transaction.
+
+        A known request returns the first answer as `answer` does, and `do` is not called. If `do` raises, nothing is
+        written. `do` may be called twice, on another thread, and must neither embed nor call a server: others wait for
+        it. Without a request `do` is only called.
+        """
+
+    def drop_answers(self, before: datetime) -> int:
+        """Forget requests of any scope that were answered before then: return how many. Repeated, they are new ones.
+
+        The request ids of single Adds stay, and those of users on hold.
         """
 
     def moment(self) -> int:

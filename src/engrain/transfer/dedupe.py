@@ -103,4 +103,4 @@ def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
 def load_answered_requests(services: Services, scope: Scope) -> dict[str, str]:
     """Return request id -> id of the item that the request added."""
     rows = iterate_rows(require_movable(services), "request", scope)
-    return {row.key[1]: row.values["outcomes"][0][0] for row in rows}
+    return {row.key[1]: row.values["outcomes"][0][0] for row in rows if row.values["outcomes"]}

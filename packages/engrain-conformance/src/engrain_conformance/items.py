@@ -10,6 +10,7 @@ from engrain_conformance.filtering import FilteringSuite
 from engrain_conformance.forgetting import ForgettingSuite
 from engrain_conformance.isolation import IsolationSuite
 from engrain_conformance.reading import ReadingSuite
+from engrain_conformance.requests import RequestSuite
 from engrain_conformance.slots import SlotSuite
 
 
@@ -23,5 +24,6 @@ class ItemStoreSuite(
     ChangeFeedSuite,
     FilteringSuite,
     IsolationSuite,
+    RequestSuite,
 ):
     """But for what needs a task journal (MemoryStepSuite) or episodes in the same store (TransactionSuite)."""

@@ -11,7 +11,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Vectors
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
+from engrain.core.validation import check_key
 
+NO_CHANGE = -1  # the change number of an answer that is no plan's
 OutcomeStatus = Literal[
     "added", "repeated", "replaced", "behind", "kept_out", "changed", "forgotten", "missing", "stale"
 ]
@@ -70,11 +72,19 @@ Step = Add | Correct | Change | Forget | Embed
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """A write that may be repeated: its first answer is stored under its id, and a repeat must ask for the same."""
+
+    id: str
+    asked: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps that are applied together or not at all.
 
     Repeating a request id returns the first answer. A plan without steps only asks for it. Conflict if the repeated
-    plan asks for something else.
+    plan asks for something else: compared by `asked`, or by the steps if it is None.
     """
 
     scope: Scope
@@ -87,6 +97,7 @@ class Plan:
     episodes: tuple[EpisodeDraft, ...] = ()  # only for a store that holds episodes too
     # The store's `moment` before anything of the plan was read: BeingErased if its owner was erased since.
     began: int | None = None
+    asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +113,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    outcomes: tuple[Outcome, ...]
-    seq: int
+    """The answer to a plan, or to another write that was requested with an id. `value` is plain JSON without text."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    seq: int = NO_CHANGE
     repeated: bool = False
+    value: Any = None
 
 
 def refer_to_step(step: int) -> str:
@@ -122,6 +136,11 @@ def resolve_references(draft: Draft, given: Mapping[str, str | None]) -> Draft |
         return None
     cites = (Citation(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
     return replace(draft, source=replace(draft.source, cites=tuple(cites)))
+
+
+def make_request(request_id: str | None, *asked: object) -> Request | None:
+    """Check a request id. `asked` is all that the caller passed; stores keep a keyed hash of it."""
+    return None if request_id is None else Request(check_key(request_id, "request_id"), repr(asked))
 
 
 def describe_request(steps: tuple[Step, ...]) -> str:

@@ -124,7 +124,7 @@ def tombstone_to_row(scope: Scope, hash: str) -> Row:
 def request_to_row(scope: Scope, id: str, asked: str, answer: Applied) -> Row:
     outcomes = [[one.id, one.status, list(one.others), list(one.marked), one.place] for one in answer.outcomes]
     values = {"scope": _scope_parts(scope), "asked": asked, "seq": answer.seq, "outcomes": outcomes}
-    return Row("request", (scope.id, id), values)
+    return Row("request", (scope.id, id), values if answer.value is None else {**values, "value": answer.value})
 
 
 def row_to_request(row: Row) -> tuple[str, Applied]:
@@ -133,7 +133,7 @@ def row_to_request(row: Row) -> tuple[str, Applied]:
         Outcome(id, status, tuple(others), tuple(marked), place)
         for id, status, others, marked, place in row.values["outcomes"]
     )
-    return row.values["asked"], Applied(tuple(outcomes), row.values["seq"])
+    return row.values["asked"], Applied(tuple(outcomes), row.values["seq"], value=row.values.get("value"))
 
 
 def session_to_row(scope: Scope, session: str, length: int, rank: int) -> Row:

@@ -218,8 +218,10 @@ class PostgresDialect:
         mode = "repeat" if repeat else "write"
         return self.database.write(scope, lambda db: do(PostgresTransaction(self, db, scope)), mode)
 
-    def together(self, do: Callable[[], Answer]) -> Answer:
+    def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` with all its reads and writes in one transaction, which may run twice."""
+        if self.database.joint:
+            return do()
         known = dict(self.models)
 
         def run() -> Answer:

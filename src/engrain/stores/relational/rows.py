@@ -93,18 +93,18 @@ def read_hold(row: Row) -> Hold:
 def write_answer(applied: Applied, asked: bytes) -> str:
     """Encode ids, statuses, numbers and a keyed hash of the request: no text of a user."""
     outcomes = [[one.id, one.status, one.others, one.marked, one.place] for one in applied.outcomes]
-    return json.dumps([applied.seq, outcomes, asked.hex()])
+    return json.dumps([applied.seq, outcomes, asked.hex(), applied.value])
 
 
 def read_answer(text: str, asked: bytes | None) -> Applied:
     """Raise Conflict if `asked` is given and the request id was first used for another write."""
-    seq, outcomes, first = json.loads(text)
+    seq, outcomes, first, value = json.loads(text)
     if asked is not None and asked.hex() != first:
         raise Conflict("this request id was used for another write. Give this one an id of its own.")
     found = (
         Outcome(id_, status, tuple(others), tuple(marked), place) for id_, status, others, marked, place in outcomes
     )
-    return Applied(tuple(found), seq, repeated=True)
+    return Applied(tuple(found), seq, repeated=True, value=value)
 
 
 def write_episode(episode: Episode, item: int | None) -> dict[str, Any]:

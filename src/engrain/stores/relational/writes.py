@@ -22,6 +22,7 @@ from engrain.core.model.plans import (
     Outcome,
     OutcomeStatus,
     Plan,
+    Request,
     Step,
     describe_request,
     refer_to_step,
@@ -36,14 +37,13 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
+from engrain.stores.relational.requests import Requests, find_answer, store_answer
 from engrain.stores.relational.rows import (
-    read_answer,
     read_episode,
     read_item,
     read_metadata,
     read_sources,
     read_time,
-    write_answer,
     write_episode,
     write_metadata,
     write_time,
@@ -53,7 +53,7 @@ from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts, Uses, group_uses
 
 
-class ItemWrites:
+class ItemWrites(Requests):
     """A part of the store."""
 
     dialect: Dialect
@@ -75,7 +75,7 @@ class ItemWrites:
             tx.lock_holds(tx.owner)
         last_change, at = tx.begin_write()
         erased = _ask_erased(tx, plan)
-        if first := _find_answer(tx, plan.request_id, plan.steps):
+        if first := find_answer(tx, plan.request_id, _describe_plan(plan)):
             return first
         if forgets:
             check_hold(tx)
@@ -100,7 +100,8 @@ class ItemWrites:
         if ended and plan.request_id is None:
             return Deferred(ended, lambda rows: Applied(outcomes, rows[0][0]))
         applied = Applied(outcomes, ended.fetchall()[0][0] if ended else last_change)
-        _store_answer(tx, plan.request_id, plan.steps, applied, at)
+        if plan.request_id is not None:
+            store_answer(tx, Request(plan.request_id, _describe_plan(plan) or ""), applied, at)
         return applied
 
     def _record_forgotten(self, tx: Transaction, outcomes: Iterable[Outcome]) -> None:
@@ -165,13 +166,14 @@ class _StepWriter:
     def _add_once(self, step: Add) -> Outcome:
         if step.request_id is None:
             return self._add(step.draft)
-        first = None if self._is_kept_out(step.draft) else _find_answer(self.tx, step.request_id, (step,))
+        request = Request(step.request_id, describe_request((step,)))
+        first = None if self._is_kept_out(step.draft) else find_answer(self.tx, request.id, request.asked)
         if first:
             return repeat_outcome(first.outcomes[0])
         outcome = self._add(step.draft)
         if outcome.id is not None:
-            # Nobody asks for the change number of a part of a plan.
-            _store_answer(self.tx, step.request_id, (step,), Applied((outcome,), 0), self.at)
+            # Nobody asks for the change number of a part of a plan. An answer of change 0 is never dropped.
+            store_answer(self.tx, request, Applied((outcome,), 0), self.at)
         return outcome
 
     def _add(self, draft: Draft) -> Outcome:
@@ -351,19 +353,8 @@ def _find_models(steps: Iterable[Step]) -> dict[str, int]:
     return found
 
 
-def _find_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
-    """The answer to the first request of this id."""
-    rows = tx.rows("load_request", id=request_id) if request_id is not None else []
-    return read_answer(rows[0][0], _hash_request(tx, steps) if steps else None) if rows else None
-
-
-def _store_answer(tx: Transaction, request_id: str | None, steps: tuple[Step, ...], applied: Applied, at: int) -> None:
-    if request_id is not None:
-        tx.run("add_request", id=request_id, answer=write_answer(applied, _hash_request(tx, steps)), at=at)
-
-
-def _hash_request(tx: Transaction, steps: tuple[Step, ...]) -> bytes:
-    return bytes.fromhex(hash_keyed(tx.dialect.key, "asked", describe_request(steps)))
+def _describe_plan(plan: Plan) -> str | None:
+    return describe_request(plan.steps) if plan.asked is None and plan.steps else plan.asked
 
 
 def _ask_erased(tx: Transaction, plan: Plan) -> Pending | None:

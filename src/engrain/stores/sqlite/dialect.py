@@ -432,9 +432,9 @@ class SqliteDialect:
             raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
         return self._writer.run(fn, request_id)
 
-    def together(self, do: Callable[[], Answer]) -> Answer:
+    def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` in the thread that writes: all its reads and writes here are one transaction."""
-        return self.transaction(lambda db: do())
+        return self.transaction(lambda db: do(), request_id)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` with one snapshot for all its reads in this thread.

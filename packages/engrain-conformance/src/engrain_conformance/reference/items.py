@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter, matches_filter
 from engrain.core.model.items import Item, Vectors
-from engrain.core.model.plans import Applied, Plan
+from engrain.core.model.plans import Applied, Plan, Request
 from engrain.core.model.queries import (
     Changes,
     Finding,
@@ -37,6 +37,7 @@ from engrain_conformance.reference.state import (
     StateHolder,
     StoredRow,
     get_summary,
+    is_held,
     reads,
     reads_all,
     record_audit,
@@ -54,6 +55,40 @@ class ReferenceItems(StateHolder):
             items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
             record_audit(state, self.now(), "forget", {"items": items, "cut": cut})
         return applied
+
+    @reads
+    def answer(self, state: State, scope: Scope, request: Request | None) -> Applied | None:
+        if request is None:
+            return None
+        return Transaction(state, scope, self.now(), self.ids).find_answer(request.id, request.asked)
+
+    def once(self, scope: Scope, request: Request | None, do: Callable[[], Applied]) -> Applied:
+        if request is None:
+            return do()
+        with self.whole() as before:
+            try:
+                before.check_writable(scope)
+                first = self.answer(scope, request)
+                return first or self._store_answer(scope, request, do())
+            except BaseException:
+                self._state = before  # every write replaced it by a changed copy
+                raise
+
+    @writes
+    def _store_answer(self, state: State, scope: Scope, request: Request, answer: Applied) -> Applied:
+        Transaction(state, scope, self.now(), self.ids).store_answer(request, answer)
+        return answer
+
+    @writes
+    def drop_answers(self, state: State, before: datetime) -> int:
+        old = [
+            key
+            for key, (_, answer) in state.requests.items()
+            if state.answered.get(key, before) < before and answer.seq != 0 and not is_held(state, key[0])
+        ]
+        for key in old:
+            del state.requests[key], state.answered[key]
+        return len(old)
 
     @reads
     def moment(self, state: State) -> int:

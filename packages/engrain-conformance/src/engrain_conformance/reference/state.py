@@ -39,7 +39,7 @@ Task = tuple[Scope, str]
 ERASING, HIDDEN = 1, 2
 # The fields whose keys begin with a scope.
 SCOPED_FIELDS = (
-    "requests", "lengths", "last_writes", "summaries", "progress", "episodes", "raw_outputs", "trials",
+    "requests", "answered", "lengths", "last_writes", "summaries", "progress", "episodes", "raw_outputs", "trials",
     "tasks", "steps", "events",
 )  # fmt: skip
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -69,6 +69,7 @@ class State:
     items: dict[str, StoredRow] = field(default_factory=dict)
     changes: dict[str, ChangeRow] = field(default_factory=dict)  # by item: its latest
     requests: dict[tuple[Scope, str], tuple[str, Applied]] = field(default_factory=dict)
+    answered: dict[tuple[Scope, str], datetime] = field(default_factory=dict)  # when each request was
     tombstones: set[tuple[Scope, str]] = field(default_factory=set)
     erased_tombstones: set[tuple[str, str]] = field(default_factory=set)  # of erased users: scopes as keyed hashes
     settled: dict[str, int] = field(default_factory=dict)  # by target of the outbox

@@ -21,6 +21,7 @@ from engrain.core.model.plans import (
     Outcome,
     OutcomeStatus,
     Plan,
+    Request,
     Step,
     describe_request,
     refer_to_step,
@@ -43,9 +44,10 @@ class Transaction(WriteContext):
         self.state.check_writable(self.scope)
         if plan.began is not None:
             self._check_began(plan, plan.began)
-        first = self._find_answer(plan.request_id, plan.steps)
+        asked = describe_request(plan.steps) if plan.asked is None and plan.steps else plan.asked
+        first = self.find_answer(plan.request_id, asked)
         if first:
-            return replace(first, repeated=True)
+            return first
         if plan.expect and self.state.lengths.get((self.scope, plan.expect[0]), 0) != plan.expect[1]:
             raise Conflict(f"the session {plan.expect[0]!r} has moved on: read it again.")
         if plan.summary_version:
@@ -61,7 +63,7 @@ class Transaction(WriteContext):
             tasks.finish_step(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
         applied = Applied(outcomes, self.state.seq)
         if plan.request_id is not None:
-            self.state.requests[self.scope, plan.request_id] = (self._hash_request(plan.steps), applied)
+            self.store_answer(Request(plan.request_id, asked or ""), applied)
         return applied
 
     def _check_began(self, plan: Plan, began: int) -> None:
@@ -102,27 +104,26 @@ class Transaction(WriteContext):
         episodes.store_episode(self.state, self.scope, EpisodeDraft(episode, draft.raw))
 
     def _add_unless_repeated(self, step: Add) -> Outcome:
-        first = None if self._is_forgotten(step.draft) else self._find_answer(step.request_id, (step,))
+        asked = describe_request((step,))
+        first = None if self._is_forgotten(step.draft) else self.find_answer(step.request_id, asked)
         if first:
             return repeat_outcome(first.outcomes[0])
         outcome = self._add(step.draft)
         if step.request_id is not None and outcome.id is not None:
-            self.state.requests[self.scope, step.request_id] = (
-                self._hash_request((step,)),
-                Applied((outcome,), self.state.seq),
-            )
+            self.store_answer(Request(step.request_id, asked), Applied((outcome,), 0))
         return outcome
 
-    def _find_answer(self, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+    def find_answer(self, request_id: str | None, asked: str | None) -> Applied | None:
         if request_id is None or (self.scope, request_id) not in self.state.requests:
             return None
-        asked, answer = self.state.requests[self.scope, request_id]
-        if steps and asked != self._hash_request(steps):
+        first, answer = self.state.requests[self.scope, request_id]
+        if asked is not None and first != hash_keyed(self.state.key, "asked", asked):
             raise Conflict(f"the request id {request_id!r} was used for another write. Give this one an id of its own.")
-        return answer
+        return replace(answer, repeated=True)
 
-    def _hash_request(self, steps: tuple[Step, ...]) -> str:
-        return hash_keyed(self.state.key, "asked", describe_request(steps))
+    def store_answer(self, request: Request, answer: Applied) -> None:
+        self.state.requests[self.scope, request.id] = (hash_keyed(self.state.key, "asked", request.asked), answer)
+        self.state.answered[self.scope, request.id] = self.now
 
     def _dispatch(self, step: Step) -> Outcome:
         if isinstance(step, Add):

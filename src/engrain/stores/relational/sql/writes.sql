@@ -1,6 +1,11 @@
 -- load_request --
 select answer from request where scope = :scope and id = :id;
 
+-- drop_requests --
+-- An answer of change 0 is that of one Add, by which an import knows its rows again: it stays.
+delete from request where at < :before and substr(answer, 1, 3) <> '[0,' and scope {not_scope_in:on_hold}
+returning id;
+
 -- add_request --
 insert into request (scope, id, answer, at) values (:scope, :id, :answer, :at);
 
