@@ -288,11 +288,13 @@ class Memory:
         return self._record(messages, session, expect, request_id)
 
     @traced
-    def end_session(self) -> SessionEnd | None:
+    def end_session(self, *, request_id: str | None = None) -> SessionEnd | None:
         """End the default session and keep its summary, which recall finds. None if there is no session."""
+        if first := self.sessions.find_end(request_id):
+            return first
         if (session := self._current.id) is None:
             return None
-        end = self.sessions.end(session)
+        end = self.sessions.end(session, request_id=request_id)
         self._current.id = None
         return end
 
@@ -385,6 +387,7 @@ class Memory:
         folders: Sequence[str | os.PathLike[str]] = (),
         dry_run: bool = False,
         progress: Progress | None = None,
+        request_id: str | None = None,
     ) -> ErasureResult:
         """Erase everything of this memory's user, for every agent; or a session, a source, or an item of this memory.
 
@@ -398,7 +401,7 @@ class Memory:
         subject = make_subject(self._scope, session=session, source=source, id=id)
         if dry_run:
             return preview_erasure(self._services, subject, folders)
-        return erase(self._services, prepare_erasure(self._services, subject, folders), progress)
+        return erase(self._services, prepare_erasure(self._services, subject, folders, request_id), progress)
 
     def mirror(
         self,

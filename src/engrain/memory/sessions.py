@@ -70,9 +70,9 @@ class Session:
         return self.conversation.last(n)
 
     @traced
-    def end(self) -> SessionEnd:
+    def end(self, *, request_id: str | None = None) -> SessionEnd:
         """Summarise the session and keep the summary, which recall finds. The session may continue afterwards."""
-        return self._sessions.end(self.id)
+        return self._sessions.end(self.id, request_id=request_id)
 
     def __repr__(self) -> str:
         return f"Session({self.id!r})"

@@ -184,6 +184,7 @@ class Store:
         folders: Sequence[PathLike] = (),
         dry_run: bool = False,
         progress: Progress | None = None,
+        request_id: str | None = None,
     ) -> ErasureResult:
         """Erase everything of a user of a tenant, for every agent.
 
@@ -198,7 +199,7 @@ class Store:
         subject = make_user_subject(tenant, user)
         if dry_run:
             return preview_erasure(self.services, subject, folders)
-        return erase(self.services, prepare_erasure(self.services, subject, folders), progress)
+        return erase(self.services, prepare_erasure(self.services, subject, folders, request_id), progress)
 
     @traced
     def undo(
@@ -210,10 +211,12 @@ class Store:
         tenant: str | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
+        request_id: str | None = None,
     ) -> UndoResult:
         """Remove the items of one source, such as a poisoned page, and everything derived from them, from one memory.
 
-        Items that they had replaced or corrected are valid again. A dry run only lists them.
+        Items that they had replaced or corrected are valid again. A dry run only lists them. A repeated `request_id`
+        has the first receipt, but no items: they are gone.
         """
         from engrain.privacy.erase import erase
         from engrain.privacy.requests import prepare_undo, preview_undo
@@ -222,7 +225,7 @@ class Store:
         check_key(source, "source")
         if dry_run:
             return preview_undo(self.services, scope, source)
-        found, request = prepare_undo(self.services, scope, source)
+        found, request = prepare_undo(self.services, scope, source, request_id)
         return replace(found, done=erase(self.services, request, progress)) if request else found
 
     @traced
@@ -248,7 +251,9 @@ class Store:
         return verify_receipt(self.services, given, texts, scope or Scope())
 
     @traced
-    def hold(self, user: str, *, tenant: str | None = None, reason: str = "legal") -> Hold:
+    def hold(
+        self, user: str, *, tenant: str | None = None, reason: str = "legal", request_id: str | None = None
+    ) -> Hold:
         """Keep a user's data from being removed until each reason is released.
 
         A reason is a code word, such as a file number: no content. The answer has no `user` if nothing is kept of them.
@@ -256,11 +261,16 @@ class Store:
         from engrain.privacy.holds import hold_user
         from engrain.privacy.requests import make_user_subject
 
-        return hold_user(self.services, make_user_subject(tenant, user), reason)
+        return hold_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
     @traced
     def release(
-        self, user: str, *, tenant: str | None = None, reason: str | Sequence[str] | None = None
+        self,
+        user: str,
+        *,
+        tenant: str | None = None,
+        reason: str | Sequence[str] | None = None,
+        request_id: str | None = None,
     ) -> HoldRelease:
         """Release a hold for one reason, several (all or none), or its only one; Conflict if several and none is named.
 
@@ -270,7 +280,7 @@ class Store:
         from engrain.privacy.holds import release_user
         from engrain.privacy.requests import make_user_subject
 
-        return release_user(self.services, make_user_subject(tenant, user), reason)
+        return release_user(self.services, make_user_subject(tenant, user), reason, request_id)
 
     @traced
     def holds(self, *, user: str | None = None, tenant: str | None = None) -> list[Hold]:

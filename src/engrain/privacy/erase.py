@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, raise_interrupt
 from engrain.core.identity import Scope, SortableIds
+from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
 from engrain.core.model.results import Progress, describe_counts, describe_verification, stage_progress
@@ -38,7 +39,10 @@ class ErasureRequest:
 
     subject: Subject
     notes: Mapping[str, Any]
-    running: str | None = None  # the id of a running erasure that covers it
+    running: str | None = (
+        None  # the id of an erasure that covers it: a running one, or the complete one of this request
+    )
+    id: str | None = None  # made from the caller's request id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,8 @@ def erase(services: Services, request: ErasureRequest, progress: Progress | None
     report("blocking new writes")
     id = request.running
     if id is None:
-        id = require_erasing(services).begin(_new_id(services.clock()), request.subject, request.notes).id
+        id = request.id or _new_id(services.clock())
+        id = require_erasing(services).begin(id, request.subject, request.notes).id
     return _run_stages(services, id, report)
 
 
@@ -138,11 +143,16 @@ def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
         raise_interrupt(exc)
         _log.warning("the erasure %s is not complete yet: %s", id, exc)
         return ErasureResult(id, erasure.counts if erasure else {}, why=str(exc))
-    log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
-    done = next((entry for entry in log if entry.details.get("receipt") == id), None)
+    done = find_receipt(services, id)
     if done is None:
         return ErasureResult(id, why="this erasure is no longer in the store.", over=True)
     return ErasureResult(id, done.details["counts"], Receipt.of(done))
+
+
+def find_receipt(services: Services, id: str) -> AuditEntry | None:
+    """Return the entry of a complete erasure in the audit log."""
+    log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
+    return next((entry for entry in log if entry.details.get("receipt") == id), None)
 
 
 def _delete_rows(services: Services, erasure: Erasure, report: Report) -> Erasure:
@@ -265,10 +275,13 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
         services.items.purge()
     else:
         raise _ErasurePending(f"{scanned['found']} traces of it are still in the file.")
-    receipt = Receipt.of(erasing.complete(erasure.id, build_receipt(services, erasure, scanned)))
     if services.audit and "undo" in erasure.notes:
-        services.audit.append("undo", erasure.notes["undo"], erasure.subject_hash)
-    return ErasureResult(erasure.id, erasure.counts, receipt)
+        log = services.audit.entries(0, MAX_ENTRIES)
+        # Before the end, or a kill in between would lose it.
+        if not any((one.what, one.subject) == ("undo", erasure.subject_hash) and one.at >= erasure.at for one in log):
+            services.audit.append("undo", erasure.notes["undo"], erasure.subject_hash)
+    receipt = Receipt.of(erasing.complete(erasure.id, build_receipt(services, erasure, scanned)))
+    return ErasureResult(erasure.id, receipt.values["counts"], receipt)
 
 
 def _count_left(erasing: Erasing, erasure: Erasure) -> dict[str, int]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
 from engrain.core.errors import EngrainError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold, HoldRelease, ReasonChoice, Subject, find_owner
+from engrain.core.model.plans import Applied, make_request
+from engrain.maintenance.passes import MAINTENANCE_SCOPE
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
 from engrain.privacy.audit import MAX_ENTRIES, list_entries
@@ -17,13 +21,20 @@ from engrain.privacy.erase import require_erasing
 _log = logging.getLogger("engrain")
 
 
-def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
+def hold_user(services: Services, subject: Subject, reason: str, request_id: str | None = None) -> Hold:
     """Put a hold on a user. The result has no name if the store has no data of the user yet."""
     erasing = require_erasing(services)
-    hold = erasing.hold(subject, reason)
+    request = make_request(request_id, "hold", subject, reason)
+    if request is None:
+        hold = erasing.hold(subject, reason)
+    else:
+        do = lambda: Applied(value=_write_hold(erasing.hold(subject, reason)))  # noqa: E731
+        hold = _read_hold(*services.items.once(MAINTENANCE_SCOPE, request, do).value)
     known = any(one.parts() == subject.parts() for one in erasing.users())
+    # A repeated request must not start a hold again that was released since.
+    current = any(one.subject_hash == hold.subject_hash for one in erasing.holds())
     for server in services.servers:
-        if isinstance(server, Erasable):
+        if isinstance(server, Erasable) and current:
             try:
                 server.hold(subject)
                 known = known or bool(server.scopes(subject))
@@ -33,8 +44,29 @@ def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
     return replace(hold, tenant=subject.scope.tenant, user=subject.name) if known else hold
 
 
-def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
+def _write_hold(hold: Hold) -> list[Any]:
+    return [hold.subject_hash, hold.at.isoformat(), list(hold.reasons), hold.hidden]
+
+
+def _read_hold(subject_hash: str, at: str, reasons: list[str], hidden: bool) -> Hold:
+    return Hold(subject_hash, datetime.fromisoformat(at), tuple(reasons), hidden)
+
+
+def release_user(
+    services: Services, subject: Subject, reason: ReasonChoice, request_id: str | None = None
+) -> HoldRelease:
     """Release one or several reasons. The last one ends the hold."""
+
+    def do() -> Applied:
+        done = _release(services, subject, reason)
+        return Applied(value=[done.done, list(done.left), done.refused and done.refused.isoformat()])
+
+    request = make_request(request_id, "release", subject, reason)
+    done, left, refused = services.items.once(MAINTENANCE_SCOPE, request, do).value
+    return HoldRelease(done, tuple(left), refused and datetime.fromisoformat(refused))
+
+
+def _release(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
     before = next(iter(list_holds(services, subject)), None)
     done = require_erasing(services).release(subject, reason)
     left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)

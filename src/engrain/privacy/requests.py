@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
@@ -15,7 +16,14 @@ from engrain.maintenance.passes import list_scopes
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import ErasureRequest, ErasureResult, UndoResult, open_folder, require_erasing
+from engrain.privacy.erase import (
+    ErasureRequest,
+    ErasureResult,
+    UndoResult,
+    find_receipt,
+    open_folder,
+    require_erasing,
+)
 from engrain.privacy.files import count_files
 
 _HINTS = {
@@ -45,13 +53,34 @@ def make_subject(scope: Scope, **parts: str | None) -> Subject:
     return make_user_subject(scope.tenant, scope.user)
 
 
-def prepare_erasure(services: Services, subject: Subject, named: Sequence[str | os.PathLike[str]]) -> ErasureRequest:
+def prepare_erasure(
+    services: Services,
+    subject: Subject,
+    named: Sequence[str | os.PathLike[str]],
+    request_id: str | None = None,
+) -> ErasureRequest:
     """Check a request. It continues the running erasure that covers it. The named folders are cleaned too."""
+    id = _make_erasure_id(services, subject, request_id)
+    if id is not None and _is_known(services, id):
+        return ErasureRequest(subject, {}, id)
     folders = _check_folders(named)
     found = require_erasing(services).measure(subject)
     _check_erasable(services, subject, found, [open_folder(services, path) for path in folders])
     notes = {"folders": _list_cleaned(services, found, folders), "named": len(folders)}
-    return ErasureRequest(subject, notes, _find_running(services, subject, found, folders))
+    return ErasureRequest(subject, notes, None if id else _find_running(services, subject, found, folders), id)
+
+
+def _make_erasure_id(services: Services, subject: Subject, request_id: str | None) -> str | None:
+    """Make the id of a request's own erasure: the erasure and its receipt record what was requested."""
+    if request_id is None:
+        return None
+    name = f"{subject.name}\x1f{check_key(request_id, 'request_id')}"
+    return require_erasing(services).hash_subject(replace(subject, name=name))
+
+
+def _is_known(services: Services, id: str) -> bool:
+    running = any(one.id == id for one in require_erasing(services).running())
+    return running or find_receipt(services, id) is not None
 
 
 def preview_erasure(services: Services, subject: Subject, named: Sequence[str | os.PathLike[str]]) -> ErasureResult:
@@ -65,14 +94,22 @@ def preview_erasure(services: Services, subject: Subject, named: Sequence[str | 
     return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
 
 
-def prepare_undo(services: Services, scope: Scope, source: str) -> tuple[UndoResult, ErasureRequest | None]:
-    """Find everything that came from a source, and everything derived from it. Without any there is no request."""
+def prepare_undo(
+    services: Services, scope: Scope, source: str, request_id: str | None = None
+) -> tuple[UndoResult, ErasureRequest | None]:
+    """Find everything that came from a source, and everything derived from it. Without any there is no request.
+
+    A repeated request has the first receipt, but no items: they are gone.
+    """
+    id = _make_erasure_id(services, Subject(scope, "source", source), request_id)
+    if id is not None and _is_known(services, id):
+        return UndoResult(()), ErasureRequest(Subject(scope, "source", source), {}, id)
     subject, found, undone = _find_source(services, scope, source)
-    running = _find_running(services, subject, found, ())
+    running = None if id else _find_running(services, subject, found, ())
     if not (found or running):
         return undone, None
     notes = {"undo": {"items": len(undone.items), "kept": len(undone.kept)}}
-    return undone, ErasureRequest(subject, notes, running)
+    return undone, ErasureRequest(subject, notes, running, id)
 
 
 def preview_undo(services: Services, scope: Scope, source: str) -> UndoResult:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 from weakref import WeakSet
 
 from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
 from engrain.core.identity import Scope
+from engrain.core.model.plans import Applied, Request, make_request
 from engrain.core.model.tasks import (
     CHECKPOINT_VERSION,
     ENDED_STATUSES,
@@ -41,6 +42,7 @@ from engrain.tasks.serialization import decode, decode_envelope, encode
 from engrain.tasks.working_state import WorkingStateBinding
 from engrain.tiers.scoped_working import ScopedWorkingMemory
 
+Answer = TypeVar("Answer")
 Verdict = Literal["done", "failed", "skipped"]
 MAX_TASKS = 100_000
 _PRUNED: WeakSet[TaskJournal] = WeakSet()  # the journals that this process has pruned
@@ -108,15 +110,26 @@ class Tasks:
 
     def timeline(self, task: str) -> Timeline:
         """Return a task and its steps, in the order they began."""
+        return Timeline(self._require(task), tuple(self._journal.steps(self._scope, task)))
+
+    def _require(self, task: str) -> TaskRecord:
         found = self.get(task)
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
-        return Timeline(found, tuple(self._journal.steps(self._scope, task)))
+        return found
 
     # Decisions of a person
 
     def resolve(
-        self, task: str, step: str, outcome: Verdict, *, occurrence: int = 0, result: Any = None, note: str = ""
+        self,
+        task: str,
+        step: str,
+        outcome: Verdict,
+        *,
+        occurrence: int = 0,
+        result: Any = None,
+        note: str = "",
+        request_id: str | None = None,
     ) -> StepRecord:
         """Settle an ambiguous effect, as you found out about it.
 
@@ -131,10 +144,18 @@ class Tasks:
         text = encode(result, "the result") if outcome == "done" else None
         noted = f"resolved by hand: {check_name(note, 'note')}" if note else "resolved by hand"
         end = StepEnd(check_key(step, "step"), occurrence, outcome, text, noted)
+        request = make_request(request_id, "resolve", check_key(task, "task"), end)
+        return self._decide(request, lambda: self._settle(task, end), lambda: self._find_step(task, end))
+
+    def _find_step(self, task: str, end: StepEnd) -> StepRecord:
+        steps = self.timeline(task).steps
+        return next(one for one in steps if (one.name, one.occurrence) == (end.name, end.occurrence))
+
+    def _settle(self, task: str, end: StepEnd) -> StepRecord:
         journal = self._journal
-        for open_step in journal.unsettled(self._scope, check_key(task, "task")):
+        for open_step in journal.unsettled(self._scope, task):
             if open_step.kind == "memory" and (open_step.name, open_step.occurrence) == (end.name, end.occurrence):
-                raise InvalidInput(f"{step!r} is a memory step, which is never ambiguous: start the task again.")
+                raise InvalidInput(f"{end.name!r} is a memory step, which is never ambiguous: start the task again.")
         try:
             return journal.resolve(self._scope, task, end)
         except TaskClaimed:
@@ -144,54 +165,110 @@ class Tasks:
             journal.overrule(self._scope, task, TaskEnd("waiting", "its worker died"))
             return journal.resolve(self._scope, task, end)
 
-    def signal(self, task: str, event: str, payload: Any = None) -> bool:
+    def signal(self, task: str, event: str, payload: Any = None, *, request_id: str | None = None) -> bool:
         """Deliver an event to a task, which need not have begun.
 
         False if the task has an event of that name already. TaskEnded if the task has ended.
         """
-        journal, text, found = self._journal, encode(payload, "the payload"), self.get(task)
+        text = encode(payload, "the payload")
+        request = make_request(request_id, "signal", task, event, text)
+        look = lambda: self._journal.event(self._scope, task, event) == text  # noqa: E731
+        return self._decide(request, lambda: self._deliver(task, event, text), look)
+
+    def _deliver(self, task: str, event: str, text: str) -> bool:
+        journal, found = self._journal, self.get(task)
         if found is not None and found.status in ENDED_STATUSES:
             if journal.event(self._scope, task, check_key(event, "event")) is not None:
                 return False  # a repeated delivery
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
         return journal.signal(self._scope, task, check_key(event, "event"), text)
 
-    def park(self, task: str, why: str = "") -> TaskRecord:
+    def park(self, task: str, why: str = "", *, request_id: str | None = None) -> TaskRecord:
         """Stop a task. Its worker can write no more. The task continues when it is next started."""
-        return self._overrule(task, TaskEnd("parked", check_name(why, "why")))
+        end, request = TaskEnd("parked", check_name(why, "why")), make_request(request_id, "park", task, why)
+        return self._decide(request, lambda: self._overrule(task, end), lambda: self._require(task))
 
     def _overrule(self, task: str, end: TaskEnd) -> TaskRecord:
         return self._journal.overrule(self._scope, check_key(task, "task"), end)
 
-    def cancel(self, task: str, why: str = "") -> TaskRecord:
+    def cancel(self, task: str, why: str = "", *, request_id: str | None = None) -> TaskRecord:
         """End a task for good. Its worker can write no more. A parked task counts as a failure of its procedure."""
+        request = make_request(request_id, "cancel", task, check_name(why, "why"))
+        return self._decide(request, lambda: self._cancel(task, why), lambda: self._require(task))
+
+    def _cancel(self, task: str, why: str) -> TaskRecord:
         # Cancelling a running task says nothing about its procedure.
         before = self.get(task)
-        ended = self._overrule(task, TaskEnd("cancelled", check_name(why, "why")))
+        ended = self._overrule(task, TaskEnd("cancelled", why))
         if before is not None and before.status == "parked":
             record_procedure_failure(self._services, ended, before.outcome)
         return ended
 
-    def resume(self, task: str) -> TaskRecord:
+    def resume(self, task: str, *, request_id: str | None = None) -> TaskRecord:
         """Let a parked task continue: `recover` picks it up."""
-        found = self.timeline(task).task
+        request = make_request(request_id, "resume", task)
+        return self._decide(request, lambda: self._resume(task), lambda: self._require(task))
+
+    def _resume(self, task: str) -> TaskRecord:
+        found = self._require(task)
         if found.status == "running" and found.worker is not None and not is_worker_dead(found.worker):
             raise Conflict(f"task {task!r} is running already; to take it from its worker, park it first.")
         return self._overrule(task, TaskEnd("waiting"))
 
+    def _decide(self, request: Request | None, do: Callable[[], Answer], look: Callable[[], Answer]) -> Answer:
+        """Carry out a decision once. A repeated request returns how things stand now, by `look`."""
+        items, made = self._services.items, builtins.list[Answer]()
+
+        def decide() -> Applied:
+            made.append(do())
+            return Applied(value=made[-1] if isinstance(made[-1], bool) else None)
+
+        if request is None or self._in_store:
+            done = items.once(self._scope, request, decide)
+        elif (first := items.answer(self._scope, request)) is not None:
+            done = first
+        else:
+            # The journal is written before the answer: a request that was begun may have been carried out.
+            begun = items.once(self._scope, Request(f"{request.id}\x1fbegun", request.asked), Applied).repeated
+            try:
+                done = decide()
+            except (Conflict, NotFound):
+                if not begun:
+                    raise
+                done = Applied()
+            if begun and not done.value:
+                made.append(look())
+            items.once(self._scope, request, lambda: done)
+        if made:
+            return made[-1]
+        return look() if done.value is None else cast("Answer", done.value)
+
+    @property
+    def _in_store(self) -> bool:
+        return getattr(self._services.items, "journal", None) is self._services.journal
+
     # Checkpoints: tasks that consist of a snapshot only
 
-    def checkpoint(self, task: str, state: Any, *, done: bool = False) -> None:
+    def checkpoint(self, task: str, state: Any, *, done: bool = False, request_id: str | None = None) -> None:
         """Store plain JSON under a task's name, replacing the previous one. `done` ends it: kept for 7 days."""
-        journal, text = self._journal, encode(state, "the state")
-        check_key(task, "task")
+        text = encode(state, "the state")
+        request = make_request(request_id, "checkpoint", check_key(task, "task"), text, done)
         with self._lock:
-            lease = self._checkpoints.get(task) or self._claim_checkpoint(task)
-            journal.keep(lease, text)
-            self._checkpoints[task] = lease
-            if done:
-                journal.end(lease, TaskEnd("done"))
-                del self._checkpoints[task]
+            before = self._checkpoints.get(task)
+            try:
+                self._decide(request, lambda: self._store_checkpoint(task, text, done), lambda: None)
+            except BaseException:
+                self._checkpoints.pop(task, None)  # a claim of this call may be undone
+                self._checkpoints |= {task: before} if before else {}
+                raise
+
+    def _store_checkpoint(self, task: str, text: str, done: bool) -> None:
+        journal, lease = self._journal, self._checkpoints.get(task) or self._claim_checkpoint(task)
+        journal.keep(lease, text)
+        self._checkpoints[task] = lease
+        if done:
+            journal.end(lease, TaskEnd("done"))
+            del self._checkpoints[task]
 
     def load_checkpoint(self, task: str) -> Any:
         """Return the value that `checkpoint` or `run.keep` stored last; None if nothing. The loader takes it over."""
@@ -228,15 +305,19 @@ class Tasks:
     def _prune(self, older_than: timedelta | float) -> int:
         return self._journal.prune(self._services.clock() - check_duration(older_than, "older_than"))
 
-    def remove(self, task: str) -> None:
+    def remove(self, task: str, *, request_id: str | None = None) -> None:
         """Remove one task that has ended, with its steps, snapshot and events; in SQLite every byte of them.
 
         An older backup still has the task, and restores it.
         """
-        self._journal.remove(self._scope, check_key(task, "task"))
-        record(self._services, "remove_task", {"tasks": 1}, self._scope)
-        if getattr(self._services.items, "journal", None) is self._services.journal:
+        request = make_request(request_id, "remove", check_key(task, "task"))
+        self._decide(request, lambda: self._remove(task), lambda: None)
+        if self._in_store:
             self._services.items.purge()
+
+    def _remove(self, task: str) -> None:
+        self._journal.remove(self._scope, task)
+        record(self._services, "remove_task", {"tasks": 1}, self._scope)
 
     def recover(
         self,

@@ -17,6 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
+from engrain.core.model.plans import Applied, make_request
 from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
@@ -158,9 +159,14 @@ class ConversationMemory:
         self._open_window = None
         return self.summary
 
-    def clear(self) -> None:
+    def clear(self, *, request_id: str | None = None) -> None:
         """Empty the window. The log stays."""
-        summaries.clear_window(self._services, self._scope, self.session)
+
+        def clear() -> Applied:
+            summaries.clear_window(self._services, self._scope, self.session)
+            return Applied()
+
+        self._services.items.once(self._scope, make_request(request_id, "clear", self.session), clear)
         self._open_window = None
 
     def export(self) -> dict[str, Any]:

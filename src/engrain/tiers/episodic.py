@@ -12,7 +12,7 @@ from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, Message, ToolCall, check_message, message_to_note
-from engrain.core.model.plans import Add, Plan, refer_to_step
+from engrain.core.model.plans import Add, Applied, Plan, Request, make_request, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
 from engrain.core.rules.importance import (
     EPISODE_KINDS,
@@ -78,7 +78,8 @@ class EpisodicMemory:
         if entry.expires_at is None:
             source = replace(_get_source(row), cites=(Citation(refer_to_step(0)),))
             lasting = [episodes.build_lasting_note(event, source)]
-        return self._commit(row, lasting, [EpisodeDraft(entry, episodes.build_raw(raw, now))], request_id)
+        request = make_request(request_id, "record", session, tool, event.kind, event.text)
+        return self._commit(row, lasting, [EpisodeDraft(entry, episodes.build_raw(raw, now))], request)
 
     def record_tool_call(
         self,
@@ -133,6 +134,9 @@ class EpisodicMemory:
 
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
         """Keep the solution of an error or a failed tool call. Both last as one item, which cites both rows."""
+        request = make_request(request_id, "resolution", error, text)
+        if first := self._services.items.answer(self._scope, request):
+            return str(first.outcomes[0].id)
         failure = self._require_failure(check_key(error, "error"))
         session = str(failure.session)
         resolution = EpisodeEvent("resolution", _add_label("Resolved", check_text(text)))
@@ -145,7 +149,7 @@ class EpisodicMemory:
         new = episodes.build_entry(event, session, now, refer_to_step(0))
         new = replace(new, data={**new.data, episodes.RESOLVES: failure.id})
         drafts = [*self._resolve_entry(failure, now), EpisodeDraft(new)]
-        return self._commit(_build_row(event, session, None), [lasting], drafts, request_id)
+        return self._commit(_build_row(event, session, None), [lasting], drafts, request)
 
     def recent(self, n: int = 10, session: str | None = None) -> list[Event]:
         """Return the newest events of one session or of all, without expired and forgotten ones."""
@@ -190,9 +194,13 @@ class EpisodicMemory:
                     return entry
         return None
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, ids: Sequence[str], *, request_id: str | None = None) -> int:
         """Remove the entries of these rows, if episodes are in another store than items."""
-        return self._episodes.remove(self._scope, ids)
+        items, request = self._services.items, make_request(request_id, "remove", list(ids))
+        if first := items.answer(self._scope, request):
+            return int(first.value)
+        removed = self._episodes.remove(self._scope, ids)
+        return int(items.once(self._scope, request, lambda: Applied(value=removed)).value)
 
     def _complete_event(self, event: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
         """Check an event and fill in role and novelty. Return it with the whole output if that was shortened."""
@@ -212,12 +220,13 @@ class EpisodicMemory:
         return replace(event, text=text, role=role, novelty=novelty), raw
 
     def _commit(
-        self, row: Note, lasting: Sequence[Note], drafts: Sequence[EpisodeDraft], request_id: str | None
+        self, row: Note, lasting: Sequence[Note], drafts: Sequence[EpisodeDraft], request: Request | None
     ) -> str:
-        began, request_id = self._services.items.moment(), check_optional_key(request_id, "request_id")
+        began = self._services.items.moment()
         row_draft, *others = write.build_drafts([row, *lasting], self._services)
         steps = (Add(row_draft), *(Add(replace(draft, kind="episode")) for draft in others))
-        plan = Plan(self._scope, steps, request_id, episodes=tuple(drafts), began=began)
+        asked = (request.id, request.asked) if request else (None, None)
+        plan = Plan(self._scope, steps, asked[0], episodes=tuple(drafts), began=began, asked=asked[1])
         id = messages.commit_plan(plan, self._services).outcomes[0].id
         assert id is not None, "only derived items are rejected"
         return id

@@ -9,7 +9,7 @@ from engrain.core.errors import ConfigError, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, RESERVED_KEY, Item, Note, Source, check_note
-from engrain.core.model.plans import Add, Plan
+from engrain.core.model.plans import Add, Applied, Plan, make_request
 from engrain.core.model.procedures import (
     Procedure,
     Tally,
@@ -109,10 +109,13 @@ class ProceduralMemory:
         """Return the outcomes of the current version, newest first, one for each task."""
         return self._outcomes.trials(self._scope, self.require(name).id, check_count(limit, "limit"))
 
-    def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
+    def used(self, id: str, task: str, success: bool, note: str = "", *, request_id: str | None = None) -> bool:
         """Count the outcome of a task that used this version, once for each task."""
         note = self._services.redact(note) if self._services.redact and note else note
-        return self._outcomes.count(self._scope, Trial(id, task, success, self._services.clock(), note))
+        trial = Trial(id, task, success, self._services.clock(), note)
+        request = make_request(request_id, "used", id, task, success)
+        count, scope = self._outcomes.count, self._scope
+        return bool(self._services.items.once(scope, request, lambda: Applied(value=count(scope, trial))).value)
 
     def _list_items(self, name: str) -> list[Item]:
         found = self._services.items.history(self._scope, PROCEDURE_SLOT_PREFIX + name)

@@ -13,6 +13,7 @@ from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError, ra
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.messages import ChatMessage, ChatRequest
+from engrain.core.model.plans import Applied, Outcome, make_request
 from engrain.core.model.recall import escape_text
 from engrain.core.validation import check_text
 from engrain.ingest.write import redact_json
@@ -77,14 +78,19 @@ class ScopedWorkingMemory(WorkingMemory):
         times = sum(key == name or key.startswith(f"{name} (") for key in self.results)
         self.add_result(f"{name} ({times + 1})" if times else name, result)
 
-    def finish(self, success: bool, outcome: str = "") -> str | None:
+    def finish(self, success: bool, outcome: str = "", *, request_id: str | None = None) -> str | None:
         """End the work and return the id of the item that keeps it.
 
         Success becomes knowledge, failure an episode. Either counts for the procedure.
         """
         if not isinstance(success, bool):
             raise InvalidInput(f"success must be True or False, not {success!r}.")
-        work, id = self._require_work("finish"), self.task_id
+        items, request = self._services.items, make_request(request_id, "finish", success, outcome)
+        if first := items.answer(self._scope, request):
+            return first.outcomes[0].id
+        part = None if request_id is None else f"{request_id}\x1fkept"
+        # A repeat in another process has another id of its work: the request's counts once.
+        work, id = self._require_work("finish"), request_id or self.task_id
         procedure = self.get_variable(PROCEDURE_VARIABLE)
         if isinstance(procedure, str):
             with suppress(NotFound):  # it was forgotten meanwhile
@@ -92,10 +98,12 @@ class ScopedWorkingMemory(WorkingMemory):
         ending = f" Outcome: {outcome}" if outcome else ""
         if success:
             semantic = SemanticMemory(self._services, self._scope)
-            kept = semantic.learn(f"Successfully completed: {work}.{ending}", importance=0.7, source="task")
+            text = f"Successfully completed: {work}.{ending}"
+            kept = semantic.learn(text, importance=0.7, source="task", request_id=part)
         else:
             episodic = EpisodicMemory(self._services, self._scope, self._current)
-            kept = episodic.record_error(f"Failed: {work}.{ending}")
+            kept = episodic.record_error(f"Failed: {work}.{ending}", request_id=part)
+        items.once(self._scope, request, lambda: Applied((Outcome(kept, "added"),)))
         self.clear()
         return kept
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
-from engrain.core.model.filters import parse_filter
+from engrain.core.model.filters import Filter, parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
-from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
+from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
 from engrain.core.model.retention import remaining_importance
@@ -54,9 +54,11 @@ class SemanticMemory:
         request_id = check_optional_key(request_id, "request_id")
         return _require_id(write.commit_notes([check_note(note)], self._scope, self._services, request_id).outcomes[0])
 
-    def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
+    def learn(
+        self, content: str, importance: float = 0.5, source: str = "conversation", *, request_id: str | None = None
+    ) -> str:
         """Keep a finding of the agent. It has the trust of the agent, whatever its source."""
-        return self.remember(Note(content, importance, source=Source(source, "agent")))
+        return self.remember(Note(content, importance, source=Source(source, "agent")), request_id)
 
     def remember_many(
         self, notes: Iterable[object], request_id: str | None = None, progress: Progress | None = None
@@ -107,6 +109,9 @@ class SemanticMemory:
 
     def correct(self, id: str, note: Note, request_id: str | None = None) -> str:
         """Replace the text of an item. The new version keeps all other values of the old one."""
+        request = make_request(request_id, "correct", check_key(id, "id"), note.text, note.source)
+        if first := self._services.items.answer(self._scope, request):
+            return _require_id(first.outcomes[0])
         old = self._require_current(id)
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
@@ -115,7 +120,7 @@ class SemanticMemory:
             replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, position=place)
         )
         (draft,) = write.build_drafts([note], self._services)
-        plan = Plan(self._scope, (Correct(old.id, draft),), check_optional_key(request_id, "request_id"))
+        plan = Plan(self._scope, (Correct(old.id, draft),), request_id, asked=request.asked if request else None)
         return _require_id(self._services.items.apply(plan).outcomes[0])
 
     def change(self, change: Change, request_id: str | None = None) -> None:
@@ -128,8 +133,12 @@ class SemanticMemory:
             change = replace(change, metadata=check_metadata(change.metadata))
         if change == Change(change.id):
             raise InvalidInput("update takes at least one of importance, pinned, metadata and expires_at.")
-        self._require_current(change.id)
-        self._services.items.apply(Plan(self._scope, (change,), check_optional_key(request_id, "request_id")))
+        request = make_request(request_id, "update", change)
+        if self._services.items.answer(self._scope, request) is None:
+            self._require_current(change.id)
+            self._services.items.apply(
+                Plan(self._scope, (change,), request_id, asked=request.asked if request else None)
+            )
 
     def forget(
         self, what: str | Mapping[str, Any], *, keep_source: bool = False, request_id: str | None = None
@@ -142,8 +151,7 @@ class SemanticMemory:
             if outcomes[0].status == "missing":
                 raise self._not_found(what)
         else:
-            # Repeating it is harmless: the matching items are gone.
-            outcomes = self._forget_in_batches(self._find_matching(what), keep_source)
+            outcomes = self._forget_matching(what, keep_source, make_request(request_id, "forget", what, keep_source))
         removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
         ids, marked = tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(id for one in outcomes for id in one.marked))
         done = not outcomes or write.finish_forgetting(ids, marked, self._scope, self._services)
@@ -151,17 +159,20 @@ class SemanticMemory:
             done = push_changes(self._services.feed, self._scope, [*ids, *marked]) and done
         return ForgetResult(ids, marked, pending=not done)
 
-    def _forget_in_batches(self, ids: Sequence[str], keep_source: bool) -> tuple[Outcome, ...]:
-        outcomes: tuple[Outcome, ...] = ()
-        for start in range(0, len(ids), FORGET_BATCH):
-            steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
-            outcomes += self._services.items.apply(Plan(self._scope, steps)).outcomes
-        return outcomes
-
-    def _find_matching(self, what: object) -> builtins.list[str]:
+    def _forget_matching(self, what: object, keep_source: bool, request: Request | None) -> tuple[Outcome, ...]:
+        """Forget in batches. A repeated request continues with the items that the first call found."""
         where = parse_filter(what) if isinstance(what, Mapping) else None
         if where is None:
             raise InvalidInput('forget takes an id or a filter such as {"source": "page"}; an empty one is refused.')
+        items, outcomes = self._services.items, builtins.list[Outcome]()
+        ids = items.once(self._scope, request, lambda: Applied(value=self._find_matching(where))).value
+        for start in range(0, len(ids), FORGET_BATCH):
+            steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
+            part = None if request is None else f"{request.id}\x1f{start}"
+            outcomes += items.apply(Plan(self._scope, steps, part)).outcomes
+        return tuple(outcomes)
+
+    def _find_matching(self, where: Filter) -> builtins.list[str]:
         found: builtins.list[str] = []
         while True:
             after = found[-1] if found else None

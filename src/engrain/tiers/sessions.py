@@ -12,7 +12,7 @@ from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Citation, Item, Note, Source
 from engrain.core.model.messages import Message, item_to_message
-from engrain.core.model.plans import Add, Change, Plan, Step
+from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, make_request
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
@@ -87,13 +87,32 @@ class Sessions:
         marks = load_items(self._scope, [summary.id], self._services)[1].get(summary.id, ())
         return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in marks)
 
-    def end(self, session: str) -> SessionEnd:
+    def end(self, session: str, *, request_id: str | None = None) -> SessionEnd:
         """Summarise a session, and return the items that were kept of it."""
+        check_key(session, "session")
+        if first := self.find_end(request_id):
+            if first.session != session:
+                raise Conflict(f"this request id was used to end session {first.session!r}. Give this one its own.")
+            return first
         summary = self._summarize(session)
         start = summary.metadata.get("from", 0) if summary else 0
         kept = tuple(self._collect_derived(session, start))
+        # A repeat that comes before this answer only finds the same summary again.
+        ids = [summary.id if summary else None, *(item.id for item in kept)]
+        outcomes = tuple(Outcome(id, "added") for id in ids)
+        request = make_request(request_id, "end")
+        self._services.items.once(self._scope, request, lambda: Applied(outcomes, value=session))
         self._enrich(session)
         return SessionEnd(session, summary, kept)
+
+    def find_end(self, request_id: str | None) -> SessionEnd | None:
+        """Internal: return the first answer of a repeated `end`, with those of its items that are still there."""
+        first = self._services.items.answer(self._scope, make_request(request_id, "end"))
+        if first is None:
+            return None
+        summary, *kept = (one.id or "" for one in first.outcomes)
+        found = {item.id: item for item in self._services.items.get_many(self._scope, [summary, *kept])}
+        return SessionEnd(first.value, found.get(summary), tuple(found[id] for id in kept if id in found))
 
     def _enrich(self, session: str) -> None:
         if self._services.background is not None:

@@ -27,6 +27,7 @@ from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import Row, write_time
 from engrain.stores.relational.sessions import Sessions
@@ -37,7 +38,7 @@ from engrain.stores.relational.writes import ItemWrites
 Answer = TypeVar("Answer")
 
 
-class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Sessions, Dump, Restore):
+class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Requests, Sessions, Dump, Restore):
     """One schema of one database, for any number of processes on any number of machines.
 
     With the system clock the store goes by the server's clock, which is one for all machines."""

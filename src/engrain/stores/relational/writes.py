@@ -37,13 +37,14 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
-from engrain.stores.relational.requests import Requests, find_answer, store_answer
 from engrain.stores.relational.rows import (
+    read_answer,
     read_episode,
     read_item,
     read_metadata,
     read_sources,
     read_time,
+    write_answer,
     write_episode,
     write_metadata,
     write_time,
@@ -53,7 +54,7 @@ from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import UsageCounts, Uses, group_uses
 
 
-class ItemWrites(Requests):
+class ItemWrites:
     """A part of the store."""
 
     dialect: Dialect
@@ -351,6 +352,21 @@ def _find_models(steps: Iterable[Step]) -> dict[str, int]:
         if vectors and vectors.rows:
             found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
     return found
+
+
+def find_answer(tx: Transaction, request_id: str | None, asked: str | None) -> Applied | None:
+    """The answer to the first request of this id. Without `asked`, whatever it asked for."""
+    rows = tx.rows("load_request", id=request_id) if request_id is not None else []
+    return read_answer(rows[0][0], None if asked is None else hash_asked(tx.dialect.key, asked)) if rows else None
+
+
+def store_answer(tx: Transaction, request: Request, applied: Applied, at: int) -> None:
+    answer = write_answer(applied, hash_asked(tx.dialect.key, request.asked))
+    tx.run("add_request", id=request.id, answer=answer, at=at)
+
+
+def hash_asked(key: bytes, asked: str) -> bytes:
+    return bytes.fromhex(hash_keyed(key, "asked", asked))
 
 
 def _describe_plan(plan: Plan) -> str | None:

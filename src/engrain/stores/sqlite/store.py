@@ -17,6 +17,7 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
@@ -52,7 +53,7 @@ INDEX_BYTES = 1_000_000_000
 _opened: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 
 
-class SqliteStore(Health, Backups, ItemReads, ItemWrites, Sessions, Dump, Restore):
+class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Dump, Restore):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     dialect: SqliteDialect
