@@ -582,3 +582,15 @@ def test_an_interrupt_that_broke_off_a_write_stops_the_round(kit: Services, monk
     monkeypatch.setattr(kit.items, "purge", interrupted)
     with pytest.raises(KeyboardInterrupt):
         maintain(kit, ANA)
+
+
+def test_the_answer_to_a_request_is_known_for_so_many_days(tmp_path: Path) -> None:
+    clock = SetClock()
+    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder(), clock=clock) as memory:
+        first = memory.remember("Tea.", occurred_at=clock(), request_id="r")
+        clock.advance(29 * 86_400)
+        memory.store.maintain()
+        assert memory.remember("Tea.", occurred_at=clock.now - timedelta(days=29), request_id="r") == first
+        clock.advance(2 * 86_400)
+        memory.store.maintain()
+        assert memory.remember("Rain.", request_id="r") != first

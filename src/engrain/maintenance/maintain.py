@@ -67,6 +67,8 @@ def maintain(
     if not dry_run:
         for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
+        if not jumped:
+            _drop_answers(services, now, trouble)
         _purge(services, trouble)
         _record_run(services, ClockState() if trust_clock else known, now)
     return run.build_report(trouble)
@@ -286,6 +288,17 @@ def _describe_clock_jump(known: ClockState, now: datetime) -> str:
         f"Nothing is removed for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or until you "
         "confirm it: engrain maintain --trust-clock."
     )
+
+
+def _drop_answers(services: Services, now: datetime, trouble: list[str]) -> None:
+    """Forget old requests of all scopes. They hold no content, so the report does not list them."""
+    try:
+        services.items.drop_answers(now - timedelta(days=services.policies.request_days))
+    except StoreClosed:
+        raise
+    except EngrainError as exc:
+        raise_interrupt(exc)
+        trouble.append(f"answers to old requests: {exc}")
 
 
 def _purge(services: Services, trouble: list[str]) -> None:

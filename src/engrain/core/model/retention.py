@@ -28,6 +28,7 @@ class Policies:
       times and it is older than `consolidate_days`. `consolidate_below = 0` removes nothing.
     - Importance halves in `half_life_days` without use; 0 means never.
     - Tasks are kept for `task_days` after their end.
+    - The answer to a request id is known for `request_days`: repeated later, it is a new request.
     - `backup_folder` gets a backup every `backup_hours`; the newest `backup_keep` are kept.
     - `mirror` is a folder with a MEMORY.md in sync. {user}, {agent} or {tenant} in it gives each memory its own.
     - `drop_old_vectors` removes another model's vectors once every item has those of the current model.
@@ -39,6 +40,7 @@ class Policies:
     consolidate_days: float = 7.0
     half_life_days: float = 0.0
     task_days: float = 7.0
+    request_days: float = 30.0
     backup_folder: str = ""
     backup_hours: float = 24.0
     backup_keep: int = 7
