@@ -11,7 +11,7 @@ from engrain.core.errors import EngrainError
 from engrain.core.model.items import FORGOTTEN, Citation, Item, Note, Source, check_note
 from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.recall import escape_text
-from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
 from engrain.core.secrets.personal import contains_secret
 
@@ -91,7 +91,7 @@ def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, other_s
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
     # Pasted text is not the speaker's own, and secrets are never kept.
-    if blank_pasted(blank_code(item.text))[start:end] != words or contains_secret(item.text):
+    if find_own_words(item.text).text[start:end] != words or contains_secret(item.text):
         return None
     other = other_speaker(item.speaker)
     note = Note(

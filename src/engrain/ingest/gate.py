@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engrain.core.model.items import ForgetRequest, Statement
-from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_announced, is_doubtful
 from engrain.core.rules.slots import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
-from engrain.core.text.passages import Clause, Sentence, split_clauses, split_sentences, trim_span
+from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -23,6 +23,7 @@ MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
+_CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
 _PLAIN_WORD = re.compile(r"[\w']+")
 _MAX_LEADS = 8
@@ -42,51 +43,77 @@ Found = Statement | ForgetRequest
 
 
 def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
-    """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text)."""
-    plain = blank_code(text)
+    """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text).
+
+    Of a long message only the two ends are read.
+    """
+    plain = blank_blocks(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
-    found = _MessageReader(text[:HEAD_CHARACTERS], plain[:HEAD_CHARACTERS], before).read()
-    tail = _MessageReader(text[cut:], plain[cut:], before).read(from_the_end=True)
-    return [*found, *(replace(one, start=one.start + cut, end=one.end + cut) for one in tail)][:MAX_STATEMENTS]
+    ends = [f"{one[:HEAD_CHARACTERS]}{_CUT}{one[cut:]}" for one in (text, plain)]
+    skipped = cut - HEAD_CHARACTERS - len(_CUT)
+    found = _MessageReader(*ends, before).read()
+    return [
+        one if one.end <= HEAD_CHARACTERS else replace(one, start=one.start + skipped, end=one.end + skipped)
+        for one in found
+    ]
 
 
 class _MessageReader:
-    """Reader of one message. `text` is the original; `shown` blanks all words that are not the speaker's own."""
+    """Reader of one message. `text` is the original; `shown` blanks what has the shape of a pasted text."""
 
     def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
         self.rules = load_statement_rules()
         self.text = text
         self.shown = blank_pasted(plain)
+        self.sentences = split_sentences(self.shown)
         self.before = before
         self.found: list[Found] = []
         self.refused: re.Match[str] | None = None
 
-    def read(self, *, from_the_end: bool = False) -> list[Found]:
+    def read(self) -> list[Found]:
         last: Sentence | None = None
-        found = split_sentences(self.shown)
-        for sentence in found[-MAX_SENTENCES:] if from_the_end else found[:MAX_SENTENCES]:
+        requests = 0
+        for sentence in (*self.sentences[:MAX_SENTENCES], *self.sentences[MAX_SENTENCES:][-MAX_SENTENCES:]):
             if len(self.found) >= MAX_STATEMENTS:
                 break
             if sentence.end - sentence.start <= MAX_SENTENCE_CHARACTERS:
                 new = self._read_sentence(sentence, last)
                 self.found = [*self.found, *new]
+                requests += any(isinstance(one, ForgetRequest) for one in new)
                 last = sentence
-        end = self._find_serious_end() if self.found else 0
-        serious = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= end)
-        return _keep_last_per_slot([one for one in serious if one.start < one.end])
+        own = self._keep_own_words(doubtful=requests > 1) if self.found else []
+        return _keep_last_per_slot([one for one in own if one.start < one.end])
+
+    def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
+        """Drop the statements that others made. A request to forget among the words of others is doubtful."""
+        others, mixed = find_announced(self.text, self.shown, self.before)
+        end = self._find_serious_end()
+        unsure = is_doubtful(self.shown, [self._find_stated_span(one) for one in self.found])
+        own: list[Found] = []
+        for one in self.found:
+            foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
+            if isinstance(one, ForgetRequest):
+                own.append(replace(one, doubtful=doubtful or mixed or unsure or foreign))
+            elif not foreign:
+                own.append(replace(one, slot=None, replaces=None, doubtful=True) if unsure else one)
+        return own
+
+    def _find_stated_span(self, one: Found) -> Span:
+        """Return the span of a statement, with the words that ask to keep or forget it."""
+        if isinstance(one, Statement) and not one.explicit:
+            return one.start, one.end
+        return next((part.start for part in self.sentences if part.end >= one.end), one.start), one.end
 
     def _find_serious_end(self) -> int:
-        """Return where fiction or quoted text begins: statements behind it are not the speaker's own."""
+        """Return where fiction begins: statements behind it are not meant."""
         if self._has("void_message", 0, len(self.shown)):
             return 0
-        quoted = self.rules.sign("void_after").search(self.shown) if ":" in self.shown else None
-        end = quoted.end() if quoted else len(self.shown)
         fiction = (
-            one.start for one in split_sentences(self.shown[:end]) if self._has("void_onward", one.start, one.end)
+            one.start for one in self.sentences if self._has("void_onward", one.start, one.end)
         )
-        return next(fiction, end)
+        return next(fiction, len(self.shown))
 
     def _read_sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
         words = frozenset(_WORD.findall(self.shown[sentence.start : sentence.end].lower()))

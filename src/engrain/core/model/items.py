@@ -328,6 +328,7 @@ class Statement:
 
     `slot` names the value that the statement sets, if any. `explicit`: the speaker asked to remember it.
     `replaces` are words of an earlier statement that no longer hold ("tea instead of coffee": coffee).
+    A `doubtful` statement may be somebody else's: it fills no slot and replaces nothing.
     """
 
     start: int
@@ -336,12 +337,17 @@ class Statement:
     importance: float = 0.6
     explicit: bool = False
     replaces: str | None = None
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
-    """The speaker wants a slot's value forgotten, or the statement between `start` and `end`."""
+    """The speaker wants a slot's value forgotten, or the statement between `start` and `end`.
+
+    A `doubtful` request is only proposed: others may have written it, or it is one of several.
+    """
 
     start: int
     end: int
     slot: str | None = None
+    doubtful: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
-from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import Span, merge_spans
 
 # Opens the summary of a conversation in a prompt. Its lines are quoted with ">".
@@ -79,79 +78,6 @@ def _find_section_end(text: str, at: int) -> int:
         if not _SECTION_PART.match(text, gap.end()):
             return gap.start()
     return len(text)
-
-
-PASTED = 16  # a trait next to those of rules/statements.py
-_MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
-_MAX_READ_CHARACTERS = 20_000
-# A letter that no pattern names, so that a hidden word still counts as a word.
-HIDDEN_LETTER = "ᚠ"
-
-_PASTED_LINE = re.compile(
-    r"""^[ \t]*+(?:
-      >                                                                      # quoted
-    | \[?\d{4}-\d\d-\d\d[T ]\d\d: | \[?\d\d:\d\d:\d\d                        # a log's line
-    | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b
-    | Traceback\ \( | File\ " | at\ [\w.$]+\( | [$%]\ | >>>\ | \.\.\.\       # a terminal's
-    | //\ | /\* | \#\ ?(?:NOTE|TODO|FIXME|HACK|XXX)\b | <!--               # a comment's
-    | (?:def|class|import|from|const|let|var|function|return|if|for|while)\ [^\n]*[:;{(]$
-    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b)             # a program's
-    | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]
-    ).*$""",
-    re.MULTILINE | re.VERBOSE,
-)
-_FORWARDED = re.compile(
-    r"^[ \t]*+(?:-{2,}.*(?:forwarded|original) message|on [^\n]{5,80} wrote:[ \t]*$|from: [^\n]+\n[\w-]+: [^\n]+\n)",
-    re.MULTILINE | re.IGNORECASE,
-)
-_NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps"
-_SPEAKER_LINE = re.compile(
-    rf"^[ \t]*+(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
-    r"(?:user|assistant|human|ai|bot|system|(?-i:[A-Z])\w{0,20}(?: (?-i:[A-Z])\w{0,20})?): .*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_QUOTED_WORDS = re.compile(
-    r"`[^`\n]{1,400}`|\"[^\"\n]{1,600}\"|“[^”\n]{1,600}”|„[^“”\n]{1,600}[“”]|«[^»\n]{1,600}»|‘[^’\n]{1,600}’(?!\w)"
-    r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
-)
-
-
-def blank_pasted(text: str) -> str:
-    """Blank what the speaker pasted and hide what the speaker quotes. The length stays the same."""
-    own = _PASTED_LINE.sub(_blank, text)
-    forwarded = _FORWARDED.search(own)
-    if forwarded:
-        own = own[: forwarded.start()] + " " * (len(own) - forwarded.start())
-    if len(_SPEAKER_LINE.findall(own)) > 1:
-        own = _SPEAKER_LINE.sub(_blank, own)
-    own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
-    return own.replace("’", "'")
-
-
-def blank_code(text: str) -> str:
-    """Blank the blocks of code. The length stays the same. A block that is never closed goes to the end."""
-    for fence in ("```", "~~~"):
-        parts = text.split(fence)
-        if len(parts) > 1:
-            # Every second part is code.
-            blanked = [part if index % 2 == 0 else " " * len(part) for index, part in enumerate(parts)]
-            text = (" " * len(fence)).join(blanked)
-    return text
-
-
-def detect_stored_traits(text: str, role: str | None) -> int:
-    """Return the traits of an item, with PASTED for a user's message that says little about a text of others."""
-    traits = detect_traits(text, role)
-    if role != "user":
-        return traits
-    head = text[:_MAX_READ_CHARACTERS]
-    own = len(blank_pasted(blank_code(head)).replace(HIDDEN_LETTER, "").split())
-    others = len(head.split()) - own
-    return traits | PASTED * (own <= _MAX_OWN_WORDS and others >= max(_MIN_PASTED_WORDS, own / 2))
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
 
 
 # Text that turns against earlier instructions, plays the system, or asks to keep something from the user. Ordinary

@@ -164,10 +164,10 @@ def _compile_language(table: dict[str, Any]) -> _LanguageRules:
     nouns = _invert_forms(table["nouns"])
     parts = {"noun": f"(?:{'|'.join(sorted(nouns, key=len, reverse=True))})"}
     for name, part in table["parts"].items():  # each may use the earlier ones
-        parts[name] = f"(?:{_fill_pattern(part, parts)})"
+        parts[name] = f"(?:{fill_pattern(part, parts)})"
     lists: dict[str, Mapping[str, Any]] = {}
     for section in ("asks", "signs"):
-        lists[section] = {name: [_fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
+        lists[section] = {name: [fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
     lists |= {section: table.get(section, {}) for section in ("hints", "dropped")}
     groups = [(_split_words([group.pop("first", "")]), _compile_rules(group, parts)) for group in table["rules"]]
     return _LanguageRules(groups, nouns, lists, table)
@@ -189,7 +189,7 @@ def _compile_rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[R
     for kind, rows in group.items():
         for row in rows:
             options = {"pattern": row} if isinstance(row, str) else dict(row)
-            rules.append(Rule(kind, _fill_pattern(options.pop("pattern"), parts), **options))
+            rules.append(Rule(kind, fill_pattern(options.pop("pattern"), parts), **options))
     return rules
 
 
@@ -197,7 +197,7 @@ def _split_words(lists: Sequence[str]) -> frozenset[str]:
     return frozenset(" ".join(lists).split())
 
 
-def _fill_pattern(pattern: str, parts: Mapping[str, str]) -> str:
+def fill_pattern(pattern: str, parts: Mapping[str, str]) -> str:
     # Long patterns are wrapped in their file: a line break and the space after it mean nothing.
     pattern = _APOSTROPHE.sub("'?", _WRAP.sub("", pattern))
     for name, part in parts.items():

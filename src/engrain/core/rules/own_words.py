@@ -1,0 +1,327 @@
+"""Split a message into its speaker's own words and the words of others that it quotes, pastes or forwards."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from engrain.core.rules.message_filters import is_prompt_injection
+from engrain.core.rules.statements import compile_pattern, fill_pattern
+from engrain.core.text.languages import load_languages, merge_section
+from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences
+from engrain.core.text.tokenizer import tokenize
+
+# A letter that no pattern names, so that a hidden word still counts as a word.
+HIDDEN_LETTER = "ᚠ"
+# An earnest request to forget is short. A longer message may be somebody's text.
+MAX_EARNEST_CHARACTERS = 2_000
+_MAX_CUE_CHARACTERS = 400
+_MIN_LANGUAGE_EVIDENCE = 2
+_MIN_IMPERSONAL_WORDS = 4
+_MAX_IMPERSONAL_SENTENCES = 1
+
+# Blocks with a mark at either end. One that is never closed goes to the end of the message.
+_FENCE = re.compile(r"(?P<mark>`{3,}|~{3,}|\"{3}|'{3})")
+_TAGGED = re.compile(
+    r"<(?P<tag>[A-Za-z][\w-]{0,30})(?:\s[^<>\n]{0,200})?>|\[(?P<bracket>quote|code|spoiler|cite|b|i|url)(?:=[^\]\n]{0,80})?\]",
+    re.IGNORECASE,
+)
+_CLOSING_TAG = re.compile(r"</(?P<tag>[A-Za-z][\w-]{0,30})\s*>|\[/(?P<bracket>\w{1,10})\]")
+_RULE_LINE = re.compile(r"^[ \t]*(?:[-=*_#~<>+.]{3,}[ \t]*(?:[^\n]{0,60}?[ \t]*[-=*_#~<>+.]{3,})?)[ \t]*$", re.MULTILINE)
+_PASTED_LINE = re.compile(
+    r"""^(?:\t|[ ]{4,}(?![-*•\d])|[ \t]*+(?:
+      >                                                                      # quoted
+    | \[?\d{4}-\d\d-\d\d[T ]\d\d: | \[?\d\d:\d\d:\d\d                        # a log's line
+    | \[?\d\d?[./]\d\d?[./]\d{2,4},?\ \d\d?:\d\d | \[?\d\d?:\d\d(?:\ ?[ap]m)?\]?\ [^\n]{1,40}?:\ 
+    | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL|NOTICE|CRITICAL)\b
+    | (?:\w+)?(?:Error|Exception|Warning):\ | Traceback\ \( | File\ " | at\ [\w.$]+\( | [$%]\ | >>>\ | \.\.\.\       # a terminal's
+    | //\ | /\* | \#\ ?(?:NOTE|TODO|FIXME|HACK|XXX)\b | <!-- | --\ (?=[A-Za-z]) | \#!                               # a comment's
+    | [+][^\s\d] | @@\ | diff\ --git | commit\ [0-9a-f]{7,} | (?:---|\+\+\+)\ \S | Author:\ | Index:\           # a change's
+    | (?:def|class|import|from|const|let|var|function|return|if|for|while|SELECT|INSERT|UPDATE|DELETE)\ [^\n]*[:;{(]$
+    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b|\w+\ ?\w*[^\n]*$)                                # a program's
+    | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]
+    | \|[^\n]*\| | [^\n|]{0,200}\|[^\n|]*\|[^\n]*$ | [^\n\t]{1,200}\t[^\n]*$                                   # a table's
+    | ["']?[\w-]{1,30}["']?\ ?:\ ?["'\[{] | -\ [\w-]{1,30}:\ \S                                                # data's
+    | —\ ?\S                                                                                                   # a dialogue's
+    )).*$""",
+    re.MULTILINE | re.VERBOSE,
+)
+# A command or a stack trace, with its output up to the next empty line.
+_TERMINAL = re.compile(
+    r"^[ \t]*+(?:[$%] \S|>>> |[\w.-]+@[\w.-]+[:~][^\n]*[$#] |PS [A-Z]:|C:\\|Traceback \(|diff --git|commit [0-9a-f]{7,}|#!)[^\n]*(?:\n(?=[ \t]*[^\s])[^\n]*)*",
+    re.MULTILINE,
+)
+_COMMA_ROWS = re.compile(r"(?:^[^\n,;]{0,80}(?:[,;](?! )[^\n,;]{0,200})+(?:\n|\Z)){3,}", re.MULTILINE)
+_KEY_ROWS = re.compile(r"(?:^[ \t]*(?-i:[a-z_])[\w-]{0,30}[:=] ?[^\n]*(?:\n|\Z)){2,}", re.MULTILINE)
+# From here on the message is a mail, a page or a document.
+_DOCUMENT = re.compile(
+    r"""^[ \t*_]*+(?:
+      -{2,}.{0,40}(?:forwarded|original|weitergeleitete|ursprüngliche|transféré|reenviado)\b
+    | begin\ forwarded\ message | (?:on|am|le|el)\ [^\n]{5,80}\ (?:wrote|schrieb|a\ écrit|escribió)[^\n]{0,60}:[ \t]*$
+    | (?:from|von|de|to|an|subject|betreff|objet|asunto|sent|gesendet|date|datum|cc|reply-to|message-id)[ ]?:[ ][^\n]+\n[ \t*_]*(?:[\w-]{2,20}[ ]?:[ ]|\n)
+    | (?:fwd?|re|aw|wg)[ ]?:[ ] | (?:subject|betreff|objet|asunto)[ ]?:[ ]
+    | https?://\S+[ \t]*$ | www\.\S+[ \t]*$
+    | \#{1,6}[ ]\S | (?:chapter|kapitel|chapitre|capítulo|section|article|part|act|scene|page|§)[ ]?(?:\d+|[ivxlc]+)\b[^\n]{0,60}$
+    | by[ ](?-i:[A-Z])[^\n]{2,60}$ | (?:posted|published|written|updated|submitted|asked|answered|reviewed|translated|reported)[ ](?:by|on|at|in)\b[^\n]{0,80}$
+    | [^\n]{0,60}\b\d+[ ]min(?:ute)?s?[ ]read\b | [^\n]{0,40}(?:©|\(c\)[ ]\d{4}|all[ ]rights[ ]reserved|cookie[ ]polic|privacy[ ]policy|terms[ ]of[ ](?:service|use)|sign[ ]in|log[ ]in|subscribe|read[ ]more|click[ ]here|unsubscribe|add[ ]to[ ]cart|share[ ]this)\b
+    | (?:home|menu|start)[ ]?[|»>·•][^\n]*$ | (?:[ru]/\w+|@\w+)\b[^\n]{0,40}$
+    | (?:dear|sehr[ ]geehrte[rs]?|liebe[rs]?|chère?s?|cher|querid[oa]s?|estimad[oa]s?|to[ ]whom[ ]it[ ]may)\b[^\n.!?]{0,60},?[ \t]*$
+    | (?:ingredients|zutaten|ingrédients|ingredientes|abstract|introduction|summary|disclaimer|testimonials?|transcript|faq|description|requirements|about[ ](?:us|the[ ]author))[ \t]*:?[ \t]*$
+    | [^\n:]{2,40}?[ ]{1,4}(?:—[ ])?(?:(?:today|yesterday|heute|gestern|hier|ayer)[ ](?:at[ ])?)?\d\d?:\d\d(?:[ ]?[ap]\.?m\.?)?[ \t]*$ | \#\S+[ ]\#\S+
+    )""",
+    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+_SIGN_OFF = re.compile(
+    r"^[ \t]*+(?:(?:best|kind|warm(?:est)?|many)?[ ]?(?:regards|wishes)|best|yours(?:[ ]\w+)?|sincerely(?:[ ]yours)?|cheers|love|respectfully|mit[ ]freundlichen[ ]grüßen|viele[ ]grüße|"
+    r"liebe[ ]grüße|mfg|cordialement|bien[ ]à[ ]vous|saludos|atentamente|un[ ]abrazo)[ \t]*[,.!]?[ \t]*(?:\n|$)",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
+)
+_NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps|edit|context|background|tip|fact|facts|hint"
+_SPEAKER_LINE = re.compile(
+    rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
+    r"(?P<who>user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}:[*_]{0,2} .*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_ROLE_LINE = re.compile(r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE)
+# A label before a statement: "Old proverb: …", or a title over it.
+_LABEL = re.compile(r"[^\w\n]*(?P<label>[^\n:.!?—–]{2,80}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
+_OWN_LABEL = re.compile(
+    rf"\b(?:{_NOT_SPEAKERS}|updates?|news|profile|details|things?|info|intro|introduction|question|topic|situation|problem|plan|goal|"
+    r"names?|city|home|work|job|diet|food|allerg\w+|preferences?|likes|dislikes|family|health|hobbies|birthday|e-?mail|phone|address|languages?|"
+    r"settled|official|decided|agreed|agreement|meeting|final call|verdict|policy|convention|forget|save|reminders?|priorities|"
+    r"morning|evening|afternoon|thanks|yes|no|lol|haha|yo|hiya|cheers|sure|right|so|well|anyway|also|next|first|second|danke|merci|gracias)\b",
+    re.IGNORECASE,
+)
+_FURNITURE = re.compile(r"^[A-Z][A-Z0-9-]{1,20}:\S|^[^a-z\n]{0,4}\[\d+\]|^[A-Z]{3,}(?: [A-Z]{2,})*,|\.\.\.[ \t]*$", re.MULTILINE)
+_QUOTED_WORDS = re.compile(
+    r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
+    r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
+)
+_UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
+# The first word after a cue, or the mark that opens a block.
+_FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
+_PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
+_NOT_A_LINE_END = re.compile(r"[^\n]")
+_STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
+_FOREIGN_SCRIPT = re.compile(r"[\u0370-\u052f\u0590-\u06ff\u0900-\u0dff\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """A message with only its speaker's own words.
+
+    `text` has the message's length: words of others are blank, and quoted ones hidden letters. `mixed`: the message
+    has words of others, announces some, or reads as if somebody else wrote it.
+    """
+
+    text: str
+    mixed: bool
+
+
+def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWords:
+    """Blank the words of others. `before` are the session's last (role, text)."""
+    shown = blank_pasted(blank_blocks(text))
+    others, mixed = find_announced(text, shown, before)
+    own = "".join(_blank_spans(shown, others))
+    return OwnWords(own, mixed)
+
+
+def blank_blocks(text: str) -> str:
+    """Blank the parts between fences, tags or rules. The length stays the same."""
+    return "".join(_blank_spans(text, merge_spans(list(_find_blocks(text)))))
+
+
+def blank_pasted(text: str) -> str:
+    """Blank what has the shape of a pasted text and hide what is quoted. The length stays the same."""
+    document = _DOCUMENT.search(text)
+    own = text[: document.start()] + _NOT_A_LINE_END.sub(" ", text[document.start() :]) if document else text
+    own = _PASTED_LINE.sub(_blank, _TERMINAL.sub(_blank, own))
+    own = _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own))
+    if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
+        own = _SPEAKER_LINE.sub(_blank, own)
+    own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
+    return own.replace("’", "'")
+
+
+def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()) -> tuple[list[Span], bool]:
+    """Return the spans that others wrote by the speaker's own account or by their language, and if any are in doubt.
+
+    `shown` is the text without pasted words.
+    """
+    if any(_cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
+        return [(0, len(text))], True
+    sentences = split_sentences(shown)
+    if _cue("narrated").search(shown):
+        return [(0, len(text))], True
+    spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
+    spans += _find_foreign(text, shown)
+    mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
+    return merge_spans(spans), mixed
+
+
+def is_doubtful(shown: str, stated: Sequence[Span]) -> bool:
+    """Check if the words around the statements let it be doubtful who made them."""
+    edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
+    around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    if any(_cue("hint").search(one) for one in around) or _FURNITURE.search(shown):
+        return True
+    before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
+    labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
+    return any(not _cue("personal").search(one) and not _OWN_LABEL.search(one) for one in labels)
+
+
+def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the span from a cue such as "what does this say?" to the end of the message.
+
+    A cue whose object stands in quotes or in a block announces no more than that.
+    """
+    for sentence in sentences:
+        said = shown[sentence.start : min(_line_end(shown, sentence.end), sentence.start + _MAX_CUE_CHARACTERS)]
+        colon = _cue("colon").search(said)
+        ahead = _cue("forward").search(shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS])
+        if colon is None and ahead is None:
+            continue
+        found = ahead or colon
+        assert found is not None
+        bracket = said.find(")", found.end())
+        start = sentence.start + (colon.end() if colon else bracket + 1) if colon or bracket >= 0 else sentence.end
+        if HIDDEN_LETTER in shown[sentence.start + found.start() : start]:
+            continue
+        following = _FOLLOWING.match(text, start)
+        if following and following["block"] is None:
+            yield start, len(shown)
+            return
+
+
+def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the span before a last line such as "translate the above", unless it answers to the speaker's question."""
+    if len(sentences) < 2:  # noqa: PLR2004
+        return
+    line = shown.rfind("\n", 0, sentences[-1].end) + 1
+    last = [one for one in sentences if one.start >= line]
+    earlier = sentences[: len(sentences) - len(last)]
+    pointing = any(_cue("backward").search(shown[one.start : one.end][:_MAX_CUE_CHARACTERS]) for one in last)
+    if earlier and pointing and not earlier[-1].is_question:
+        yield 0, last[0].start
+    elif not earlier and _cue("backward").search(shown[last[-1].start : last[-1].end]) and "above" in shown.lower():
+        yield 0, last[-1].start
+
+
+def _find_foreign(text: str, shown: str) -> Iterator[Span]:
+    """Yield the paragraphs in another language or typography than the first one."""
+    known = load_languages()
+    language: str | None = None
+    straight = False
+    for paragraph in _PARAGRAPH.finditer(shown):
+        words = tokenize(paragraph[0].replace(HIDDEN_LETTER, ""))
+        found = _detect_language(words, paragraph[0])
+        if language and found and found != language:
+            counts = {name: known.by_name[name].count_evidence(words) for name in (found, language) if name in known.by_name}
+            if counts.get(found, _MIN_LANGUAGE_EVIDENCE) >= _MIN_LANGUAGE_EVIDENCE + counts.get(language, 0):
+                yield paragraph.span()
+                continue
+        language = language or found
+        curly = _CURLY.search(text, *paragraph.span()) is not None
+        if straight and curly:
+            yield paragraph.span()
+        straight = straight or (not curly and _STRAIGHT.search(text, *paragraph.span()) is not None)
+
+
+def _detect_language(words: list[str], paragraph: str) -> str | None:
+    scripts = _FOREIGN_SCRIPT.findall(paragraph)
+    if len(scripts) > len(paragraph) // 4:
+        return f"script-{ord(scripts[0]) >> 8}"
+    return load_languages().detect(words)
+
+
+def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
+    """Check for signs too weak to blank anything, but too strong to delete something."""
+    if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
+        return True
+    if any(pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, _SIGN_OFF, _UNCLOSED_QUOTE)):
+        return True
+    said = [shown[one.start : one.end] for one in sentences]
+    if any(_cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
+        return True
+    impersonal = [
+        one
+        for one, sentence in zip(said, sentences, strict=True)
+        if not sentence.is_question and one.count(" ") >= _MIN_IMPERSONAL_WORDS and not _cue("personal").search(one)
+    ]
+    return len(impersonal) > _MAX_IMPERSONAL_SENTENCES
+
+
+def _find_blocks(text: str) -> Iterator[Span]:
+    yield from _find_fences(text)
+    yield from _find_tagged(text)
+    rules = list(_RULE_LINE.finditer(text))
+    for opened, closed in zip(rules[::2], rules[1::2], strict=False):
+        yield opened.start(), closed.end()
+    if len(rules) % 2:
+        yield rules[-1].start(), len(text)
+
+
+def _find_fences(text: str) -> Iterator[Span]:
+    start, mark = -1, ""
+    for match in _FENCE.finditer(text):
+        if start < 0:
+            start, mark = match.start(), match["mark"]
+        elif match["mark"][0] == mark[0] and len(match["mark"]) >= len(mark):
+            yield start, match.end()
+            start = -1
+    if start >= 0:
+        yield start, len(text)
+
+
+def _find_tagged(text: str) -> Iterator[Span]:
+    closing: dict[str, list[int]] = {}
+    for match in _CLOSING_TAG.finditer(text):
+        closing.setdefault((match["tag"] or match["bracket"]).lower(), []).append(match.end())
+    at = 0
+    while closing and (match := _TAGGED.search(text, at)):
+        ends = closing.get((match["tag"] or match["bracket"]).lower(), [])
+        place = bisect_right(ends, match.end())
+        at = ends[place] if place < len(ends) else match.end()
+        if at > match.end():
+            yield match.start(), at
+
+
+def _blank_spans(text: str, spans: Sequence[Span]) -> Iterator[str]:
+    at = 0
+    for start, end in spans:
+        yield text[at:start]
+        yield _NOT_A_LINE_END.sub(" ", text[start:end])
+        at = end
+    yield text[at:]
+
+
+def _blank(match: re.Match[str]) -> str:
+    return _NOT_A_LINE_END.sub(" ", match[0])
+
+
+def _line_end(text: str, start: int) -> int:
+    return len(text) if (end := text.find("\n", start)) < 0 else end
+
+
+def _cue(name: str) -> re.Pattern[str]:
+    return compile_pattern(_load_cues()[name])
+
+
+@cache
+def _load_cues() -> Mapping[str, str]:
+    """Read the cues of all languages, since a message does not say its language."""
+    folder = resources.files("engrain.core") / "data" / "cues"
+    tables = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        table = tomllib.loads(entry.read_text("utf-8"))
+        parts: dict[str, str] = {}
+        for name, part in table["parts"].items():  # each may use the earlier ones
+            parts[name] = f"(?:{fill_pattern(part, parts)})"
+        tables.append({name: [fill_pattern(one, parts) for one in some] for name, some in table["cues"].items()})
+    merged = merge_section([{"cues": table} for table in tables], "cues")
+    return {name: "|".join(f"(?:{pattern})" for pattern in patterns) for name, patterns in merged.items()}
