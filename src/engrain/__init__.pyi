@@ -61,6 +61,7 @@ from .core.model.items import SessionPosition as SessionPosition
 from .core.model.items import Source as Source
 from .core.model.messages import ChatReply as ChatReply
 from .core.model.messages import Message as Message
+from .core.model.messages import MessageResult as MessageResult
 from .core.model.messages import ToolCall as ToolCall
 from .core.model.plans import Outcome as Outcome
 from .core.model.procedures import Procedure as Procedure

@@ -248,7 +248,7 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     """The city in a message, in its fact, in both summaries of the session, in a lasting episode and in a raw text; the
     ids of the message and of the fact."""
     memory.start_session("one")
-    said = memory.add_message("user", SAID)
+    said = memory.add_message("user", SAID).id
     (fact,) = memory.list({"slot": "user.city"})
     lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Citation(said),)), derived=True)
     happening = EpisodeDraft(happened(said, said, session="one"), long(CITY, 3_000))
@@ -304,7 +304,7 @@ def test_the_same_words_said_to_somebody_else_stay(tmp_path: Path) -> None:
     with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
         said, fact = told_everywhere(memory)
         memory.start_session("two")
-        echo = memory.add_message("assistant", f"So you live in {CITY}.")
+        echo = memory.add_message("assistant", f"So you live in {CITY}.").id
         memory.forget(fact)
         assert [memory.get(id).text for id in (said, echo)] == [  # type: ignore[union-attr]
             SAID.replace(f"I live in {CITY}", "[forgotten]"), f"So you live in {CITY}.",

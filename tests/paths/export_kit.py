@@ -23,7 +23,7 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
     memory.relations.add("Ana", "knows", "Ben")
     memory.remember("It happened.", occurred_at="2020-02-02", source="diary")
     memory.start_session("monday")
-    said = memory.add_message("user", "I prefer short answers. The secret word is xyzzy.", speaker="Ana")
+    said = memory.add_message("user", "I prefer short answers. The secret word is xyzzy.", speaker="Ana").id
     memory.add_message("assistant", "日本語 \u2028 fine.")
     memory.episodic.record_tool_call("grep", {"x": 1}, "result " * 2_000)
     memory.episodic.record_error("It broke.")

@@ -101,7 +101,7 @@ def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: 
         failed = memory.episodic.record_error("The oven is cold.")
         redis_process.kill()
         began = time.monotonic()
-        ids = [memory.add_message("user", f"This is message {n}.") for n in range(20)]
+        ids = [memory.add_message("user", f"This is message {n}.").id for n in range(20)]
         assert time.monotonic() - began < 30  # the time-out is waited for once, not twenty times
         decided = memory.episodic.record_decision("Use the other recipe.")
         with pytest.raises(StoreUnavailable):
@@ -111,7 +111,7 @@ def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: 
         redis_process.start()
         assert [one.id for one in memory.conversation.last(22)] == [failed, *ids, decided]
         assert [one.id for one in memory.episodic.recent(9)] == [failed]
-        later = memory.add_message("user", "Hello again.")
+        later = memory.add_message("user", "Hello again.").id
         assert [one.id for one in memory.episodic.recent(9)] == [later, failed]
 
 

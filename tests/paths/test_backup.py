@@ -278,7 +278,7 @@ def test_whom_was_erased_since_does_not_come_back(store: Path, tmp_path: Path) -
 
 def test_what_was_cut_comes_back_as_it_stands_now(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
-        said = memory.add_message("user", f"I prefer {CANARY}. My dog is called Rex.", session="talk")
+        said = memory.add_message("user", f"I prefer {CANARY}. My dog is called Rex.", session="talk").id
         facts = [item for item in memory.list({"kind": "fact"}, limit=99) if CANARY in item.text]
         memory.store.backup(tmp_path / "b.db")
         for fact in facts:

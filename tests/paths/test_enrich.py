@@ -49,7 +49,7 @@ def kept(memory: Memory) -> list[str]:
 def test_a_model_finds_what_rules_do_not_and_the_fact_cites_its_words(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
     memory = open_memory(model=model)
     memory.start_session("a")
-    said = memory.add_message("user", "After the surgery the doctor took me off lactose for good, sadly.")
+    said = memory.add_message("user", "After the surgery the doctor took me off lactose for good, sadly.").id
     quote = "the doctor took me off lactose for good"
     server.script = [facts({"message": 1, "quote": quote, "slot": None, "importance": 0.8})]
     memory.end_session()
@@ -128,7 +128,7 @@ def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, mo
 
     memory = open_memory(model=Slow())
     memory.start_session("a")
-    said = memory.add_message("user", text)
+    said = memory.add_message("user", text).id
     server.script = [facts({"message": 1, "quote": "took me off lactose"})]
     memory.end_session()
     settled(memory)
@@ -141,7 +141,7 @@ def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, mod
     text = "Well, the doctor took me off lactose for good, sadly, and so I went home by train and had an early night."
     memory = open_memory(model=model)
     memory.start_session("a")
-    said = memory.add_message("user", text)
+    said = memory.add_message("user", text).id
     span = Citation(said, text.index("lactose"), text.index(", sadly"))
     secret = memory.remember("Off milk.", source=Source(None, "agent", (span,)))
     items = memory.store.services.items

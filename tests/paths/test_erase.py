@@ -261,7 +261,7 @@ def test_what_is_derived_from_an_old_copy_stays_out(memory: Memory) -> None:
     subject = make_user_subject(memory.scope.tenant, "ana")
     assert port.erased(subject)
     assert port.find_tombstoned(memory.scope, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
-    said = memory.add_message("user", "Where do I live? Ana lives in Lima.")
+    said = memory.add_message("user", "Where do I live? Ana lives in Lima.").id
     draft = derived("Ana lives in Lima.", Citation(said))
     found = memory.store.services.items.apply(Plan(memory.scope, (Add(draft),))).outcomes
     assert [one.status for one in found] == ["kept_out"]
@@ -468,8 +468,8 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
 
 
 def test_a_session_goes_with_all_that_was_derived_from_it(memory: Memory, store: Path) -> None:
-    kept = memory.add_message("user", "The chess club is far from here.", session="monday")
-    gone = memory.add_message("user", f"There was {WORD} at the club.", session="tuesday")
+    kept = memory.add_message("user", "The chess club is far from here.", session="monday").id
+    gone = memory.add_message("user", f"There was {WORD} at the club.", session="tuesday").id
     both = Source(kind="agent", cites=(Citation(kept), Citation(gone)))
     memory.remember(f"Ana plays chess, and says {WORD}.", source=both)
     memory.remember(f"Her word is {WORD}.", source=Source(kind="agent", cites=(Citation(gone),)))
@@ -491,7 +491,7 @@ def test_a_session_goes_with_all_that_was_derived_from_it(memory: Memory, store:
 
 
 def test_an_item_is_erased_like_forgotten_with_a_receipt(memory: Memory, store: Path) -> None:
-    said = memory.add_message("user", f"There was {WORD}. It rained.")
+    said = memory.add_message("user", f"There was {WORD}. It rained.").id
     span = Citation(said, 0, len(f"There was {WORD}."))
     fact = memory.remember(f"It was {WORD}.", source=Source(kind="agent", cites=(span,)))
     done = memory.erase(id=fact)

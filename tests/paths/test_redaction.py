@@ -180,8 +180,8 @@ def test_a_repeated_request_is_still_known(open_memory: Open) -> None:
     memory = open_memory(settings={"privacy": {"redact": ["mails"]}}, background=False, embedder=HashEmbedder())
     first = memory.remember(f"write to {MAIL}", request_id="r")
     assert memory.remember(f"write to {MAIL}", request_id="r") == first
-    said = memory.add_message("user", f"write to {MAIL}", session="s", request_id="q")
-    assert memory.add_message("user", f"write to {MAIL}", session="s", request_id="q") == said
+    said = memory.add_message("user", f"write to {MAIL}", session="s", request_id="q").id
+    assert memory.add_message("user", f"write to {MAIL}", session="s", request_id="q").id == said
 
 
 def test_it_is_a_setting(open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,8 @@ def episode_keys(server: Server) -> list[str]:
 
 def test_what_is_said_is_in_the_log_in_redis_and_in_recall(memory: Memory, server: Server, settings: Path) -> None:
     memory.start_session("monday")
-    said = memory.add_message("user", "Remember that I am allergic to peanuts.")
-    answer = memory.add_message("assistant", "Noted: no peanuts.")
+    said = memory.add_message("user", "Remember that I am allergic to peanuts.").id
+    answer = memory.add_message("assistant", "Noted: no peanuts.").id
     memory.episodic.record_decision("Use the other recipe.", "It has no nuts.")
     assert {said, answer} <= {item.id for item in memory.list({"kind": "message"})}
     assert {said, answer} <= set(episode_keys(server))
@@ -75,7 +75,7 @@ def test_what_is_said_is_in_the_log_in_redis_and_in_recall(memory: Memory, serve
 def test_forgetting_reaches_the_episodes(memory: Memory, server: Server) -> None:
     memory.start_session("monday")
     id = memory.episodic.record_tool_call("door", {"a": 1}, f"{SECRET}\n" + "Line of output.\n" * 2_000)
-    kept = memory.add_message("user", "What a nice day.")
+    kept = memory.add_message("user", "What a nice day.").id
     assert SECRET in (memory.episodic.raw(id) or "")
     memory.forget(id)
     assert id not in episode_keys(server)
@@ -98,7 +98,7 @@ def test_what_was_forgotten_while_redis_was_away_is_pending_and_tidied_later(
     memory: Memory, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.start_session("monday")
-    id = memory.add_message("user", SECRET)
+    id = memory.add_message("user", SECRET).id
 
     def away(*_: object) -> int:
         raise StoreUnavailable("not there")
@@ -115,7 +115,7 @@ def test_what_was_forgotten_while_redis_was_away_is_pending_and_tidied_later(
 
 def test_a_repeated_message_has_one_episode(memory: Memory, server: Server) -> None:
     memory.start_session("monday")
-    ids = [memory.add_message("user", "Hello there.", request_id="r") for _ in range(2)]
+    ids = [memory.add_message("user", "Hello there.", request_id="r").id for _ in range(2)]
     assert ids[0] == ids[1]
     assert [one.count for one in memory.episodic.recent(9)] == [1]
 

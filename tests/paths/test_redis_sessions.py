@@ -143,7 +143,7 @@ def test_what_another_process_forgets_cuts_or_corrects_is_not_in_the_window(tmp_
     path = settings(tmp_path, server.url)
     with opened(path) as memory, Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder()) as other:
         memory.start_session("monday")
-        ids = [memory.add_message("user", text) for text in (SECRET, "It rains.", "Good bye.")]
+        ids = [memory.add_message("user", text).id for text in (SECRET, "It rains.", "Good bye.")]
         assert shown(memory) == [SECRET, "It rains.", "Good bye."]
         other.forget(ids[0])
         assert shown(memory) == ["It rains.", "Good bye."]
@@ -200,7 +200,7 @@ def test_the_log_answers_while_the_server_is_emptied_or_dead(
         mortal.client.flushall()
         assert shown(memory) == whole
         mortal.kill()
-        id = memory.add_message("user", SECRET)
+        id = memory.add_message("user", SECRET).id
         assert shown(memory)[-1] == SECRET
         memory.working.start("Ship the order")
         assert not memory.forget(id).pending

@@ -122,7 +122,7 @@ def test_the_request_of_an_item_that_was_erased_since_is_not_answered_with_it(
 def test_what_was_forgotten_without_its_source_leaves_that_whole(
     memory: Memory, copy: Path, restored: Callable[..., Memory]
 ) -> None:
-    said = memory.add_message("user", "I prefer tea. My dog is called Rex.", session="monday")
+    said = memory.add_message("user", "I prefer tea. My dog is called Rex.", session="monday").id
     facts = [item for item in memory.list({"kind": "fact"}) if "tea" in item.text]
     assert facts
     memory.store.backup(copy)
@@ -152,7 +152,7 @@ def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
     memory: Memory, copy: Path, restored: Callable[..., Memory]
 ) -> None:
     def told() -> tuple[str, str]:
-        said = memory.add_message("user", "The club is far from here.", session="monday")
+        said = memory.add_message("user", "The club is far from here.", session="monday").id
         memory.episodic.record_decision("We take the train.", session="monday")
         return said, memory.procedural.learn("deploy", ["Run the tests.", "Push."])
 

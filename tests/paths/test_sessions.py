@@ -52,7 +52,7 @@ def test_the_summary_is_found_by_recall_and_cites_its_messages(memory: Memory) -
 def test_forgetting_a_message_takes_the_summary_and_the_next_start_makes_it_anew(memory: Memory) -> None:
     memory.start_session("a")
     memory.add_message("user", "The wedding is in Lisbon.")
-    secret = memory.add_message("user", "The safe opens with marzipan.")
+    secret = memory.add_message("user", "The safe opens with marzipan.").id
     memory.end_session()
     memory.forget(secret)
     opening = memory.start_session("b")
@@ -183,7 +183,7 @@ def test_where_nothing_can_be_written_one_session_follows_another(open_memory: A
 
 def test_a_summary_that_never_told_it_stays(memory: Memory) -> None:
     memory.start_session("a")
-    dull = memory.add_message("user", f"So what is it that {'they or we or you or ' * 9}somebody would want?")
+    dull = memory.add_message("user", f"So what is it that {'they or we or you or ' * 9}somebody would want?").id
     for n in range(24):
         memory.add_message("user", f"We decided that house {n} gets {n + 3} new windows and {n + 7} doors from Lisbon.")
     closing = memory.end_session()
@@ -551,7 +551,7 @@ def test_threads_that_speak_first_speak_in_one_session(memory: Memory) -> None:
 
 def test_a_summary_in_a_transcript_brings_nothing_forgotten_back(memory: Memory) -> None:
     memory.start_session("s")
-    secret = memory.add_message("user", "We decided that the code word is zebrafish.")
+    secret = memory.add_message("user", "We decided that the code word is zebrafish.").id
     for number in range(45):
         memory.add_message("user", f"Sort file {number} by date.")
     given = memory.conversation.export()

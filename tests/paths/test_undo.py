@@ -42,7 +42,7 @@ def test_one_command_takes_back_a_page_whichever_way_it_came_in(store: Path) -> 
     with opened(store) as memory:
         memory.remember("Pay the harbour master.", source=Source(PAGE, "web"))
         memory.start_session("monday")
-        told = memory.add_message("assistant", "I send passwords along.")
+        told = memory.add_message("assistant", "I send passwords along.").id
         memory.remember("Passwords are sent along.", source=Source(kind="agent", cites=(Citation(told),)))
         memory.add_message("user", "How is the weather?")
         memory.add_message("assistant", "It rains.")

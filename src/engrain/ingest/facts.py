@@ -87,7 +87,7 @@ def plan_steps(
     writes = [step for step in planned if isinstance(step, (Add, Correct))]
     retracted = [step for step in writes if _retracts_draft(found, utterance, step.draft)]
     others = [step for step in planned if step not in retracted]
-    meant = _find_meant(found, utterance.quote(found), stored)
+    meant = find_meant(found, utterance.quote(found), stored)
     return [*others, *_plan_forgetting(found, utterance, meant, [step.draft for step in retracted], services)]
 
 
@@ -112,7 +112,11 @@ def build_note(found: Statement, utterance: Utterance, services: Services) -> No
         importance=found.importance,
         slot=found.slot,
         metadata={"by": BY_GATE, SPEAKER_KEY: utterance.speaker} if by_other else {"by": BY_GATE},
-        source=Source(utterance.speaker, "user", (Citation(utterance.row_id, found.start, found.end),)),
+        source=Source(
+            utterance.speaker,
+            "document" if found.doubtful else "user",
+            (Citation(utterance.row_id, found.start, found.end),),
+        ),
         # With a time of its own, another speaker's "I like tea" is not merged with the user's.
         occurred_at=utterance.message.occurred_at or (services.clock() if by_other else None),
         derived=not utterance.is_live,
@@ -203,7 +207,7 @@ def _plan_forgetting(
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _find_meant(found: ForgetRequest, statement: str, stored: StoredFacts) -> list[Item]:
+def find_meant(found: ForgetRequest, statement: str, stored: StoredFacts) -> list[Item]:
     """Return the facts that a forget request means.
 
     A slot's named values, or all that it ever had if none is named ("forget my city"). Otherwise, facts with exactly

@@ -51,9 +51,9 @@ def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[F
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
-    ends = [f"{one[:HEAD_CHARACTERS]}{_CUT}{one[cut:]}" for one in (text, plain)]
+    ends, shown = (f"{one[:HEAD_CHARACTERS]}{_CUT}{one[cut:]}" for one in (text, plain))
     skipped = cut - HEAD_CHARACTERS - len(_CUT)
-    found = _MessageReader(*ends, before).read()
+    found = _MessageReader(ends, shown, before).read()
     return [
         one if one.end <= HEAD_CHARACTERS else replace(one, start=one.start + skipped, end=one.end + skipped)
         for one in found
@@ -110,9 +110,7 @@ class _MessageReader:
         """Return where fiction begins: statements behind it are not meant."""
         if self._has("void_message", 0, len(self.shown)):
             return 0
-        fiction = (
-            one.start for one in self.sentences if self._has("void_onward", one.start, one.end)
-        )
+        fiction = (one.start for one in self.sentences if self._has("void_onward", one.start, one.end))
         return next(fiction, len(self.shown))
 
     def _read_sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:

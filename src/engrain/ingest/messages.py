@@ -14,8 +14,8 @@ from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_in
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
-from engrain.core.model.messages import Message, item_to_message, message_to_note
-from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
+from engrain.core.model.messages import Message, MessageResult, item_to_message, message_to_note
+from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
@@ -24,7 +24,15 @@ from engrain.core.rules.slots import SPEAKER_KEY
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
-from engrain.ingest.facts import StoredFacts, Utterance, find_other_speaker, list_reads, plan_steps, resolve_slots
+from engrain.ingest.facts import (
+    StoredFacts,
+    Utterance,
+    find_meant,
+    find_other_speaker,
+    list_reads,
+    plan_steps,
+    resolve_slots,
+)
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
@@ -42,13 +50,16 @@ _log = logging.getLogger("engrain")
 @dataclass(frozen=True, slots=True)
 class RecordResult:
     messages: Sequence[Message]  # as they were given
-    ids: tuple[str, ...]
+    results: tuple[MessageResult, ...]  # of each message
     places: tuple[int, ...]  # the messages' numbers in the session
-    facts: tuple[str, ...] = ()  # facts that the gate kept, and important episodes
     forgotten: tuple[str, ...] = ()  # items that the user asked to forget
     marked: tuple[str, ...] = ()  # messages of which a span was cut out
     repeated: bool = False  # the request id was known: this is its first answer
     refused: str | None = None  # the reason why nothing could be forgotten although the user asked for it
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(one.id for one in self.results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,14 @@ class AnalyzedMessage:
     raw: str | None  # the whole of a long tool output
     found: Sequence[Found]
     event: EpisodeEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """The steps that follow from messages, and for each message the items that it only may ask to forget."""
+
+    steps: list[Step]
+    proposed: list[tuple[str, ...]]
 
 
 def record_messages(
@@ -109,7 +128,8 @@ def _write_messages(
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
         steps.append(Add(write.build_draft(message_to_note(turn.message, session), services.redact), request))
-    steps += _plan_derived(turns, scope, services, forgets)
+    derived = _plan_derived(turns, scope, services, forgets)
+    steps += derived.steps
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
     steps += [Forget(refer_to_step(k)) for k in expired]
@@ -117,29 +137,35 @@ def _write_messages(
         plan, steps=_embed_steps(steps, services), episodes=tuple(_build_happenings(turns, session, services))
     )
     applied = _apply_plan(plan, session, services)
-    result = _build_result(applied, messages)
+    result = _build_result(applied, messages, steps, derived.proposed)
     if not applied.repeated and (result.forgotten or result.marked):
         write.finish_forgetting(result.forgotten, result.marked, scope, services)
     return result
 
 
-def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> list[Step]:
+def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> _Derived:
     """Plan the facts and lasting items of the messages, and the facts that they ask to forget."""
     steps: list[Step] = []
+    proposed: list[tuple[str, ...]] = []
     # Several user messages at once are a transcript, not live speech.
     is_live = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
         utterance = Utterance(turn.message, refer_to_step(k), is_live and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
             utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
-        before = steps
+        before, doubtful = steps, []
         for found in resolve_slots(turn.found, utterance):
-            if forgets or isinstance(found, Statement):
-                stored = _read_stored(found, utterance, scope, services)
+            if not forgets and isinstance(found, ForgetRequest):
+                continue
+            stored = _read_stored(found, utterance, scope, services)
+            if isinstance(found, ForgetRequest) and found.doubtful:
+                doubtful += [item.id for item in find_meant(found, utterance.quote(found), stored)]
+            else:
                 steps = plan_steps(found, utterance, steps, stored, services)
+        proposed.append(tuple(dict.fromkeys(doubtful)))
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
-    return steps
+    return _Derived(steps, proposed)
 
 
 def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Services) -> StoredFacts:
@@ -291,16 +317,49 @@ def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied 
     return first
 
 
-def _build_result(applied: Applied, messages: Sequence[Message]) -> RecordResult:
+def _build_result(
+    applied: Applied, messages: Sequence[Message], steps: Sequence[Step], proposed: Sequence[tuple[str, ...]]
+) -> RecordResult:
     rows, rest = applied.outcomes[: len(messages)], applied.outcomes[len(messages) :]
-    forgotten = dict.fromkeys(id for one in rest if one.status == "forgotten" for id in (one.id, *one.others))
-    kept = dict.fromkeys(one.id for one in rest if one.status not in ("forgotten", "missing"))
+    removed = [id for one in rest if one.status == "forgotten" for id in (one.id, *one.others) if id]
+    added = {one.id for one in rest if one.status not in ("forgotten", "missing")}
+    own: list[list[Outcome]] = [[] for _ in rows]
+    for owner, outcome in zip(_find_owners(steps, len(messages)), rest, strict=False):
+        own[owner].append(outcome)
+    results = (
+        _describe_result(row, some, maybe, set(removed), added)
+        for row, some, maybe in zip(rows, own, proposed, strict=True)
+    )
     return RecordResult(
         messages,
-        ids=tuple(one.id or "" for one in rows),
+        tuple(results),
         places=tuple(one.place or 0 for one in rows),
-        facts=tuple(id for id in kept if id and id not in forgotten),
-        forgotten=tuple(id for id in forgotten if id and id not in kept),
+        forgotten=tuple(dict.fromkeys(id for id in removed if id not in added)),
         marked=tuple(dict.fromkeys(id for one in rest for id in one.marked)),
         repeated=applied.repeated,
     )
+
+
+def _describe_result(
+    row: Outcome, own: Sequence[Outcome], proposed: tuple[str, ...], removed: set[str], added: set[str | None]
+) -> MessageResult:
+    kept = [one for one in own if one.status not in ("forgotten", "missing")]
+    gone = (id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id)
+    return MessageResult(
+        row.id or "",
+        facts=tuple(dict.fromkeys(one.id for one in kept if one.id and one.id not in removed)),
+        replaced=tuple(dict.fromkeys(id for one in kept for id in one.others)),
+        forgotten=tuple(dict.fromkeys(id for id in gone if id not in added)),
+        proposed=proposed,
+    )
+
+
+def _find_owners(steps: Sequence[Step], messages: int) -> list[int]:
+    """Return the message of each step after the messages' own: the one that it, or the step before it, cites."""
+    owners = {refer_to_step(k): k for k in range(messages)}
+    found: list[int] = []
+    for k, step in enumerate(steps[messages:], messages):
+        named = [cite.item for cite in step.draft.source.cites] if isinstance(step, (Add, Correct)) else [step.id]
+        found.append(next((owners[one] for one in named if one in owners), found[-1] if found else 0))
+        owners[refer_to_step(k)] = found[-1]
+    return found

@@ -15,7 +15,7 @@ from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
 from engrain.core.model.queries import UnembeddedItem
-from engrain.core.rules.message_filters import detect_stored_traits
+from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text

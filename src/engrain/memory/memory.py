@@ -14,7 +14,7 @@ from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, MessageResult
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
@@ -266,11 +266,12 @@ class Memory:
         occurred_at: Time | None = None,
         expect: int | None = None,
         request_id: str | None = None,
-    ) -> str:
-        """Keep a message word for word, and return its id. Without a session it goes to the default one.
+    ) -> MessageResult:
+        """Keep a message word for word. Without a session it goes to the default one.
 
         A lasting statement of a user ("I prefer …", "my city is …", "remember that …") becomes a fact that cites these
-        words. With `expect` the session must have that many messages, else Conflict.
+        words; quoted and pasted words do not. The result has the message's id and what followed from it. With `expect`
+        the session must have that many messages, else Conflict.
         """
         message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
         return self._record([message], session, expect, request_id)[0]
@@ -283,7 +284,7 @@ class Memory:
         session: str | None = None,
         expect: int | None = None,
         request_id: str | None = None,
-    ) -> builtins.list[str]:
+    ) -> builtins.list[MessageResult]:
         """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
         return self._record(messages, session, expect, request_id)
 
@@ -546,13 +547,13 @@ class Memory:
 
     def _record(
         self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
-    ) -> builtins.list[str]:
+    ) -> builtins.list[MessageResult]:
         from engrain.ingest.messages import RecordOptions, record_messages
 
         conversation, options = self._conversation(session), RecordOptions(request_id, expect)
-        return conversation.follow(
-            record_messages(messages, conversation.session, self._scope, self._services, options)
-        )
+        recorded = record_messages(messages, conversation.session, self._scope, self._services, options)
+        conversation.follow(recorded)
+        return list(recorded.results)
 
     def _session_id(self, id: str | None) -> str:
         from engrain.tiers.sessions import new_session

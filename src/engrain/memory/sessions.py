@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
-from engrain.core.model.messages import Message
+from engrain.core.model.messages import Message, MessageResult
 from engrain.core.validation import check_key
 from engrain.telemetry import traced
 
@@ -53,15 +53,15 @@ class Session:
         metadata: Mapping[str, Any] | None = None,
         occurred_at: Time | None = None,
         request_id: str | None = None,
-    ) -> str:
-        """Keep a message word for word, and return its id."""
+    ) -> MessageResult:
+        """Keep a message word for word. Return its id and what was kept, replaced, forgotten or proposed."""
         message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
         return self._record([message], None, request_id)[0]
 
     @traced
     def add_messages(
         self, messages: Sequence[Any], *, expect: int | None = None, request_id: str | None = None
-    ) -> list[str]:
+    ) -> list[MessageResult]:
         """Keep several messages together: Messages, or dicts of the Anthropic and OpenAI APIs."""
         return self._record(messages, expect, request_id)
 
@@ -77,8 +77,10 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({self.id!r})"
 
-    def _record(self, messages: Sequence[Any], expect: int | None, request_id: str | None) -> list[str]:
+    def _record(self, messages: Sequence[Any], expect: int | None, request_id: str | None) -> list[MessageResult]:
         from engrain.ingest.messages import RecordOptions, record_messages
 
         options = RecordOptions(request_id, expect)
-        return self.conversation.follow(record_messages(messages, self.id, self._scope, self._services, options))
+        recorded = record_messages(messages, self.id, self._scope, self._services, options)
+        self.conversation.follow(recorded)
+        return list(recorded.results)

@@ -19,7 +19,7 @@ from engrain.core.model import rows as moving
 from engrain.core.model.erasure import hash_item
 from engrain.core.model.items import TRUST, limit_kind
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
-from engrain.core.rules.message_filters import detect_stored_traits
+from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Services
 from engrain.ports.search import Embedder

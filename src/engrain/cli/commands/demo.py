@@ -178,7 +178,7 @@ def recall_after_47_sessions(stage: Stage) -> None:
         "for number in range(2, 48):\n"
         "    clock.days += 1\n"
         '    opening = ben.start_session(f"session {number}")\n'
-        '    id = ben.add_message("user", f"Nothing new on day {number}.")\n',
+        '    kept = ben.add_message("user", f"Nothing new on day {number}.")\n',
         silent=True,
     )
     stage.run("then = clock()", silent=True)
@@ -200,8 +200,8 @@ def talk_500_turns(stage: Stage) -> None:
     stage.run(
         f"for turn in range(1, {TURNS + 1}):\n"
         '    said = "My locker word is marmalade." if turn == 3 else "Go on."\n'
-        '    ids = ben.add_messages([Message("user", said),\n'
-        '                            Message("assistant", f"{turn} is sorted.")])\n',
+        '    kept = ben.add_messages([Message("user", said),\n'
+        '                             Message("assistant", f"{turn} is sorted.")])\n',
         silent=True,
     )
     stage.run("window = ben.conversation.window()", silent=True)

@@ -12,7 +12,15 @@ from typing import Any, Literal
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import RESERVED_KEY, ROLES, Item, Note, SessionPosition, Source, SourceKind
-from engrain.core.validation import MAX_TEXT, check_key, check_metadata, check_name, check_text, encode_json
+from engrain.core.validation import (
+    MAX_TEXT,
+    check_key,
+    check_metadata,
+    check_name,
+    check_text,
+    encode_json,
+    fields_to_plain,
+)
 
 Role = Literal["user", "assistant", "tool", "system"]
 StopReason = Literal["end", "tools", "length", "refused"]
@@ -136,6 +144,24 @@ NO_OUTPUT = "(no output)"
 EVENTS = ("decision", "error", "resolution", "note")
 
 _SOURCES: Mapping[str, SourceKind] = {"user": "user", "assistant": "agent", "system": "system", "tool": "tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageResult:
+    """The id of a message that was kept, and what followed from it, as ids of items.
+
+    `proposed` are items that the message may ask to forget, in words that may not be the speaker's own. They are kept
+    until `memory.forget(id)` confirms it.
+    """
+
+    id: str
+    facts: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return fields_to_plain(self)
 
 
 @dataclass(frozen=True, slots=True)

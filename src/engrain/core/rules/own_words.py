@@ -11,13 +11,16 @@ from functools import cache
 from importlib import resources
 
 from engrain.core.rules.message_filters import is_prompt_injection
-from engrain.core.rules.statements import compile_pattern, fill_pattern
+from engrain.core.rules.statements import compile_pattern, detect_traits, fill_pattern
 from engrain.core.text.languages import load_languages, merge_section
 from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences
 from engrain.core.text.tokenizer import tokenize
 
 # A letter that no pattern names, so that a hidden word still counts as a word.
 HIDDEN_LETTER = "ᚠ"
+PASTED = 16  # a trait next to those of rules/statements.py
+_MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
+_MAX_READ_CHARACTERS = 20_000
 # An earnest request to forget is short. A longer message may be somebody's text.
 MAX_EARNEST_CHARACTERS = 2_000
 _MAX_CUE_CHARACTERS = 400
@@ -32,72 +35,23 @@ _TAGGED = re.compile(
     re.IGNORECASE,
 )
 _CLOSING_TAG = re.compile(r"</(?P<tag>[A-Za-z][\w-]{0,30})\s*>|\[/(?P<bracket>\w{1,10})\]")
-_RULE_LINE = re.compile(r"^[ \t]*(?:[-=*_#~<>+.]{3,}[ \t]*(?:[^\n]{0,60}?[ \t]*[-=*_#~<>+.]{3,})?)[ \t]*$", re.MULTILINE)
-_PASTED_LINE = re.compile(
-    r"""^(?:\t|[ ]{4,}(?![-*•\d])|[ \t]*+(?:
-      >                                                                      # quoted
-    | \[?\d{4}-\d\d-\d\d[T ]\d\d: | \[?\d\d:\d\d:\d\d                        # a log's line
-    | \[?\d\d?[./]\d\d?[./]\d{2,4},?\ \d\d?:\d\d | \[?\d\d?:\d\d(?:\ ?[ap]m)?\]?\ [^\n]{1,40}?:\ 
-    | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL|NOTICE|CRITICAL)\b
-    | (?:\w+)?(?:Error|Exception|Warning):\ | Traceback\ \( | File\ " | at\ [\w.$]+\( | [$%]\ | >>>\ | \.\.\.\       # a terminal's
-    | //\ | /\* | \#\ ?(?:NOTE|TODO|FIXME|HACK|XXX)\b | <!-- | --\ (?=[A-Za-z]) | \#!                               # a comment's
-    | [+][^\s\d] | @@\ | diff\ --git | commit\ [0-9a-f]{7,} | (?:---|\+\+\+)\ \S | Author:\ | Index:\           # a change's
-    | (?:def|class|import|from|const|let|var|function|return|if|for|while|SELECT|INSERT|UPDATE|DELETE)\ [^\n]*[:;{(]$
-    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b|\w+\ ?\w*[^\n]*$)                                # a program's
-    | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]
-    | \|[^\n]*\| | [^\n|]{0,200}\|[^\n|]*\|[^\n]*$ | [^\n\t]{1,200}\t[^\n]*$                                   # a table's
-    | ["']?[\w-]{1,30}["']?\ ?:\ ?["'\[{] | -\ [\w-]{1,30}:\ \S                                                # data's
-    | —\ ?\S                                                                                                   # a dialogue's
-    )).*$""",
-    re.MULTILINE | re.VERBOSE,
-)
-# A command or a stack trace, with its output up to the next empty line.
-_TERMINAL = re.compile(
-    r"^[ \t]*+(?:[$%] \S|>>> |[\w.-]+@[\w.-]+[:~][^\n]*[$#] |PS [A-Z]:|C:\\|Traceback \(|diff --git|commit [0-9a-f]{7,}|#!)[^\n]*(?:\n(?=[ \t]*[^\s])[^\n]*)*",
-    re.MULTILINE,
+_RULE_LINE = re.compile(
+    r"^[ \t]*(?:[-=*_#~<>+.]{3,}[ \t]*(?:[^\n]{0,60}?[ \t]*[-=*_#~<>+.]{3,})?)[ \t]*$", re.MULTILINE
 )
 _COMMA_ROWS = re.compile(r"(?:^[^\n,;]{0,80}(?:[,;](?! )[^\n,;]{0,200})+(?:\n|\Z)){3,}", re.MULTILINE)
 _KEY_ROWS = re.compile(r"(?:^[ \t]*(?-i:[a-z_])[\w-]{0,30}[:=] ?[^\n]*(?:\n|\Z)){2,}", re.MULTILINE)
-# From here on the message is a mail, a page or a document.
-_DOCUMENT = re.compile(
-    r"""^[ \t*_]*+(?:
-      -{2,}.{0,40}(?:forwarded|original|weitergeleitete|ursprüngliche|transféré|reenviado)\b
-    | begin\ forwarded\ message | (?:on|am|le|el)\ [^\n]{5,80}\ (?:wrote|schrieb|a\ écrit|escribió)[^\n]{0,60}:[ \t]*$
-    | (?:from|von|de|to|an|subject|betreff|objet|asunto|sent|gesendet|date|datum|cc|reply-to|message-id)[ ]?:[ ][^\n]+\n[ \t*_]*(?:[\w-]{2,20}[ ]?:[ ]|\n)
-    | (?:fwd?|re|aw|wg)[ ]?:[ ] | (?:subject|betreff|objet|asunto)[ ]?:[ ]
-    | https?://\S+[ \t]*$ | www\.\S+[ \t]*$
-    | \#{1,6}[ ]\S | (?:chapter|kapitel|chapitre|capítulo|section|article|part|act|scene|page|§)[ ]?(?:\d+|[ivxlc]+)\b[^\n]{0,60}$
-    | by[ ](?-i:[A-Z])[^\n]{2,60}$ | (?:posted|published|written|updated|submitted|asked|answered|reviewed|translated|reported)[ ](?:by|on|at|in)\b[^\n]{0,80}$
-    | [^\n]{0,60}\b\d+[ ]min(?:ute)?s?[ ]read\b | [^\n]{0,40}(?:©|\(c\)[ ]\d{4}|all[ ]rights[ ]reserved|cookie[ ]polic|privacy[ ]policy|terms[ ]of[ ](?:service|use)|sign[ ]in|log[ ]in|subscribe|read[ ]more|click[ ]here|unsubscribe|add[ ]to[ ]cart|share[ ]this)\b
-    | (?:home|menu|start)[ ]?[|»>·•][^\n]*$ | (?:[ru]/\w+|@\w+)\b[^\n]{0,40}$
-    | (?:dear|sehr[ ]geehrte[rs]?|liebe[rs]?|chère?s?|cher|querid[oa]s?|estimad[oa]s?|to[ ]whom[ ]it[ ]may)\b[^\n.!?]{0,60},?[ \t]*$
-    | (?:ingredients|zutaten|ingrédients|ingredientes|abstract|introduction|summary|disclaimer|testimonials?|transcript|faq|description|requirements|about[ ](?:us|the[ ]author))[ \t]*:?[ \t]*$
-    | [^\n:]{2,40}?[ ]{1,4}(?:—[ ])?(?:(?:today|yesterday|heute|gestern|hier|ayer)[ ](?:at[ ])?)?\d\d?:\d\d(?:[ ]?[ap]\.?m\.?)?[ \t]*$ | \#\S+[ ]\#\S+
-    )""",
-    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
-)
-_SIGN_OFF = re.compile(
-    r"^[ \t]*+(?:(?:best|kind|warm(?:est)?|many)?[ ]?(?:regards|wishes)|best|yours(?:[ ]\w+)?|sincerely(?:[ ]yours)?|cheers|love|respectfully|mit[ ]freundlichen[ ]grüßen|viele[ ]grüße|"
-    r"liebe[ ]grüße|mfg|cordialement|bien[ ]à[ ]vous|saludos|atentamente|un[ ]abrazo)[ \t]*[,.!]?[ \t]*(?:\n|$)",
-    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
-)
-_NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps|edit|context|background|tip|fact|facts|hint"
+_NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps|edit|context|tip|facts?"
 _SPEAKER_LINE = re.compile(
     rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
-    r"(?P<who>user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}:[*_]{0,2} .*$",
+    r"(?:user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|"
+    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}:[*_]{0,2} .*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_ROLE_LINE = re.compile(r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE)
+_ROLE_LINE = re.compile(
+    r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE
+)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(r"[^\w\n]*(?P<label>[^\n:.!?—–]{2,80}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
-_OWN_LABEL = re.compile(
-    rf"\b(?:{_NOT_SPEAKERS}|updates?|news|profile|details|things?|info|intro|introduction|question|topic|situation|problem|plan|goal|"
-    r"names?|city|home|work|job|diet|food|allerg\w+|preferences?|likes|dislikes|family|health|hobbies|birthday|e-?mail|phone|address|languages?|"
-    r"settled|official|decided|agreed|agreement|meeting|final call|verdict|policy|convention|forget|save|reminders?|priorities|"
-    r"morning|evening|afternoon|thanks|yes|no|lol|haha|yo|hiya|cheers|sure|right|so|well|anyway|also|next|first|second|danke|merci|gracias)\b",
-    re.IGNORECASE,
-)
-_FURNITURE = re.compile(r"^[A-Z][A-Z0-9-]{1,20}:\S|^[^a-z\n]{0,4}\[\d+\]|^[A-Z]{3,}(?: [A-Z]{2,})*,|\.\.\.[ \t]*$", re.MULTILINE)
 _QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
@@ -108,7 +62,9 @@ _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|
 _PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
-_FOREIGN_SCRIPT = re.compile(r"[\u0370-\u052f\u0590-\u06ff\u0900-\u0dff\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_FOREIGN_SCRIPT = re.compile(
+    r"[\u0370-\u052f\u0590-\u06ff\u0900-\u0dff\u0e00-\u0eff\u1100-\u11ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +87,17 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     return OwnWords(own, mixed)
 
 
+def detect_stored_traits(text: str, role: str | None) -> int:
+    """Return the traits of an item, with PASTED for a user's message that says little about a text of others."""
+    traits = detect_traits(text, role)
+    if role != "user":
+        return traits
+    head = text[:_MAX_READ_CHARACTERS]
+    own = len(blank_pasted(blank_blocks(head)).replace(HIDDEN_LETTER, "").split())
+    others = len(head.split()) - own
+    return traits | PASTED * (own <= _MAX_OWN_WORDS and others >= max(_MIN_PASTED_WORDS, own / 2))
+
+
 def blank_blocks(text: str) -> str:
     """Blank the parts between fences, tags or rules. The length stays the same."""
     return "".join(_blank_spans(text, merge_spans(list(_find_blocks(text)))))
@@ -138,9 +105,9 @@ def blank_blocks(text: str) -> str:
 
 def blank_pasted(text: str) -> str:
     """Blank what has the shape of a pasted text and hide what is quoted. The length stays the same."""
-    document = _DOCUMENT.search(text)
+    document = _shape("document").search(text)
     own = text[: document.start()] + _NOT_A_LINE_END.sub(" ", text[document.start() :]) if document else text
-    own = _PASTED_LINE.sub(_blank, _TERMINAL.sub(_blank, own))
+    own = _shape("pasted").sub(_blank, _shape("terminal").sub(_blank, own))
     own = _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own))
     if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
         own = _SPEAKER_LINE.sub(_blank, own)
@@ -168,11 +135,11 @@ def is_doubtful(shown: str, stated: Sequence[Span]) -> bool:
     """Check if the words around the statements let it be doubtful who made them."""
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    if any(_cue("hint").search(one) for one in around) or _FURNITURE.search(shown):
+    if any(_cue("hint").search(one) for one in around) or _shape("furniture").search(shown):
         return True
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
-    return any(not _cue("personal").search(one) and not _OWN_LABEL.search(one) for one in labels)
+    return any(not _cue("personal").search(one) and not _cue("own_label").search(one) for one in labels)
 
 
 def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -200,7 +167,7 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
 
 def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Yield the span before a last line such as "translate the above", unless it answers to the speaker's question."""
-    if len(sentences) < 2:  # noqa: PLR2004
+    if len(sentences) < 2:
         return
     line = shown.rfind("\n", 0, sentences[-1].end) + 1
     last = [one for one in sentences if one.start >= line]
@@ -221,7 +188,9 @@ def _find_foreign(text: str, shown: str) -> Iterator[Span]:
         words = tokenize(paragraph[0].replace(HIDDEN_LETTER, ""))
         found = _detect_language(words, paragraph[0])
         if language and found and found != language:
-            counts = {name: known.by_name[name].count_evidence(words) for name in (found, language) if name in known.by_name}
+            counts = {
+                name: known.by_name[name].count_evidence(words) for name in (found, language) if name in known.by_name
+            }
             if counts.get(found, _MIN_LANGUAGE_EVIDENCE) >= _MIN_LANGUAGE_EVIDENCE + counts.get(language, 0):
                 yield paragraph.span()
                 continue
@@ -243,7 +212,10 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     """Check for signs too weak to blank anything, but too strong to delete something."""
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
-    if any(pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, _SIGN_OFF, _UNCLOSED_QUOTE)):
+    if any(
+        pattern.search(shown)
+        for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, _shape("sign_off"), _UNCLOSED_QUOTE)
+    ):
         return True
     said = [shown[one.start : one.end] for one in sentences]
     if any(_cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
@@ -280,8 +252,8 @@ def _find_fences(text: str) -> Iterator[Span]:
 
 def _find_tagged(text: str) -> Iterator[Span]:
     closing: dict[str, list[int]] = {}
-    for match in _CLOSING_TAG.finditer(text):
-        closing.setdefault((match["tag"] or match["bracket"]).lower(), []).append(match.end())
+    for end in _CLOSING_TAG.finditer(text):
+        closing.setdefault((end["tag"] or end["bracket"]).lower(), []).append(end.end())
     at = 0
     while closing and (match := _TAGGED.search(text, at)):
         ends = closing.get((match["tag"] or match["bracket"]).lower(), [])
@@ -310,6 +282,17 @@ def _line_end(text: str, start: int) -> int:
 
 def _cue(name: str) -> re.Pattern[str]:
     return compile_pattern(_load_cues()[name])
+
+
+@cache
+def _shape(name: str) -> re.Pattern[str]:
+    """Return the pattern of lines of a shape, to their ends."""
+    pattern = _load_cues()[name]
+    if name == "pasted":  # its words are names: "ERROR" is not "Error"
+        return re.compile(rf"^(?:\t|[ ]{{4,}}(?![-*•\d])|[ \t]*+(?:{pattern})).*$", re.MULTILINE)
+    if name == "terminal":
+        return re.compile(rf"^[ \t]*+(?:{pattern})[^\n]*(?:\n(?=[ \t]*[^\s])[^\n]*)*", re.MULTILINE)
+    return re.compile(rf"^[ \t*_]*+(?:{pattern})", re.MULTILINE | re.IGNORECASE)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from engrain.core.model.erasure import Subject, SubjectKind, hash_cut, hash_tombstone
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
-from engrain.core.rules.message_filters import detect_stored_traits
+from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
     ItemLineage,

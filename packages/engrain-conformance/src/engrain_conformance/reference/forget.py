@@ -10,7 +10,7 @@ from engrain.core.model.erasure import hash_cut
 from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
-from engrain.core.rules.message_filters import detect_stored_traits
+from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
