@@ -58,6 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Serve": {
         "serve": ("serve:serve", "Serve this store over HTTP."),
+        "mcp": ("mcp:mcp", "Give an agent this memory as tools (Model Context Protocol)."),
         "keys": ("keys:keys", "Add, list, rotate or revoke the keys of the server."),
     },
     "Operate the store": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import StoreClosed
+from engrain.core.errors import EmbedderFailed, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.validation import check_count, check_key
 from engrain.telemetry import traced
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from engrain.transfer.copy import CopyResult
 
 PathLike = str | os.PathLike[str]
+_log = logging.getLogger("engrain")
 
 
 class Store:
@@ -348,3 +350,11 @@ class Store:
         if self._workers is None:
             raise StoreClosed("this store was closed. Open it again: Store(…), or Memory(…).")
         return self._workers
+
+
+def warm_up_embedder(store: Store) -> None:
+    """Load the embedder of a server's store, so that its first request need not wait for the model."""
+    try:
+        store.services.embedder.embed(["engrain"], "query")
+    except EmbedderFailed as exc:
+        _log.warning("the embedder does not work: %s", exc)

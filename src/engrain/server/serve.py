@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import os
@@ -14,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from engrain.core.errors import ConfigError, Conflict
-from engrain.server.app import HttpApi
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8377
@@ -36,14 +38,25 @@ class Listener:
     is_local: bool
 
 
+class DrainingApp(Protocol):
+    """An ASGI application that can be drained."""
+
+    draining: asyncio.Event
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def close(self, seconds: float) -> bool:
+        """Wait this long for running verbs, and start no other. False if some are still running."""
+
+
 class ApiServer(uvicorn.Server):
     """uvicorn with a drain: a signal ends event streams, answers what is in progress, and refuses the rest."""
 
-    def __init__(self, api: HttpApi, drain_seconds: int = DEFAULT_DRAIN_SECONDS) -> None:
+    def __init__(self, api: DrainingApp, drain_seconds: int = DEFAULT_DRAIN_SECONDS) -> None:
         super().__init__(
             uvicorn.Config(
                 api,
-                lifespan="off",
+                lifespan="on",
                 ws="none",
                 log_config=None,
                 access_log=False,

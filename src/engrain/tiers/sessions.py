@@ -81,7 +81,7 @@ class Sessions:
         for name in earlier:
             self._enrich(name)
         episodes = tuple(self._list_newest("episode", MAX_EPISODES))
-        return SessionStart(session, tuple(self._collect_profile()), summary, episodes, outdated)
+        return SessionStart(session, tuple(self.collect_profile()), summary, episodes, outdated)
 
     def _find_outdated(self, summary: Item) -> tuple[OutdatedText, ...]:
         marks = load_items(self._scope, [summary.id], self._services)[1].get(summary.id, ())
@@ -193,8 +193,8 @@ class Sessions:
         rows = self._services.log.last(self._scope, check_key(session, "session"), n)
         return [item_to_message(row) for row in rows]
 
-    def _collect_profile(self) -> builtins.list[Item]:
-        """Return the user's slots, then pinned and important facts and standing wishes, newest first.
+    def collect_profile(self) -> builtins.list[Item]:
+        """Internal: return the user's slots, then pinned and important facts and standing wishes, newest first.
 
         Facts that others said about themselves are left out.
         """

@@ -13,7 +13,7 @@ import click
 
 from engrain.cli.command import SCOPE_OPTIONS, memory_command
 from engrain.cli.context import CommandContext, is_typed
-from engrain.core.errors import BackendMissing, ConfigError, EmbedderFailed
+from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
 from engrain.server.keys import KeyFile, find_key_path
 
@@ -69,12 +69,11 @@ def serve(
         from engrain.server.serve import ApiServer, listen_tcp, listen_unix
     except ModuleNotFoundError as exc:
         raise BackendMissing(f"engrain serve needs {exc.name}, which", "server") from exc
-    access = _choose_access(cli, keys, no_keys)
+    access = choose_access(cli, keys, no_keys)
     listener = listen_unix(unix) if unix else listen_tcp(host, port)
     try:
-        if access.keys is None and not listener.is_local:
-            raise ConfigError(f"without keys the server does not listen on {host}: `engrain keys add NAME` makes one.")
-        _log_to_stderr(options["quiet"])
+        check_listener(access, listener, host)
+        log_to_stderr(options["quiet"])
         store = _open_store(cli)
         try:
             bounds = ApiOptions(options["max_body"], threads=options["threads"], queue=options["queue"])
@@ -91,7 +90,14 @@ def serve(
     _finish(store, drained)
 
 
-def _choose_access(cli: CommandContext, keys: str | None, no_keys: bool) -> Access:
+def check_listener(access: Access, listener: Listener, host: str) -> None:
+    """ConfigError for a server without keys that other machines could reach."""
+    if access.keys is None and not listener.is_local:
+        raise ConfigError(f"without keys the server does not listen on {host}: `engrain keys add NAME` makes one.")
+
+
+def choose_access(cli: CommandContext, keys: str | None, no_keys: bool, command: str = "serve") -> Access:
+    """Return the keys of the store, or open access for this machine to the memory that the options name."""
     from engrain.config import load_settings
     from engrain.server.access import Access, OpenAccess
 
@@ -107,7 +113,7 @@ def _choose_access(cli: CommandContext, keys: str | None, no_keys: bool) -> Acce
     if scope == Scope():
         raise ConfigError(
             "there are no keys. Make one: engrain keys add NAME --user USER. "
-            "Or serve one memory to this machine alone: engrain serve --user USER."
+            f"Or serve one memory to this machine alone: engrain {command} --user USER."
         )
     return Access(None, OpenAccess(scope))
 
@@ -124,17 +130,11 @@ def find_keys(store: str, given: str | None) -> KeyFile | None:
 
 def _open_store(cli: CommandContext) -> Store:
     from engrain.memory import Store
+    from engrain.memory.store import warm_up_embedder
 
     store = Store(cli.store)
-
-    def warm_up() -> None:
-        # The first request would wait for the model otherwise.
-        try:
-            store.services.embedder.embed(["engrain"], "query")
-        except EmbedderFailed as exc:
-            logging.getLogger("engrain").warning("the embedder does not work: %s", exc)
-
-    threading.Thread(target=warm_up, name="engrain-warm-up").start()
+    # The first request would wait for the model otherwise.
+    threading.Thread(target=warm_up_embedder, args=(store,), name="engrain-warm-up").start()
     return store
 
 
@@ -149,7 +149,7 @@ def _announce(listener: Listener, access: Access, cli: CommandContext) -> None:
     click.echo(f"engrain serves {cli.store or 'engrain.db'} at {listener.address} ({who}). Ctrl-C stops it.", err=True)
 
 
-def _log_to_stderr(quiet: bool) -> None:
+def log_to_stderr(quiet: bool) -> None:
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", level=logging.WARNING)
     logging.getLogger("engrain.access").setLevel(logging.WARNING if quiet else logging.INFO)
 

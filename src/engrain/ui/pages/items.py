@@ -12,10 +12,9 @@ from engrain import ConfigError, InvalidInput, Item, Memory
 from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.validation import count_noun
+from engrain.memory.lineage import MAX_DERIVED, find_derived
 from engrain.ui.text import Span
 from engrain.ui.visit import Visit
-
-MAX_DERIVED = 200
 
 
 def show_item(visit: Visit) -> Response:
@@ -86,18 +85,6 @@ def forget(visit: Visit) -> Response:
     cut = f" Its words were cut out of {count_noun(len(done.marked), 'message')}." if done.marked else ""
     later = " A reader still holds the bytes; they are overwritten when it ends." if done.pending else ""
     return visit.return_to("timeline", f"Forgotten{more}.{cut}{later}")
-
-
-def find_derived(memory: Memory, id: str) -> list[Item]:
-    """The items that rest on this one, directly or through others, nearest first."""
-    found: dict[str, Item] = {}
-    pending = [id]
-    while pending and len(found) < MAX_DERIVED:
-        for item in memory.explain(pending.pop(0)).cited_by:
-            if item.id not in found and item.id != id:
-                found[item.id] = item
-                pending.append(item.id)
-    return list(found.values())
 
 
 def find_cited_spans(item: Item) -> dict[str, list[Span]]:

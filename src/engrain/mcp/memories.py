@@ -1,0 +1,159 @@
+"""The memory that a call uses: one of a stdio server, or that of the caller's key over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from engrain.core.errors import EngrainError
+from engrain.core.http_routes import RIGHTS, Right
+from engrain.core.identity import Scope
+from engrain.memory.store import Store, warm_up_embedder
+
+if TYPE_CHECKING:
+    from engrain.memory.memory import Memory
+    from engrain.server.keys import KeyLimits
+    from engrain.server.limits import Limiter
+    from engrain.server.verbs import Caller
+    from engrain.server.views import Views
+
+VIEW = "mcp"
+READ_ONLY_RIGHTS: tuple[Right, ...] = ("read",)
+_log = logging.getLogger("engrain")
+
+
+class MemorySource(Protocol):
+    """The memory of the call in progress, and its rights.
+
+    A server that speaks to a resident process instead of opening the store itself is one more implementation.
+    """
+
+    shared: bool
+    """True if several agents use the memory through this server: none of them may set its default session."""
+
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        """The rights of the caller."""
+
+    def charge(self, items: int, size: int) -> None:
+        """Count written items and bytes against the limits of the caller; Problem 429 if they are used up."""
+
+    def open(self) -> Memory:
+        """Return the caller's memory. The first call waits until the store is open."""
+
+
+class StoreLoader:
+    """Open a store on a thread of its own, then load its embedder. A failed opening is tried again by the next call."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open_store = open_store
+        self._lock = threading.Lock()
+        self._opened: Future[Store] | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Future[Store]:
+        """Begin to open the store, unless that was done."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = Future()
+                # Not a daemon: a native load that is cut off at exit may crash.
+                self._thread = threading.Thread(target=self._load, args=(self._opened,), name="engrain-open")
+                self._thread.start()
+            return self._opened
+
+    def get(self) -> Store:
+        """Return the store as soon as it is open, or raise the error of opening it."""
+        opened = self.start()
+        try:
+            return opened.result()
+        except EngrainError:
+            with self._lock:
+                if self._opened is opened:
+                    self._opened = None
+            raise
+
+    def close(self) -> None:
+        """Close the store, if it was opened."""
+        with self._lock:
+            opened, thread = self._opened, self._thread
+        if thread is not None:
+            thread.join()
+        if opened is not None and opened.exception() is None:
+            opened.result().close()
+
+    def _load(self, opened: Future[Store]) -> None:
+        try:
+            store = self._open_store()
+        except BaseException as exc:  # noqa: BLE001  # raised by the call that needs the store
+            _log.warning("the store does not open: %s", exc)
+            opened.set_exception(exc)
+            return
+        opened.set_result(store)
+        warm_up_embedder(store)
+
+
+class OneMemory:
+    """The memory of one scope, for the one agent of a stdio server."""
+
+    shared = False
+
+    def __init__(self, loader: StoreLoader, scope: Scope, rights: tuple[Right, ...] = RIGHTS) -> None:
+        self._loader = loader
+        self._scope = scope
+        self._lock = threading.Lock()
+        self._memory: Memory | None = None
+        self.rights = rights
+
+    def charge(self, items: int, size: int) -> None:
+        """The agent has no limits."""
+
+    def open(self) -> Memory:
+        store = self._loader.get()
+        with self._lock:
+            if self._memory is None:
+                scope = self._scope
+                self._memory = store.memory(tenant=scope.tenant, agent=scope.agent, user=scope.user)
+            return self._memory
+
+
+@dataclass(frozen=True)
+class HttpCall:
+    """The caller of an HTTP request, and the limits of its key."""
+
+    caller: Caller
+    limits: KeyLimits
+
+
+class KeyedMemories:
+    """The memories that keys are bound to. The transport sets `current` for each message."""
+
+    shared = True
+
+    def __init__(self, loader: StoreLoader, limiter: Limiter, allowed: tuple[Right, ...] = RIGHTS) -> None:
+        self._loader = loader
+        self._limiter = limiter
+        self._allowed = allowed
+        self.current: ContextVar[HttpCall] = ContextVar("engrain_mcp_call")
+
+    @property
+    def rights(self) -> tuple[Right, ...]:
+        return tuple(right for right in self.current.get().caller.rights if right in self._allowed)
+
+    def charge(self, items: int, size: int) -> None:
+        call = self.current.get()
+        self._limiter.charge(call.caller.key, call.limits, items=items, size=size)
+
+    def open(self) -> Memory:
+        return self._views.get(self.current.get().caller.scope, VIEW, "recall")
+
+    @cached_property
+    def _views(self) -> Views:
+        from engrain.server.views import Views
+
+        return Views(self._loader.get())

@@ -1,0 +1,117 @@
+"""MCP servers to test with, as processes, over HTTP and in this process, and the real client for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+from engrain_conformance.embedder import HashEmbedder
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from engrain import Store
+from engrain.core.http_routes import RIGHTS
+from engrain.core.identity import Scope
+from engrain.mcp.http import McpApi
+from engrain.mcp.memories import OneMemory, StoreLoader
+from engrain.mcp.server import MemoryServer
+from engrain.mcp.tools import TOOLS
+from engrain.server.access import Access, OpenAccess
+from engrain.server.keys import ApiKey, KeyFile, KeyLimits
+from engrain.server.serve import ApiServer, listen_tcp
+
+Found = TypeVar("Found")
+LEGACY, MODERN = "legacy", "2026-07-28"
+VERSIONS = {LEGACY: "2025-11-25", MODERN: "2026-07-28"}
+SOURCES = os.pathsep.join(path for path in sys.path if path)
+
+
+def stdio(store: Path, *options: str, user: str = "ana") -> StdioServerParameters:
+    """The command of a stdio server, as an agent starts it."""
+    arguments = ["-m", "engrain", "mcp", "--store", str(store), "--user", user, *options]
+    return StdioServerParameters(command=sys.executable, args=arguments, env={"PYTHONPATH": SOURCES})
+
+
+def run(client: Client, use: Callable[[Client], Awaitable[Found]], seconds: float = 120) -> Found:
+    async def connected() -> Found:
+        async with asyncio.timeout(seconds), client:
+            return await use(client)
+
+    return asyncio.run(connected())
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool that succeeds, and return its structured answer."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def fail(client: Client, tool: str, **arguments: Any) -> str:
+    """Call a tool that fails, and return what it tells the model."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result.structured_content
+    return str(result.content[0].text)
+
+
+@contextmanager
+def local_server(
+    store: Path | Callable[[], Store], user: str = "ana", tools: tuple[str, ...] = tuple(TOOLS)
+) -> Iterator[MemoryServer]:
+    """A server in this process, for a client in this process."""
+    open_store = store if callable(store) else lambda: Store(store, embedder=HashEmbedder(), background=False)
+    loader = StoreLoader(open_store)
+    try:
+        yield MemoryServer(OneMemory(loader, Scope(user=user)), tools)
+    finally:
+        loader.close()
+
+
+class HttpServer:
+    """A streamable HTTP server in a thread, and its keys."""
+
+    def __init__(self, folder: Path, access: Access, read_only: bool) -> None:
+        self.keys = access.keys
+        self._loader = StoreLoader(lambda: Store(folder / "store.db", embedder=HashEmbedder(), background=False))
+        self._listener = listen_tcp("127.0.0.1", 0)
+        self._listener.socket.listen()
+        self.url = f"{self._listener.address}/mcp"
+        self._server = ApiServer(McpApi(self._loader, access, tuple(TOOLS), read_only), 2)
+        self._thread = threading.Thread(target=self._server.serve_until_stopped, args=(self._listener,))
+        self._thread.start()
+
+    def add_key(self, name: str, **values: Any) -> str:
+        assert self.keys is not None
+        limits = values.pop("limits", KeyLimits(None, None))
+        return self.keys.add(ApiKey("", name, "", values.pop("rights", RIGHTS), limits=limits, **values))
+
+    def client(self, key: str | None = None, mode: str = MODERN, **headers: str) -> Client:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if key is not None:
+            given["Authorization"] = f"Bearer {key}"
+        return Client(streamable_http_client(self.url, http_client=httpx2.AsyncClient(headers=given)), mode=mode)
+
+    def stop(self) -> None:
+        self._server.stop()
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the server did not stop"
+        self._listener.socket.close()
+        self._loader.close()
+
+
+@contextmanager
+def http_server(folder: Path, open_access: OpenAccess | None = None, read_only: bool = False) -> Iterator[HttpServer]:
+    keys = None if open_access else KeyFile(folder / "store.db.keys.json")
+    server = HttpServer(folder, Access(keys, open_access), read_only)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,118 @@
+"""The command `engrain mcp` with the real client, in both versions of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp_kit import MODERN, SOURCES, VERSIONS, call, fail, run, stdio
+
+from engrain import Memory
+
+
+@pytest.mark.parametrize("mode", VERSIONS)
+def test_an_agent_remembers_recalls_and_forgets(tmp_path: Path, mode: str) -> None:
+    async def use(client: Client) -> None:
+        assert client.protocol_version == VERSIONS[mode]
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "recall", "remember", "correct", "forget", "list_items", "explain", "add_messages", "start_session",
+        ]  # fmt: skip
+        made = await call(client, "remember", text="Ana lives in Quito.", slot="user.city")
+        found = await call(client, "recall", query="Where does Ana live?")
+        assert [item["id"] for item in found["items"]] == [made["id"]]
+        gone = await call(client, "forget", ids=[made["id"]], dry_run=False)
+        assert gone["ids"] == [made["id"]]
+        assert (await call(client, "recall", query="Where does Ana live?"))["items"] == []
+        assert "no item 'nothing'" in await fail(client, "explain", id="nothing")
+
+    run(Client(stdio(tmp_path / "store.db"), mode=mode), use)
+
+
+def test_what_one_process_keeps_the_next_one_finds(tmp_path: Path) -> None:
+    async def tell(client: Client) -> None:
+        await call(client, "start_session")
+        await call(client, "add_messages", messages=[{"role": "user", "content": "I'm allergic to peanuts."}])
+
+    async def ask(client: Client) -> str:
+        return str((await call(client, "start_session"))["context"])
+
+    run(Client(stdio(tmp_path / "store.db"), mode=MODERN), tell)
+    assert "allergic to peanuts" in run(Client(stdio(tmp_path / "store.db"), mode=MODERN), ask)
+
+
+def test_two_servers_on_one_file_lose_nothing(tmp_path: Path) -> None:
+    count = 20
+
+    async def write(name: str) -> list[str]:
+        async with Client(stdio(tmp_path / "store.db"), mode=MODERN) as client:
+            texts = [f"{name} saw comet number {number}." for number in range(count)]
+            made = await asyncio.gather(*(call(client, "remember", text=text) for text in texts))
+            return [one["id"] for one in made]
+
+    async def both() -> list[list[str]]:
+        return await asyncio.gather(write("Bela"), write("Cleo"))
+
+    first, second = asyncio.run(both())
+    with Memory(tmp_path / "store.db", user="ana", background=False) as memory:
+        assert {item.id for item in memory.list(limit=1_000)} == {*first, *second}
+    assert len({*first, *second}) == 2 * count
+
+
+def test_stdout_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
+    """A store that does not open is reported to the model, and in the log on stderr."""
+    (tmp_path / "store.db").write_text("this is not a store, although it has the name of one. " * 100)
+    requests: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "recall", "arguments": {"query": "Where?"}}},
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engrain", "mcp", "--store", str(tmp_path / "store.db")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={"PYTHONPATH": SOURCES},
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for request in requests:
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
+    process.stdin.flush()
+    answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+    rest, log = process.communicate(timeout=60)
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert answers[1]["result"]["isError"] is True
+    assert "NotADatabase" in answers[1]["result"]["content"][0]["text"]
+    assert rest == ""
+    assert "does not open" in log
+    assert process.returncode == 0
+
+
+def test_read_only_offers_no_tool_that_writes(tmp_path: Path) -> None:
+    with Memory(tmp_path / "store.db", user="ana", background=False) as memory:
+        memory.remember("Ana lives in Quito.")
+
+    async def use(client: Client) -> None:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["recall", "list_items", "explain"]
+        assert (await call(client, "recall", query="Where does Ana live?"))["items"][0]["text"] == "Ana lives in Quito."
+        assert "Unknown tool" in await fail(client, "remember", text="Ana lives in Lima.")
+
+    run(Client(stdio(tmp_path / "store.db", "--read-only"), mode=MODERN), use)
+
+
+def test_wrong_options_end_the_command_with_advice(tmp_path: Path) -> None:
+    def start(*options: str) -> str:
+        command = [sys.executable, "-m", "engrain", "mcp", "--store", str(tmp_path / "store.db"), *options]
+        done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": SOURCES}, timeout=60)
+        assert done.returncode != 0
+        assert done.stdout == ""
+        return done.stderr
+
+    assert "Did you mean 'recall'?" in start("--tools", "recal")
+    assert "--read-only offers recall" in start("--tools", "remember", "--read-only")
+    assert "engrain keys add NAME" in start("--http")
