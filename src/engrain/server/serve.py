@@ -104,10 +104,11 @@ class ApiServer(uvicorn.Server):
 def listen_tcp(host: str, port: int) -> Listener:
     """Bind a TCP address. Conflict if another program has it."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as exc:
         raise ConfigError(f"{host!r} is not an address of this machine: {exc.strerror}.") from exc
-    bound = socket.socket(family, kind)
+    # With the protocol named: else asyncio sets no TCP_NODELAY, and each answer waits 40 ms for an acknowledgement.
+    bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
