@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import marshal
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -39,10 +41,17 @@ EngineName = Literal["apsw", "stdlib"]
 # Strict tables, and json_each as filters use it.
 OLDEST_SQLITE = (3, 37, 2)
 CLOSED = "this store was closed. Open it again."
+# Checksums lie above it, so that SQLite writes each with six bytes. It stands in a row that has none yet.
+NO_CHECKSUM = 1 << 40
 _CACHED_STATEMENTS = 256
 # Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
 PAGE_ROWS = 512
 _DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, apsw.Error) if apsw else (sqlite3.Error,)
+# A damaged text is not UTF-8, and apsw lets Python's error through.
+_DATA_ERRORS = (*_DRIVER_ERRORS, UnicodeDecodeError)
+# Python's own driver says no more than this of an error in a function.
+_DAMAGED = "user-defined function raised exception"
+_REPAIR = "Run: engrain doctor. Restore a backup, or export what can be read."
 _CLOSED_ERRORS = (sqlite3.ProgrammingError, apsw.ConnectionClosedError) if apsw else (sqlite3.ProgrammingError,)
 
 
@@ -81,24 +90,30 @@ class Connection:
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self._execute = raw.execute
+        self.guarded = False  # its writes keep checksums
+        for name, function in (("row_checksum", compute_checksum), ("checked_row", _check_row)):
+            if isinstance(raw, sqlite3.Connection):
+                raw.create_function(name, -1, function, deterministic=True)
+            else:
+                raw.create_scalar_function(name, function, deterministic=True)
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
             found: list[Row] = self._execute(sql, args).fetchall()
-        except _DRIVER_ERRORS as exc:
+        except _DATA_ERRORS as exc:
             self._raise(exc)
         return found
 
     def run(self, sql: str, args: Args = ()) -> None:
         try:
             self._execute(sql, args)
-        except _DRIVER_ERRORS as exc:
+        except _DATA_ERRORS as exc:
             self._raise(exc)
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         try:
             self._raw.executemany(sql, rows)
-        except _DRIVER_ERRORS as exc:
+        except _DATA_ERRORS as exc:
             self._raise(exc)
 
     def commit(self) -> None:
@@ -131,11 +146,21 @@ class Connection:
     def in_transaction(self) -> bool:
         return bool(self._raw.in_transaction)
 
+    def load_pages(self, content: bytes) -> None:
+        """Replace a database in memory."""
+        try:
+            if isinstance(self._raw, sqlite3.Connection):
+                self._raw.deserialize(content)
+            else:
+                self._raw.deserialize("main", content)
+        except _DRIVER_ERRORS as exc:
+            self._raise(exc)
+
     def pages(self) -> bytes:
         """All pages as they are now; those of an encrypted file are decrypted."""
         try:
             return bytes(self._raw.serialize(name="main"))
-        except _DRIVER_ERRORS as exc:
+        except _DATA_ERRORS as exc:
             self._raise(exc)
 
     def close(self) -> None:
@@ -145,10 +170,24 @@ class Connection:
             raise make_error(_result_code(exc), str(exc)) from exc  # it is closed all the same
 
     def _raise(self, exc: Exception) -> NoReturn:
+        if isinstance(exc, UnicodeDecodeError) or _DAMAGED in str(exc):
+            raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
         if isinstance(exc, _CLOSED_ERRORS) and "closed" in str(exc):
             raise StoreClosed(CLOSED) from exc
         # The standard library does not tell the errno.
         raise make_error(_result_code(exc), str(exc), getattr(self._raw, "system_errno", 0)) from exc
+
+
+def compute_checksum(*values: object) -> int:
+    # CRC-32 finds every single flipped bit. Format 2 of marshal has no references: equal values give equal bytes.
+    return NO_CHECKSUM + zlib.crc32(marshal.dumps(values, 2))
+
+
+def _check_row(value: object, table: str, checksum: int | None, *values: object) -> object:
+    """Return the value, for a row that is as it was written, or that an outer join did not find."""
+    if checksum is not None and checksum != compute_checksum(*values):
+        raise StoreCorrupt(f"a row of table {table} is damaged. {_REPAIR}")
+    return value
 
 
 def read_pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:

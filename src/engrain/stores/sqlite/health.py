@@ -15,6 +15,7 @@ from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
+from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
 from engrain.stores.sqlite.index.view import IndexCache
@@ -202,12 +203,13 @@ def _check_integrity(db: Connection) -> Finding:
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(10)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")
+        bad += find_damage(db)
     except EngrainError as exc:
         bad, broken = [str(exc)], []
     if bad or broken:
         why = "; ".join(map(str, bad)) or f"{len(broken)} rows point to rows that are gone"
         return Finding("integrity", "fail", why, "restore a copy, or export what can be read")
-    return Finding("integrity", "pass", "every page and every reference is sound")
+    return Finding("integrity", "pass", "every page, every row and every reference is sound")
 
 
 def _check_slots(db: Connection) -> Finding:

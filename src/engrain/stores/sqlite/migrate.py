@@ -12,13 +12,13 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.relational.statements import read_migrations
+from engrain.stores.sqlite.checksums import seal_rows, split_statements
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder, write_copy
 
 APPLICATION_ID = 0x656E6772  # "engr"
 LOCK_SECONDS = 60.0
-_TEMPLATE_KEY = b"0123456789abcdef" * 4
 
 
 def load_migrations() -> tuple[tuple[int, str], ...]:
@@ -36,13 +36,13 @@ def create_file(file: StoreFile) -> None:
     if file.path is None or file.key is not None or file.path.exists():
         return
     new = file.sibling(f"-new-{os.getpid()}-{threading.get_ident()}")
-    content = bytearray(_build_template(file.engine, load_migrations()))
+    content = bytearray(_build_content(file.engine))
     # Format versions 18 and 19 of the header say which journal the file has.
     content[18:20] = b"\2\2" if file.journal == "wal" else b"\1\1"
     with suppress(OSError):
         try:
             with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
-                out.write(content.replace(_TEMPLATE_KEY, secrets.token_hex(32).encode()))
+                out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
             os.link(new, file.path)  # refuses a path that is taken by now
@@ -51,12 +51,19 @@ def create_file(file: StoreFile) -> None:
             new.unlink(missing_ok=True)
 
 
+def _build_content(engine: EngineName) -> bytes:
+    """The content of a new store, with a key of its own."""
+    with closing(connect(":memory:", engine)) as db:
+        db.load_pages(_build_template(engine, load_migrations()))
+        db.run("update meta set value = ? where name = 'key'", (secrets.token_hex(32),))
+        seal_rows(db)
+        return db.pages()
+
+
 @cache
 def _build_template(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> bytes:
-    """The content of a new store, with a placeholder for its key."""
     with closing(connect(":memory:", engine)) as db:
         run_migrations(db, scripts)
-        db.run("update meta set value = ? where name = 'key'", (_TEMPLATE_KEY.decode(),))
         return db.pages()
 
 
@@ -98,6 +105,7 @@ def _upgrade(db: Connection, file: StoreFile) -> None:
     db.run("begin immediate")
     try:
         run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
+        seal_rows(db)
         db.commit()
     except EngrainError:
         if db.in_transaction:
@@ -111,17 +119,6 @@ def run_migrations(db: Connection, scripts: Sequence[tuple[int, str]]) -> None:
             db.run(statement)
     db.rows(f"pragma application_id = {APPLICATION_ID}")
     db.rows(f"pragma user_version = {latest_version()}")
-
-
-def split_statements(script: str) -> list[str]:
-    """The statements of a script. Each one ends a line. (executescript would commit first.)"""
-    found, lines = [], []
-    for line in script.splitlines():
-        lines.append(line)
-        if line.rstrip().endswith(";"):
-            found.append("\n".join(lines).strip())
-            lines = []
-    return found
 
 
 def _back_up(db: Connection, target: Path) -> None:

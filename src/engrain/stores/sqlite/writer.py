@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
+from engrain.stores.sqlite.checksums import guard_rows
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.lock import FileLock
 
@@ -289,6 +290,7 @@ class WriteQueue:
         if self._lock:
             self._lock.acquire(LOCK_SECONDS)
         try:
+            guard_rows(db)
             db.run("begin immediate")
         except BaseException:
             self.clear()

@@ -1,25 +1,40 @@
 -- Times are microseconds since 1970, UTC. Numbers (n, scope) are the store's own and never leave it.
+-- Every row has a checksum of its other columns (see checksums.py). All have the same width, the default too, so that one
+-- is written over the other where it stands.
 -- Tables and columns have the names of the Postgres schema. Long columns stand last: a scan over the short ones then
 -- never walks an overflow chain.
 
-create table meta (name text primary key, value any) strict, without rowid;
+create table meta (name text primary key, checksum integer not null default 1099511627776, value any) strict, without rowid;
 
--- One row: the newest change, the newest time recorded, and how often the write-ahead log was restarted.
-create table counter (n integer primary key, change integer not null, now integer not null, logs integer not null) strict;
+-- One row: the newest change, the newest time recorded, how often the write-ahead log was restarted, the number of
+-- commits, and the digest of all rows that belong to no scope.
+create table counter (
+  n integer primary key,
+  checksum integer not null default 1099511627776,
+  change integer not null default 0,
+  now integer not null default 0,
+  logs integer not null default 0,
+  commits integer not null default 0,
+  digest integer not null default 0
+) strict;
 
 -- State: 0 open; 1 being erased; 2 hidden by a hold; 3 erased, a row without names, so that its number is never reused.
--- A scope that is not open has a keyed hash for its id, so that no reader finds it.
+-- A scope that is not open has a keyed hash for its id, so that no reader finds it. The digest is the sum of the
+-- checksums of its rows.
 create table scope (
   scope integer primary key,
+  checksum integer not null default 1099511627776,
   id text not null unique,
   tenant text,
   agent text,
   user text,
-  state integer not null default 0
+  state integer not null default 0,
+  digest integer not null default 0
 ) strict;
 
 create table item (
   n integer primary key autoincrement,
+  checksum integer not null default 1099511627776,
   id text not null unique,
   scope integer not null references scope (scope),
   changed integer not null,
@@ -65,6 +80,7 @@ create unique index item_place on item (scope, session, place) where session is 
 -- Where an item came from, in the order the sources were added.
 create table source (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   item integer not null,
   number integer not null,
   kind text not null,
@@ -78,6 +94,7 @@ create index source_name on source (scope, name) where name is not null;
 -- `item` rests on the span of `cited`, by its source of that number. A span without ends is the whole text.
 create table citation (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   scope integer not null,
   item integer not null,
   number integer not null,
@@ -94,6 +111,7 @@ create index citation_cited on citation (scope, cited);
 -- The casefolded names on either side of a relation: SQLite folds the case of ASCII only.
 create table entity (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   name text not null,
   item integer not null references item (n) on delete cascade,
   primary key (scope, name, item)
@@ -104,36 +122,69 @@ create table entity (
 create index entity_item on entity (item);
 
 -- Little-endian uint32 pairs (term, passage << 16 | count).
-create table words (item integer primary key references item (n) on delete cascade, pairs blob not null) strict;
+create table words (
+  item integer primary key references item (n) on delete cascade,
+  checksum integer not null default 1099511627776,
+  pairs blob not null
+) strict;
 
-create table model (n integer primary key, key text not null unique, dimension integer not null) strict;
+create table model (
+  n integer primary key,
+  checksum integer not null default 1099511627776,
+  key text not null unique,
+  dimension integer not null
+) strict;
 
 -- The vectors of an item, all windows in one row. key = model << 40 | item: a rowid holds a wide row without overflow
 -- pages, and the rows of a model lie together in the order of the items.
 
 -- For the scan: per window its scale and the length of what rounding cut off (float32 each), then int8 codes.
-create table code (key integer primary key, windows blob not null) strict;
+create table code (
+  key integer primary key,
+  checksum integer not null default 1099511627776,
+  windows blob not null
+) strict;
 
 -- For the re-scoring: per window the vector itself, float32.
-create table vector (key integer primary key, windows blob not null) strict;
+create table vector (
+  key integer primary key,
+  checksum integer not null default 1099511627776,
+  windows blob not null
+) strict;
 
 -- Items that were removed, so that readers of the change sequence learn of it. No content.
-create table deleted_item (change integer primary key, scope integer not null, n integer not null, id text not null)
-  strict;
+create table deleted_item (
+  change integer primary key,
+  checksum integer not null default 1099511627776,
+  scope integer not null,
+  n integer not null,
+  id text not null
+) strict;
 
 create index deleted_item_scope on deleted_item (scope, change);
 
 -- Keyed hashes of forgotten texts: a forgotten text is not derived again.
-create table tombstone (scope integer not null, hash blob not null, at integer not null, primary key (scope, hash))
-  strict, without rowid;
+create table tombstone (
+  scope integer not null,
+  checksum integer not null default 1099511627776,
+  hash blob not null,
+  at integer not null,
+  primary key (scope, hash)
+) strict, without rowid;
 
 create table request (
-  scope integer not null, id text not null, answer text not null, at integer not null, primary key (scope, id)
+  scope integer not null,
+  checksum integer not null default 1099511627776,
+  id text not null,
+  answer text not null,
+  at integer not null,
+  primary key (scope, id)
 ) strict, without rowid;
 
 -- `episodes` counts them: to count a thousand for every new one would take longer than to write it.
 create table session (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   session text not null,
   length integer not null default 0,
   changed integer not null default 0,
@@ -144,6 +195,7 @@ create table session (
 -- Apart from its session, whose row is written with every message.
 create table summary (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   session text not null,
   upto integer not null,
   version integer not null,
@@ -155,6 +207,7 @@ create table summary (
 -- How far some work on a session has come.
 create table progress (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   session text not null,
   work text not null,
   upto integer not null,
@@ -162,12 +215,17 @@ create table progress (
 ) strict, without rowid;
 
 -- How far each outside index has read the change sequence.
-create table outbox_reader (name text primary key, change integer not null) strict, without rowid;
+create table outbox_reader (
+  name text primary key,
+  checksum integer not null default 1099511627776,
+  change integer not null
+) strict, without rowid;
 
 -- An episode over a log row goes with it. Without a rowid, because one is written with every message of a chat, and each
 -- tree less is a page less in the commit.
 create table episode (
   scope integer not null references scope (scope),
+  checksum integer not null default 1099511627776,
   happened_at integer not null,
   id text not null,
   item integer references item (n) on delete cascade,
@@ -199,6 +257,7 @@ create trigger episode_deleted after delete on episode begin
 -- The whole text that an episode shows in short.
 create table raw_text (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   scope integer not null,
   id text not null,
   expires_at integer not null,
@@ -212,6 +271,7 @@ create index raw_text_expires on raw_text (expires_at);
 -- `item` is a version of a procedure.
 create table trial (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   item integer not null,
   task text not null,
   at integer not null,
@@ -225,6 +285,7 @@ create table trial (
 -- A clock is a moment of the machine's steady clock, "boot:microseconds": it judges leases whatever the wall clock does.
 create table task (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   scope integer not null references scope (scope),
   epoch integer not null,
   started_at integer not null,
@@ -248,12 +309,18 @@ create index task_open on task (lease_until) where lease_until is not null;
 
 -- Large results, once each however many steps returned them.
 create table large_result (
-  n integer primary key, scope integer not null, hash blob not null, body text not null, unique (scope, hash)
+  n integer primary key,
+  checksum integer not null default 1099511627776,
+  scope integer not null,
+  hash blob not null,
+  body text not null,
+  unique (scope, hash)
 ) strict;
 
 -- Rows lie in the order in which the steps first began.
 create table step (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   scope integer not null,
   task integer not null,
   occurrence integer not null,
@@ -279,6 +346,7 @@ create index step_large_result on step (large_result) where large_result is not 
 -- Apart from its task, whose row is written with every sign of life.
 create table snapshot (
   scope integer not null,
+  checksum integer not null default 1099511627776,
   task integer not null,
   body text not null,
   primary key (scope, task),
@@ -286,12 +354,18 @@ create table snapshot (
 ) strict;
 
 create table event (
-  scope integer not null, task text not null, event text not null, at integer not null, payload text not null,
+  scope integer not null,
+  checksum integer not null default 1099511627776,
+  task text not null,
+  event text not null,
+  at integer not null,
+  payload text not null,
   primary key (scope, task, event)
 ) strict, without rowid;
 
 create table audit (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   at integer not null,
   what text not null,
   subject text,
@@ -301,12 +375,17 @@ create table audit (
 ) strict;
 
 create table hold (
-  subject_hash text primary key, at integer not null, reason text not null, hidden integer not null default 0
+  subject_hash text primary key,
+  checksum integer not null default 1099511627776,
+  at integer not null,
+  reason text not null,
+  hidden integer not null default 0
 ) strict, without rowid;
 
 -- An erasure in progress. Its names go with the last row that they name.
 create table erasure (
   n integer primary key,
+  checksum integer not null default 1099511627776,
   id text not null unique,
   subject_hash text not null,
   subject_kind text not null,
@@ -324,9 +403,13 @@ create table erasure (
 ) strict;
 
 create table erasure_receipt (
-  subject_hash text primary key, subject_kind text not null, at integer not null, receipt text not null
+  subject_hash text primary key,
+  checksum integer not null default 1099511627776,
+  subject_kind text not null,
+  at integer not null,
+  receipt text not null
 ) strict, without rowid;
 
 -- The key of every hash.
 insert into meta (name, value) values ('key', lower(hex(randomblob(32))));
-insert into counter (n, change, now, logs) values (1, 0, 0, 0);
+insert into counter (n) values (1);

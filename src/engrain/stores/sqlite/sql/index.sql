@@ -88,13 +88,15 @@ select n, dimension from model;
 insert into model (key, dimension) values (:model, :dimension) returning n, dimension;
 
 -- write_index_words --
-insert or replace into words (item, pairs) values (:item, :pairs);
+insert into words (item, pairs) values (:item, :pairs) on conflict (item) do update set pairs = excluded.pairs;
 
 -- write_code --
-insert or replace into code (key, windows) values (:key, :windows);
+insert into code (key, windows) values (:key, :windows)
+on conflict (key) do update set windows = excluded.windows;
 
 -- write_index_vector --
-insert or replace into vector (key, windows) values (:key, :windows);
+insert into vector (key, windows) values (:key, :windows)
+on conflict (key) do update set windows = excluded.windows;
 
 -- delete_index_words --
 delete from words where item = :item;
