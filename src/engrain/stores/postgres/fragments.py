@@ -59,6 +59,7 @@ SYNTAX = Syntax(
         "for_update": "for update",
         "skip_locked": "for update skip locked",
         "+": "",
+        "intact": "true",  # a server has checksums of its pages
         "indexed_by": "",
     },
     pyformat=True,

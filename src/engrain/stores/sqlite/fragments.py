@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Syntax
+from engrain.stores.sqlite.checksums import load_tables
+
+# Every row that an answer is made of is checked as it is read.
+_INTACT = {f"intact_{name}": table.build_check("1") for name, table in load_tables().items()}
+
+
+def _check_rows(columns: str, **checked: str) -> str:
+    """The same columns, where the named one of each table gives its value only if the row is intact."""
+    for table, column in checked.items():
+        value = f"{table}.{column}"
+        columns = columns.replace(value, load_tables()[table].build_check(value), 1)
+    return columns
+
 
 # As rows.read_sources reads them. Subqueries in the order of an index need no sort.
 SOURCES = """(select json_group_array(json_array(source.kind, source.name, json((
@@ -11,18 +24,22 @@ SOURCES = """(select json_group_array(json_array(source.kind, source.name, json(
       select cited.id, citation.span_start, citation.span_end
       from citation join item as cited on cited.n = citation.cited
       where citation.scope = source.scope and citation.item = source.item and citation.number = source.number
+        and {intact:citation}
       order by citation.n) as cited))))
-  from (select * from source where source.scope = item.scope and source.item = item.n order by number) as source)"""
-ITEM = f"{ITEM_COLUMNS},\n  {SOURCES}"
+  from (select * from source where source.scope = item.scope and source.item = item.n and {intact:source}
+    order by number) as source)"""
+ITEM = f"{_check_rows(ITEM_COLUMNS, item='n')},\n  {SOURCES}"
 _VALUES = "(select value from json_each(:$))"
 SYNTAX = Syntax(
     "engrain.stores.sqlite",
     {
         "item": ITEM,
         "sources": SOURCES,
-        "episode": EPISODE_COLUMNS,
-        "task": TASK_COLUMNS,
-        "step": STEP_COLUMNS,
+        "episode": _check_rows(EPISODE_COLUMNS, episode="id"),
+        "task": _check_rows(TASK_COLUMNS, task="task", snapshot="body"),
+        "step": _check_rows(STEP_COLUMNS, step="name", large_result="body"),
+        **_INTACT,
+        "intact": "{intact_$}",
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         "at": "coalesce(:at, {now})",

@@ -29,7 +29,7 @@ order by happened_at desc, episode.id desc limit :limit;
 
 -- load_raw_text --
 select raw_text.text from episode join raw_text using (scope, id)
-where episode.scope = :scope and episode.id = :id and raw_text.expires_at > :at
+where episode.scope = :scope and episode.id = :id and raw_text.expires_at > :at and {intact:raw_text}
   and (episode.expires_at is null or episode.expires_at > :at);
 
 -- delete_expired_episodes --

@@ -36,12 +36,12 @@ where entity.scope = :scope and entity.name = :name and {visible} order by item.
 select citation.n, item.id, cited.id, citation.span_start, citation.span_end
 from item join citation on citation.scope = item.scope and citation.item = item.n
 join item as cited on cited.scope = citation.scope and cited.n = citation.cited
-where {+}item.scope = :scope and item.id {in:ids}
+where {+}item.scope = :scope and item.id {in:ids} and {intact:citation}
 union
 select citation.n, item.id, cited.id, citation.span_start, citation.span_end
 from item as cited join citation on citation.scope = cited.scope and citation.cited = cited.n
 join item on item.scope = citation.scope and item.n = citation.item
-where {+}cited.scope = :scope and cited.id {in:ids}
+where {+}cited.scope = :scope and cited.id {in:ids} and {intact:citation}
 order by 1;
 
 -- find_outdated_spans --

@@ -1,5 +1,5 @@
 -- find_session_length --
-select length from session where scope = :scope and session = :session;
+select length from session where scope = :scope and session = :session and {intact:session};
 
 -- load_messages --
 select {item} from item where scope = :scope and session = :session and place >= :start and kind = 'message'
@@ -12,12 +12,12 @@ order by place desc limit :limit;
 
 -- list_sessions --
 -- Those that still hold an item, last added to first.
-select session from session where scope = :scope and exists (
+select session from session where scope = :scope and {intact:session} and exists (
   select 1 from item where item.scope = :scope and item.session = session.session and item.retracted_at is null)
 order by changed desc limit :limit;
 
 -- load_summary --
-select text, upto, version, made_by from summary where scope = :scope and session = :session;
+select text, upto, version, made_by from summary where scope = :scope and session = :session and {intact:summary};
 
 -- store_summary --
 insert into summary (scope, session, text, upto, version, made_by)
@@ -32,7 +32,7 @@ select coalesce(max(at), 0) from (
 where subject_hash {in:hashes};
 
 -- load_progress --
-select upto from progress where scope = :scope and session = :session and work = :work;
+select upto from progress where scope = :scope and session = :session and work = :work and {intact:progress};
 
 -- advance_progress --
 insert into progress (scope, session, work, upto) values (:scope, :session, :work, :upto)

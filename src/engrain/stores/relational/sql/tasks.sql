@@ -117,4 +117,4 @@ insert into event (scope, task, event, at, payload) values (:scope, :task, :even
 on conflict do nothing returning at;
 
 -- load_event --
-select payload from event where scope = :scope and task = :task and event = :event;
+select payload from event where scope = :scope and task = :task and event = :event and {intact:event};

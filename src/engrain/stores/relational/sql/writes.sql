@@ -1,5 +1,5 @@
 -- load_request --
-select answer from request where scope = :scope and id = :id;
+select answer from request where scope = :scope and id = :id and {intact:request};
 
 -- drop_requests --
 -- An answer of change 0 is that of one Add, by which an import knows its rows again: it stays.

@@ -73,10 +73,10 @@ select i.n, c.windows from item i left join code c on c.key = :base + i.n
 where i.scope = :scope and i.changed > :since order by i.n;
 
 -- load_index_vectors --
-select windows from vector where key {in:keys} order by key;
+select windows from vector where key {in:keys} and {intact:vector} order by key;
 
 -- load_index_vector --
-select windows from vector where key = :key;
+select windows from vector where key = :key and {intact:vector};
 
 -- find_vector_model --
 select n, dimension from model where key = :model;

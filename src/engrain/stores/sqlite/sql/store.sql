@@ -1,5 +1,5 @@
 -- find_meta --
-select value from meta where name = :name;
+select value from meta where name = :name and {intact:meta};
 
 -- set_meta --
 insert into meta (name, value) values (:name, :value) on conflict (name) do update set value = excluded.value;
