@@ -45,6 +45,9 @@ class Sqlite:
             return opened[-1]
 
         yield open_store
+        if opened and not opened[-1].dialect.closed:
+            (found,) = [one for one in opened[-1].check() if one.point == "integrity"]
+            assert found.state == "pass", found  # the checksums and digests of all that the test has written
         for store in opened:
             store.close()
 

@@ -343,8 +343,11 @@ def _run_check(check: Check, context: CheckContext) -> Verdict:
 
 
 def _choose_fix(error: EngrainError, context: CheckContext) -> str:
+    rebuild = context.build_command("doctor", "--rebuild")
+    if isinstance(error, StoreCorrupt):
+        return f"{_RESTORE}; without a backup, {rebuild}"
     if "--rebuild" in str(error):
-        return context.build_command("doctor", "--rebuild")
+        return rebuild
     otherwise = "fix what it names, and run engrain doctor again"
     known = next((fix for kind, _, fix in _OPEN_ERRORS if isinstance(error, kind)), otherwise)
     return known.replace("%s", context.build_command("status"))

@@ -11,7 +11,7 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext
 from engrain.cli.output import bold, dim, escape, show_progress, terminal_width, wrap
-from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
+from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreCorrupt, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
 from engrain.core.validation import count_noun
@@ -69,7 +69,7 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
                     about["rebuilt"] = memory.store.rebuild(progress=progress)
             everyone = about["memory"] == EVERY_MEMORY
             about["empty"] = False
-            with suppress(ValueError):  # a damaged row: its check reports it
+            with suppress(ValueError, StoreCorrupt):  # a damaged row: its check reports it
                 about["empty"] = not (memory.store.memories() if everyone else memory.list(limit=1))
             with show_progress("Checking", CHECK_COUNT, cli.json) as progress:
                 return memory.store.doctor(None if everyone else memory.scope, progress=progress)

@@ -320,6 +320,7 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
                     f"If there are none, and it is to be lost, remove {log.name}."
                 )
         check()
+        lock.write_note()  # the commits of the old one
         copy.replace(target)
         for end in ("-wal", "-shm", "-journal"):
             _sibling(target, end).unlink(missing_ok=True)

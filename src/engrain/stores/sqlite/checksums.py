@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from typing import NamedTuple
 
-from engrain.core.errors import EngrainError
+from engrain.core.errors import EngrainError, StoreCorrupt
 from engrain.stores.relational.statements import read_migrations
 from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, choose_engine, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
 _UNCHECKED = {"checksum", "digest", "logs"}
+_INDEX = {"words", "code", "vector"}
 
 
 class Table(NamedTuple):
@@ -27,8 +28,8 @@ class Table(NamedTuple):
         """SQL that gives `value`, and raises StoreCorrupt if the row was changed other than by a write of ours."""
         return f"checked_row({value}, '{self.name}', {self.name}.checksum, {self.list_values(self.name)})"
 
-    def build_guard(self) -> str:
-        """The triggers that keep the row's checksum, and the digest of its scope: without a scope, of the store."""
+    def build_triggers(self) -> list[str]:
+        """They keep the row's checksum, and the digest of its scope: without a scope, of the store."""
         owner = "scope set digest = digest + {} where scope = {}.scope"
         if "scope" not in self.columns:
             owner = "counter set digest = digest + {} where n = 1"
@@ -37,15 +38,14 @@ class Table(NamedTuple):
         store = f"update {self.name} set checksum = row_checksum({self.list_values('new')}) where {where}"
         # An update must not give a damaged row a new checksum.
         old = f"checked_row(1, '{self.name}', old.checksum, {self.list_values('old')})"
-        return f"""
-            create temp trigger {self.name}_inserted after insert on main.{self.name} begin
-              {store};
-              update {owner.format(f"{written} - {NO_CHECKSUM}", "new")}; end;
-            create temp trigger {self.name}_updated after update of {", ".join(self.columns)} on main.{self.name} begin
-              {store} and {old};
-              update {owner.format(f"{written} - old.checksum", "new")}; end;
-            create temp trigger {self.name}_deleted after delete on main.{self.name} begin
-              update {owner.format(f"{NO_CHECKSUM} - old.checksum", "old")}; end;"""
+        bodies = {
+            "insert": f"{store}; update {owner.format(f'{written} - {NO_CHECKSUM}', 'new')}",
+            f"update of {', '.join(self.columns)}": f"{store} and {old}; "
+            f"update {owner.format(f'{written} - old.checksum', 'new')}",
+            "delete": f"update {owner.format(f'{NO_CHECKSUM} - old.checksum', 'old')}",
+        }
+        begin, on = f"create temp trigger {self.name}", f"on main.{self.name}"
+        return [f"{begin}_{event[:6]} after {event} {on} begin {body}; end" for event, body in bodies.items()]
 
 
 @cache
@@ -79,30 +79,34 @@ def split_statements(script: str) -> list[str]:
 
 
 @cache
-def _list_guards() -> list[str]:
-    return [part + "end;" for table in load_tables().values() for part in table.build_guard().split("end;")[:-1]]
+def list_triggers() -> list[str]:
+    """The triggers that keep checksums and digests with every write of a connection.
 
-
-def guard_rows(db: Connection) -> None:
-    """Keep checksums and digests with every write of this connection, outside any transaction.
-
-    The triggers are temporary. A row that another program changes keeps its old checksum, and so is found."""
-    if db.guarded:
-        return
-    db.run("begin")
-    for trigger in _list_guards():
-        db.run(trigger)
-    db.run("commit")
-    db.guarded = True
+    They are temporary. A row that another program changes keeps its old checksum, and so is found."""
+    return [trigger for table in load_tables().values() for trigger in table.build_triggers()]
 
 
 def seal_rows(db: Connection) -> None:
     """Write every checksum and digest anew, in a transaction that has no triggers: for rows of a migration."""
     for table in load_tables().values():
         db.run(f"update {table.name} set checksum = row_checksum({table.list_values(table.name)})")
-    for scope, digest in _sum_checksums(db).items():
-        where = "counter set digest = ?1" if scope is None else "scope set digest = ?1 where scope = ?2"
-        db.run(f"update {where}", (digest,) if scope is None else (digest, scope))
+    _store_digests(db)
+
+
+def accept_rows(db: Connection) -> int:
+    """Accept damaged rows as they are now, and count them. Those of the search index are deleted: it is rebuilt.
+
+    For an operator who has no backup. A row that cannot be read stays as it is."""
+    accepted = 0
+    for table in load_tables().values():
+        computed = f"row_checksum({table.list_values(table.name)})"
+        change = f"update {table.name} set checksum = {computed}"
+        if table.name in _INDEX:
+            change = f"delete from {table.name}"
+        with suppress(StoreCorrupt):
+            accepted += len(db.rows(f"{change} where checksum <> {computed} returning 1"))
+    _store_digests(db)
+    return accepted
 
 
 def find_damage(db: Connection) -> list[str]:
@@ -119,9 +123,20 @@ def find_damage(db: Connection) -> list[str]:
     if found:
         return found
     sums = _sum_checksums(db)
-    kept = {None: 0, **dict(db.rows("select scope, digest from scope")), **dict(db.rows("select null, digest from counter"))}
+    kept: dict[int | None, int] = {
+        None: 0,
+        **dict(db.rows("select scope, digest from scope")),
+        **dict(db.rows("select null, digest from counter")),
+    }
     wrong = [scope for scope in sums.keys() | kept.keys() if sums.get(scope, 0) != kept.get(scope, 0)]
     return [f"rows are missing, or of another time, in {len(wrong):,} of {len(kept):,} scopes"] if wrong else []
+
+
+def _store_digests(db: Connection) -> None:
+    db.run("update scope set digest = 0")
+    for scope, digest in _sum_checksums(db).items():
+        where = "counter set digest = ?1" if scope is None else "scope set digest = ?1 where scope = ?2"
+        db.run(f"update {where}", (digest,) if scope is None else (digest, scope))
 
 
 def _sum_checksums(db: Connection) -> dict[int | None, int]:

@@ -48,10 +48,10 @@ _CACHED_STATEMENTS = 256
 PAGE_ROWS = 512
 _DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error, apsw.Error) if apsw else (sqlite3.Error,)
 # A damaged text is not UTF-8, and apsw lets Python's error through.
-_DATA_ERRORS = (*_DRIVER_ERRORS, UnicodeDecodeError)
+_DATA_ERRORS: tuple[type[Exception], ...] = (*_DRIVER_ERRORS, UnicodeDecodeError)
 # Python's own driver says no more than this of an error in a function.
 _DAMAGED = "user-defined function raised exception"
-_REPAIR = "Run: engrain doctor. Restore a backup, or export what can be read."
+_REPAIR = "Run: engrain doctor. Restore a backup; without one, engrain doctor --rebuild keeps the row as it is now."
 _CLOSED_ERRORS = (sqlite3.ProgrammingError, apsw.ConnectionClosedError) if apsw else (sqlite3.ProgrammingError,)
 
 
@@ -90,7 +90,7 @@ class Connection:
     def __init__(self, raw: Any) -> None:
         self._raw = raw
         self._execute = raw.execute
-        self.guarded = False  # its writes keep checksums
+        self._has_triggers = False
         for name, function in (("row_checksum", compute_checksum), ("checked_row", _check_row)):
             if isinstance(raw, sqlite3.Connection):
                 raw.create_function(name, -1, function, deterministic=True)
@@ -115,6 +115,16 @@ class Connection:
             self._raw.executemany(sql, rows)
         except _DATA_ERRORS as exc:
             self._raise(exc)
+
+    def add_triggers(self, triggers: Sequence[str]) -> None:
+        """Add temporary triggers, once and outside any transaction."""
+        if self._has_triggers:
+            return
+        self.run("begin")
+        for trigger in triggers:
+            self.run(trigger)
+        self.run("commit")
+        self._has_triggers = True
 
     def commit(self) -> None:
         """OutcomeUnknown if the commit may have become durable although it failed."""
@@ -178,12 +188,12 @@ class Connection:
         raise make_error(_result_code(exc), str(exc), getattr(self._raw, "system_errno", 0)) from exc
 
 
-def compute_checksum(*values: object) -> int:
+def compute_checksum(*values: Any) -> int:
     # CRC-32 finds every single flipped bit. Format 2 of marshal has no references: equal values give equal bytes.
     return NO_CHECKSUM + zlib.crc32(marshal.dumps(values, 2))
 
 
-def _check_row(value: object, table: str, checksum: int | None, *values: object) -> object:
+def _check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any:
     """Return the value, for a row that is as it was written, or that an outer join did not find."""
     if checksum is not None and checksum != compute_checksum(*values):
         raise StoreCorrupt(f"a row of table {table} is damaged. {_REPAIR}")

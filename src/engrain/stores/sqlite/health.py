@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
-from engrain.stores.sqlite.checksums import find_damage
+from engrain.stores.sqlite.checksums import accept_rows, find_damage
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
 from engrain.stores.sqlite.index.view import IndexCache
@@ -25,9 +26,12 @@ from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
 from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()
+_log = logging.getLogger("engrain")
 _BATCH = 500
 _LITTLE_SPACE_BYTES = 100_000_000
 _NO_SPACE_BYTES = 5_000_000  # the size of the log before it is written back
+# A log that is written back in time stays below this size.
+_LARGE_LOG_BYTES, _LOG_RATIO = 6_000_000, 10
 _SYNC_FULL = 2  # of the pragma synchronous: every commit waits for the disk
 
 
@@ -36,6 +40,7 @@ class Health:
 
     dialect: SqliteDialect
     index: IndexCache
+    lost_commits: int
     _file: StoreFile
     _writer: WriteQueue
 
@@ -65,7 +70,7 @@ class Health:
         def examine(db: Connection) -> list[Finding]:
             found = (
                 _check_schema(db, self._file),
-                _check_integrity(db),
+                _check_integrity(db, self.lost_commits),
                 _check_slots(db),
                 _check_indexes(db),
                 _check_purge(db, self._file),
@@ -116,6 +121,10 @@ class Health:
             db.many(_SQL["set_passages"], [{"passages": words[n].passages, "n": n} for n in same])
             _mark_changed(db, same)
 
+        if accepted := self.dialect.transaction(accept_rows):
+            _log.warning(
+                "%d damaged rows of %s were kept as they are, or left to be made anew", accepted, self._file.path
+            )
         # A transaction for each batch: other writers come in between, and texts that they changed are left alone.
         count, last = 0, 0
         while rows := self.dialect.snapshot(
@@ -143,6 +152,9 @@ class Health:
         state, advice = f"{room} free, the store takes {used / 1e6:,.1f} MB", "free some space on its disk"
         if free < _NO_SPACE_BYTES:
             yield Finding("disk", "fail", f"{state}: writes are refused, or soon will be", advice)
+        elif (log := self._file.log_size()) > max(_LARGE_LOG_BYTES, _LOG_RATIO * _size(self._file.path)):
+            why = f"{state}, {log / 1e6:,.1f} MB of it in the log, which a long read keeps from being written back"
+            yield Finding("disk", "warn", why, "restart the programs that have the store open for long")
         elif free < max(_LITTLE_SPACE_BYTES, used):
             # A backup, a restore and an upgrade of the schema each write a second copy.
             yield Finding("disk", "warn", f"{state}: not enough for a copy of it", advice)
@@ -199,7 +211,7 @@ def _check_schema(db: Connection, file: StoreFile) -> Finding:
     return Finding("schema", "pass", f"version {version}, with every table, index and trigger as engrain makes them")
 
 
-def _check_integrity(db: Connection) -> Finding:
+def _check_integrity(db: Connection, lost_commits: int) -> Finding:
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(10)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")
@@ -207,8 +219,12 @@ def _check_integrity(db: Connection) -> Finding:
     except EngrainError as exc:
         bad, broken = [str(exc)], []
     if bad or broken:
-        why = "; ".join(map(str, bad)) or f"{len(broken)} rows point to rows that are gone"
-        return Finding("integrity", "fail", why, "restore a copy, or export what can be read")
+        bad += [f"{len(broken)} rows point to rows that are gone"] if broken else []
+        fix = "restore a backup; without one, `engrain doctor --rebuild` keeps the rows as they are now"
+        return Finding("integrity", "fail", "; ".join(map(str, bad)), fix)
+    if lost_commits:
+        why = f"the last {lost_commits:,} commits were missing when the file was opened: its log was lost or cut"
+        return Finding("integrity", "warn", why, "restore a backup if it has more")
     return Finding("integrity", "pass", "every page, every row and every reference is sound")
 
 

@@ -21,6 +21,7 @@ from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
 # and it gets the write byte. A process that finds the write byte free, and nobody with a number, needs no number: that
 # saves half of the calls and a write. The system frees the bytes of a process that dies.
 _COUNTER_BYTES = 8
+_NOTE_AT, _NOTE_BYTES = 16, 16
 _WRITE_BYTE = 1 << 9
 _FIRST_TICKET = 1 << 10  # before the bytes of the numbers stand the counter, which has a lock too, and the write byte
 # Polled, because a lock that blocks knows no time-out, and a stopped process must not stop the others for ever.
@@ -99,6 +100,21 @@ class TicketQueue:
         except OSError:
             return 0o600
 
+    def read_note(self) -> tuple[bytes, int]:
+        with contextlib.suppress(OSError):  # no writer has been here, or it may not be read
+            if self._file is None or self._pid != os.getpid():
+                self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+                self._pid = os.getpid()
+            note = read_at(self._file, _NOTE_BYTES, _NOTE_AT)
+            return note[:8], int.from_bytes(note[8:], "little")
+        return b"", 0
+
+    def write_note(self, store: bytes, commits: int) -> None:
+        try:
+            write_at(self._open(), store[:8].ljust(8, b"\0") + commits.to_bytes(8, "little"), _NOTE_AT)
+        except OSError as exc:
+            raise _translate_error(exc, self._path) from exc
+
     def reset(self) -> None:
         """In a forked child, where nobody holds it."""
         self._threads = threading.Lock()
@@ -146,6 +162,14 @@ class FileLock:
         """Does nothing if it is not held. An interrupted call may have left it held."""
         if self.queue.holder is self:
             self.queue.free()
+
+    def read_note(self) -> tuple[bytes, int]:
+        """The store that last wrote here, and the number of its last commit: no bytes and 0 if there is none."""
+        return self.queue.read_note()
+
+    def write_note(self, store: bytes = b"", commits: int = 0) -> None:
+        """Note a commit beside the file. It is not synced: it may be older than the file, and never newer."""
+        self.queue.write_note(store, commits)
 
     @contextlib.contextmanager
     def hold(self, timeout: float) -> Iterator[None]:

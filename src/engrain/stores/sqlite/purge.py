@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreBusy, StoreError
-from engrain.stores.sqlite.checksums import guard_rows
+from engrain.stores.sqlite.checksums import list_triggers
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.lock import FileLock, read_at, write_at
@@ -97,7 +97,7 @@ class Purge:
             db.run("vacuum")
             if not _empty_log(db, _WAIT_FOR_READERS_MILLISECONDS):
                 return False
-        guard_rows(db)
+        db.add_triggers(list_triggers())
         db.run("begin immediate")
         next_page = None
         if self._file.key is None and self._file.path and self._lock:

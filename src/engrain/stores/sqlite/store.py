@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import EngrainError, StoreBusy, StoreClosed, StoreError
+from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
 from engrain.core.identity import IdSource, SortableIds
 from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
@@ -75,6 +76,8 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self._lock = FileLock(self._file.sibling("-lock")) if self._file.path else None
         self._name = str(self._file.path)
         self._identity: FileIdentity | None = None
+        self._log_identity: FileIdentity | None = None
+        self._commits = 0
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
         self._checkpointer = Checkpointer(self._pool, self._lock)
@@ -107,8 +110,13 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         if self._file.path and not self._file.read_only:
             remove_killed_restore(self._file.path)
         upgrade(db, self._file, self._lock)
-        ((key,),) = db.rows(_SQL["find_meta"], {"name": "key"})
-        self.dialect.key = bytes.fromhex(key)
+        # Before the file is read: another process may commit meanwhile.
+        noted = self._lock.read_note() if self._lock else (b"", 0)
+        key, commits = db.rows(_SQL["find_meta"], {"name": "key"}), db.rows(_SQL["find_commits"])
+        if not key or not commits:
+            raise StoreCorrupt(f"{self._name} is damaged: it has lost its key or its counter. Restore a backup.")
+        self.dialect.key = bytes.fromhex(key[0][0])
+        self.lost_commits = self._find_lost_commits(commits[0][0], *noted)
         pending = db.rows(_SQL["find_meta"], {"name": "purge"})
         if pending and not self._file.read_only:
             # A reader kept forgotten bytes when the store was last open.
@@ -122,6 +130,16 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
                     start_log(self._writer.connection())
             except EngrainError:
                 self._writer.clear()
+
+    def _find_lost_commits(self, commits: int, store: bytes, noted: int) -> int:
+        if store != self.dialect.key[:8] or noted <= commits:
+            return 0
+        warnings.warn(
+            f"engrain: the last {noted - commits:,} commits are missing from {self._name}. Its write-ahead log was "
+            "lost or cut, or an older copy was put in its place. Restore a backup if it has more.",
+            stacklevel=6,
+        )
+        return noted - commits
 
     def _open_reader(self) -> Connection:
         self._check_file()
@@ -145,6 +163,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         except BaseException:
             db.close()
             raise
+        self._log_identity = self._identify_log() if journal == "wal" else None
         if journal != self._file.journal:
             self._file = replace(
                 self._file, journal=journal, no_wal=self._file.no_wal or "another process uses a rollback journal."
@@ -173,11 +192,24 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
                 "Close the store and open it anew."
             )
 
+    def _identify_log(self) -> FileIdentity | None:
+        return identify_file(f"{self._name}-wal", self._file.remote)
+
     # The hooks of the writer
+
+    def before_commit(self, db: Connection) -> None:
+        ((self._commits,),) = db.rows(_SQL["count_commit"])
 
     def confirm_commit(self) -> None:
         # After the commit: a caller with an answer must be able to find its write.
         self._check_file()
+        if self._log_identity and self._identify_log() != self._log_identity:
+            raise OutcomeUnknown(
+                f"{self._name}-wal was removed or replaced while open, with writes that are nowhere else. Close the "
+                "store at once: that saves them into the file, if it can be. Then repeat this one with its request_id."
+            )
+        if self._lock:
+            self._lock.write_note(self.dialect.key[:8], self._commits)
 
     def after_commit(self, db: Connection) -> None:
         self._checkpointer.after_commit(db, self._file.journal)

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
-from engrain.stores.sqlite.checksums import guard_rows
+from engrain.stores.sqlite.checksums import list_triggers
 from engrain.stores.sqlite.connection import CLOSED, Connection
 from engrain.stores.sqlite.lock import FileLock
 
@@ -63,6 +63,9 @@ class Write:
 
 class Hooks(Protocol):
     """Calls around a commit, made in the thread that writes."""
+
+    def before_commit(self, db: Connection) -> None:
+        """All members have written."""
 
     def confirm_commit(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
@@ -290,7 +293,7 @@ class WriteQueue:
         if self._lock:
             self._lock.acquire(LOCK_SECONDS)
         try:
-            guard_rows(db)
+            db.add_triggers(list_triggers())
             db.run("begin immediate")
         except BaseException:
             self.clear()
@@ -329,6 +332,7 @@ class WriteQueue:
         if not members:
             db.run("rollback")
             return
+        self._hooks.before_commit(db)
         db.commit()
         self._hooks.confirm_commit()
 
