@@ -11,7 +11,11 @@ SUITES := packages/engrain-conformance
 # Test workers, and the programs that tests start, reuse compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-ui check types lint format bench install help clean
+# Packages come pinned and with hashes from requirements/. UNLOCKED=1: the newest that pyproject.toml allows.
+LOCKED = install --require-hashes -r requirements
+OWN    = install --no-deps --no-build-isolation
+
+.PHONY: demo test test-all test-ui check types lint format bench install audit dist lock help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
@@ -19,7 +23,7 @@ demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 test: check  ## format, types, import contracts and tests, about five minutes on two cores
 	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
 
-test-all: check  ## the long suites as well: crash matrices, every backend and pooler, load
+test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
 
 test-ui: $(VENV)/.dev  ## the page of `engrain ui`, in Chromium, which is installed if it is missing
@@ -50,6 +54,17 @@ endif
 
 install: $(VENV)/.core  ## the package in .venv, and nothing for development
 
+audit: $(VENV)/.dev  ## known vulnerabilities of the pinned packages
+	$(BIN)/python tools/audit.py
+
+dist: $(VENV)/.dev  ## wheels of the packages and a bill of materials (CycloneDX), in dist/
+	$(PIP) wheel --no-deps --no-build-isolation -w dist . ./$(WEIGHTS) ./$(SUITES)
+	$(BIN)/python tools/sbom.py dist/engrain.cdx.json
+
+lock: $(BIN)/python  ## pin the packages anew; UPGRADE=1: in their newest versions
+	@$(PIP) install uv
+	$(BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
+
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -60,11 +75,19 @@ $(BIN)/python:
 	@echo "Making $(VENV) …"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "engrain needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
+ifdef UNLOCKED
 	@$(PIP) install --upgrade "pip>=25.1"
+endif
 
-$(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
+$(VENV)/.core: pyproject.toml requirements/core.txt requirements/build.txt $(WEIGHTS)/pyproject.toml | $(BIN)/python
 	@echo "Installing engrain into $(VENV) …"
+ifdef UNLOCKED
 	@$(PIP) install ./$(WEIGHTS) -e ".[fast]"
+else
+	@$(PIP) $(LOCKED)/core.txt
+	@$(PIP) $(LOCKED)/build.txt
+	@$(PIP) $(OWN) ./$(WEIGHTS) -e .
+endif
 	@touch $@
 
 .venv-peers/.ready: bench/peers/requirements.txt
@@ -73,8 +96,14 @@ $(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
 	@.venv-peers/bin/python -m pip --disable-pip-version-check -q install -r bench/peers/requirements.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core $(SUITES)/pyproject.toml
+$(VENV)/.dev: $(VENV)/.core requirements/dev.txt requirements/encryption.txt $(SUITES)/pyproject.toml
 	@echo "Installing the tools for tests and checks …"
+ifdef UNLOCKED
 	@$(PIP) install --group dev -e ./$(SUITES)
 	@$(PIP) install --no-deps --upgrade --target $(VENV)/encryption --group encryption
+else
+	@$(PIP) $(LOCKED)/dev.txt
+	@$(PIP) $(OWN) -e ./$(SUITES)
+	@$(PIP) $(LOCKED)/encryption.txt --no-deps --upgrade --target $(VENV)/encryption
+endif
 	@touch $@

@@ -339,7 +339,8 @@ def replace_store(copy: Path, target: Path, check: Callable[[], None]) -> None:
 def remove_killed_restore(target: Path) -> None:
     """Remove the copy of a restore that was killed: it may hold texts that were forgotten since the backup."""
     copy = _sibling(target, _COPY_END)
-    if sys.platform == "win32" or not copy.exists():  # Windows does not tell a running restore from a killed one
+    # Windows does not tell a running restore from a killed one.
+    if sys.platform == "win32" or not any(path.exists() for path in _list_files(copy)):
         return
     with contextlib.suppress(OSError, StoreBusy), _lock_folder(target.parent):
         _remove_copy(copy)
@@ -347,7 +348,11 @@ def remove_killed_restore(target: Path) -> None:
 
 def _remove_copy(copy: Path) -> None:
     older = copy.parent.glob(f"{glob.escape(copy.name)}-before-v*") if copy.parent.is_dir() else ()
-    _remove(copy, *(_sibling(copy, end) for end in ("-wal", "-shm", "-journal", "-lock")), *older)
+    _remove(*_list_files(copy), *older)
+
+
+def _list_files(copy: Path) -> list[Path]:
+    return [copy, *(_sibling(copy, end) for end in ("-wal", "-shm", "-journal", "-lock"))]
 
 
 def _sibling(path: Path, end: str) -> Path:

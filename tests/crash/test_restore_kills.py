@@ -1,0 +1,90 @@
+"""SIGKILL and disk errors at every system call of a restore: one whole store stands, and an error says which."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import restore_program
+from tracing import needs_strace
+
+from engrain import Memory
+
+CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
+FORGOTTEN, KEPT, NEWER = "Ana's bank code is 4711.", "Ana lives in Quito.", "Ana likes tea."
+OLD, RESTORED = [NEWER, KEPT], [KEPT]
+
+pytestmark = needs_strace
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has forgotten a text since its backup, and has a newer one."""
+    folder = tmp_path_factory.mktemp("template")
+    with Memory(folder / "agent.db", user="ana") as memory:
+        id = memory.remember(FORGOTTEN)
+        memory.remember(KEPT)
+        memory.store.backup(folder / "backup.db")
+        assert not memory.forget(id).pending
+        memory.remember(NEWER)
+    return folder
+
+
+def restore(template: Path, folder: Path, *rules: str) -> subprocess.CompletedProcess[str]:
+    shutil.copytree(template, folder)
+    program = [sys.executable, restore_program.__file__, str(folder / "backup.db"), str(folder / "agent.db")]
+    options = ["-f", "-qq", "-o", str(folder.with_suffix(".calls")), *(word for one in rules for word in ("-e", one))]
+    return subprocess.run(["strace", *options, *program], capture_output=True, text=True, check=False)
+
+
+def choose_points(template: Path, tmp_path: Path, call: str, points: int | None) -> list[int]:
+    folder = tmp_path / "dry"
+    assert restore(template, folder, f"trace={call}").stdout == "restored\n"
+    lines = folder.with_suffix(".calls").read_text().splitlines()
+    count = max(Counter(line.split()[0] for line in lines if f"{call}(" in line).values(), default=0)
+    if points is None or count <= points:
+        return list(range(1, count + 1))
+    return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
+
+
+def read_texts(folder: Path) -> list[str]:
+    with Memory(folder / "agent.db", user="ana") as memory:
+        return sorted(item.text for item in memory.list())
+
+
+def assert_clean(folder: Path) -> None:
+    """After an open, no file but the backup holds the forgotten text."""
+    for path in folder.iterdir():
+        assert "restoring" not in path.name
+        assert path.name == "backup.db" or FORGOTTEN.encode() not in path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_killed_restore_leaves_one_whole_store(template: Path, tmp_path: Path, call: str, points: int | None) -> None:
+    for number in choose_points(template, tmp_path, call, points):
+        folder = tmp_path / str(number)
+        restore(template, folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
+        assert read_texts(folder) in (OLD, RESTORED)
+        assert_clean(folder)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_error_of_a_restore_says_which_store_stands(
+    template: Path, tmp_path: Path, call: str, error: str, points: int | None
+) -> None:
+    for number in choose_points(template, tmp_path, call, points):
+        folder = tmp_path / str(number)
+        done = restore(template, folder, f"trace={call}", f"inject={call}:error={error}:when={number}")
+        assert done.returncode == 0, done.stderr
+        new = done.stdout == "restored\n" or "is the restored store now" in done.stdout
+        assert read_texts(folder) == (RESTORED if new else OLD), (number, done.stdout)
+        assert_clean(folder)
+        shutil.rmtree(folder)
