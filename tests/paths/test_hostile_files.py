@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -189,3 +191,116 @@ def test_an_erasure_runs_no_name_out_of_the_file(store: Path, witness: Path, wha
         with suppress(EngrainError):
             opened.erase(user="ana")
     assert not witness.exists()
+
+
+def patch_bytes(at: int, new: bytes) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[at : at + len(new)] = new
+        path.write_bytes(content)
+
+    return change
+
+
+def recode(path: Path) -> None:
+    """The same rows in UTF-16: a search of the bytes for a forgotten text would find nothing."""
+    with closing(apsw.Connection(str(path))) as db:
+        script = [sql for (sql,) in db.execute("select sql from sqlite_schema where sql not like '%sqlite_%'")]
+        number = db.pragma("user_version")
+        rows = {name: db.execute(f"select * from {name}").fetchall() for name in ("meta", "counter")}
+    path.unlink()
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("pragma encoding = 'UTF-16le'")
+        for sql in script:
+            db.execute(sql)
+        for name, found in rows.items():
+            db.executemany(f"insert into {name} values ({', '.join('?' * len(found[0]))})", found)
+        db.execute(f"pragma application_id = {0x656E6772}; pragma user_version = {number}")
+
+
+def nest(path: Path) -> None:
+    path.write_bytes(b"[" * 100_000)
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link_to_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def link_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+BAD_FILES: dict[str, Callable[[Path], None]] = {
+    "no database": lambda path: path.write_bytes(b"#!/bin/sh\n" * 400) and None,
+    "a magic and nothing else": lambda path: path.write_bytes(b"SQLite format 3\x00") and None,
+    "a cut file": lambda path: os.truncate(path, path.stat().st_size // 2 // 4096 * 4096),
+    "a page of 1 byte": patch_bytes(16, b"\x00\x00"),
+    "a page of 64 kB": patch_bytes(16, b"\x00\x01"),
+    "four billion pages": patch_bytes(28, b"\xff\xff\xff\xff\x00\x00"),
+    "a reserve larger than the page": patch_bytes(20, b"\xff"),
+    "a schema of a future format": patch_bytes(44, b"\x00\x00\x00\x63"),
+    "a free list that leads everywhere": patch_bytes(32, b"\x7f\xff\xff\xff\x7f\xff\xff\xff"),
+    "a schema page of another kind": patch_bytes(100, b"\x02"),
+    "a schema with cells beyond the page": patch_bytes(103, b"\xff\xff"),
+    "texts in UTF-16": recode,
+    "JSON that is nested": nest,
+    "a pipe": make_fifo,
+    "a device": link_to_device,
+    "a link to itself": link_to_itself,
+    "a folder": make_folder,
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_store_that_is_no_store_is_a_typed_error(store: Path, what: str) -> None:
+    BAD_FILES[what](store)
+    with pytest.raises(EngrainError):
+        use_memory(store)
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_backup_that_is_no_store_is_a_typed_error(store: Path, tmp_path: Path, what: str) -> None:
+    backup = tmp_path / "backup.db"
+    with Store(store) as opened:
+        opened.backup(backup)
+    BAD_FILES[what](backup)
+    with suppress(apsw.Error, OSError):
+        if backup.is_file():
+            forge_manifest(backup)
+    before = store.read_bytes()
+    with pytest.raises(EngrainError):
+        restore_backup(backup, store, force=True)
+    assert store.read_bytes() == before
+
+
+BAD_MANIFESTS: dict[str, bytes] = {
+    "empty": b"",
+    "no JSON": b"\x00\xff",
+    "nested": b"[" * 100_000,
+    "a list": b"[]",
+    "a key twice": b'{"engrain_backup": 1, "engrain_backup": 1}',
+    "a huge number": b'{"engrain_backup": ' + b"9" * 5_000 + b"}",
+    "a field of another type": b'{"engrain_backup": 1, "taken_at": {}, "schema": []}',
+    "an unknown field": b'{"engrain_backup": 1, "taken_at": "2026-01-01T00:00:00+00:00", "path": "/etc/passwd"}',
+}
+
+
+@pytest.mark.parametrize("what", BAD_MANIFESTS)
+def test_a_manifest_that_is_none_is_a_typed_error(store: Path, tmp_path: Path, what: str) -> None:
+    with Store(store) as opened:
+        opened.backup(tmp_path / "backup.db")
+    (tmp_path / f"backup.db{MANIFEST_SUFFIX}").write_bytes(BAD_MANIFESTS[what])
+    with pytest.raises(StoreCorrupt):
+        restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
