@@ -188,6 +188,11 @@ def test_the_keys(tab: Tab) -> None:
     assert current.inner_text() == first
     press("Enter")
     view.locator("#peek .item").wait_for()
+    press("p")
+    view.locator("#peek").get_by_role("button", name="Pinned").wait_for()
+    press("f")
+    view.get_by_text("Forget this for good?").wait_for()
+    press("Escape")
     press("?")
     assert view.locator("#help").is_visible()
     press("Escape")
@@ -238,6 +243,14 @@ def test_many_items_come_while_scrolling_and_nothing_jumps(tab: Tab) -> None:
         view.wait_for_timeout(100)
     assert view.locator(".row", has_text="Note number 0.").count() == 1
     assert view.locator(".day:not(.again)").count() == 1
+
+
+def test_what_an_agent_writes_meanwhile_is_announced(tab: Tab) -> None:
+    view = tab.open("timeline?kind=fact")
+    tab.page.memory.remember("Written by an agent.")
+    view.get_by_text("There is something new: show it").click()
+    view.locator(".row", has_text="Written by an agent.").wait_for()
+    assert "kind=fact" in view.url
 
 
 def test_the_graph_shows_relations_and_a_node_filters_the_table(tab: Tab) -> None:

@@ -33,6 +33,7 @@ PAGES: dict[str, Show] = {
     "timeline": timeline.show_timeline,
     "timeline/items": timeline.show_items,
     "timeline/overview": timeline.send_overview,
+    "timeline/new": timeline.show_new,
     "remember": items.show_remember_dialog,
     "ask": ask.show_ask,
     "ask/prompt": ask.show_prompt,

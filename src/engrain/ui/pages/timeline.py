@@ -68,11 +68,14 @@ class Filters:
 
 
 def show_timeline(visit: Visit) -> Response:
-    filters = read_filters(visit)
-    page = read_items(visit.memory, filters, visit.query("after") or None)
+    filters, memory = read_filters(visit), visit.memory
+    newest = next(iter(memory.list(limit=1)), None)
+    page = read_items(memory, filters, visit.query("after") or None)
+    status = visit.store.status(visit.scope)
     return visit.page(
-        "timeline.html", filters=filters, kinds=KINDS, status=visit.store.status(visit.scope), **_rows(visit, page)
-    )
+        "timeline.html", filters=filters, kinds=KINDS, status=status, newest=newest.id if newest else "", found=False,
+        **_rows(visit, page),
+    )  # fmt: skip
 
 
 def show_items(visit: Visit) -> Response:
@@ -83,6 +86,13 @@ def show_items(visit: Visit) -> Response:
     if after is None:
         answer.headers["hx-replace-url"] = visit.link("timeline", **filters.to_query())
     return answer
+
+
+def show_new(visit: Visit) -> Response:
+    """A button as soon as an agent has written something since the page was made."""
+    newest = next(iter(visit.memory.list(limit=1)), None)
+    seen = visit.query("newest")
+    return visit.fragment("_new.html", newest=seen, found=newest is not None and newest.id > seen)
 
 
 def send_overview(visit: Visit) -> Response:

@@ -101,9 +101,12 @@
   }
 
   // Keys. `g` waits a moment for the letter of a page.
+  const ITEM_KEYS = { p: "#item [data-pin]", e: "#item [data-edit]", c: "#item [data-correct]", f: "#item [data-forget]" };
   let waiting = 0;
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.matches("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select");
+    // A field of a dialog that was just closed has the focus for a moment longer.
+    const typing = event.target.checkVisibility() &&
+      event.target.matches("input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select");
     if (event.key === "Escape") return leave(event, typing);
     if (typing || event.metaKey || event.ctrlKey || event.altKey) return;
     if (waiting) {
@@ -118,6 +121,7 @@
     else if (event.key === "j") act(event, () => step(1));
     else if (event.key === "k") act(event, () => step(-1));
     else if (event.key === "o") act(event, () => $(".current[data-row] a")?.click());
+    else if (ITEM_KEYS[event.key] && !dialog.open && $(ITEM_KEYS[event.key])) act(event, () => $(ITEM_KEYS[event.key]).click());
     else if (event.key === "?") act(event, () => (help.open ? help.close() : help.showModal()));
     else if (event.key === "/" && !dialog.open) act(event, () => ($("[data-slash-first]") || $("#filter-text") || $("[data-slash]")).focus());
     else if (event.key === "n" && !dialog.open) act(event, () => ($("[data-new]") || { click: () => htmx.ajax("GET", base + "remember", "#dialog") }).click());
