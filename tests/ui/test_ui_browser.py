@@ -208,6 +208,7 @@ def test_the_keys(tab: Tab) -> None:
         press("g")
         press(key)
         view.get_by_role("heading", name=title, exact=True).wait_for()
+        view.wait_for_load_state()  # with the scripts
         if key == "a":
             press("Escape")  # the question has the focus
 
