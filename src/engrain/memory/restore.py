@@ -41,7 +41,7 @@ def restore_backup(
     new, forgotten items may be back: the result says so. `receipts` keep erased people out in every case: `Receipt`
     values, or paths of receipt files and folders. `key` is the key of the backup, if the store gets another one. A
     legal hold in the replaced store refuses. The copy is made in the same folder, checked, cleaned and then renamed:
-    after an error the old store is unchanged.
+    after an error the old store is unchanged, unless the message says that the restored one stands.
     """
     from engrain.privacy.receipts import read_receipts
     from engrain.stores.sqlite.backup import check_backup, prepare_copy, replace_store
