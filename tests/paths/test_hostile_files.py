@@ -16,6 +16,10 @@ from engrain import Memory, Store
 from engrain.core.errors import EngrainError, SchemaMismatch, StoreCorrupt
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.connection import Engine
+from engrain.stores.sqlite.opening import as_immutable, inspect_path
+from engrain.stores.sqlite.schema import open_outside
 
 # SQL that its author hopes for us to run. {witness} is a database that appears if it ran.
 ATTACK = "attach '{witness}' as w; create table w.ran (x); insert into w.ran select text from item"
@@ -142,6 +146,50 @@ def test_a_backup_with_a_foreign_schema_is_not_restored(store: Path, tmp_path: P
     assert not (tmp_path / "new.db").exists()
     assert not witness.exists()
     assert not list(tmp_path.glob("*.restoring*"))
+
+
+@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
+@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "attach '{witness}' as w",
+        "create table t (x)",
+        "insert into meta (name, value) values ('a', 'b')",
+        "delete from item",
+        "pragma writable_schema = 1",
+        "pragma journal_mode = wal",
+        "select load_extension('{witness}')",
+        "vacuum into '{witness}'",
+        "create temp trigger t after insert on item begin select 1; end",
+        "select 1; select 2",
+    ],
+)
+def test_a_file_from_outside_can_only_be_read(
+    store: Path, tmp_path: Path, witness: Path, engine: Engine, sql: str
+) -> None:
+    with closing(SqliteStore(store, engine=engine)) as opened:
+        opened.backup(tmp_path / "backup.db")
+    file = as_immutable(inspect_path(tmp_path / "backup.db", engine, read_only=True))
+    before = (tmp_path / "backup.db").read_bytes()
+    with open_outside(file) as (db, _):
+        assert db.rows("select count(*) from item") == [(2,)]
+        with pytest.raises(EngrainError):
+            db.rows(sql.format(witness=witness))
+    assert (tmp_path / "backup.db").read_bytes() == before
+    assert not witness.exists()
+
+
+@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
+def test_the_standard_library_restores_and_compares_too(store: Path, tmp_path: Path, witness: Path) -> None:
+    with closing(SqliteStore(store, engine="stdlib")) as opened:
+        opened.backup(tmp_path / "backup.db")
+    config = tmp_path / "engrain.toml"
+    config.write_text(f'[stores]\ndefault = "{tmp_path}/new.db"\nengine = "stdlib"\n')
+    assert restore_backup(tmp_path / "backup.db", config).items == 2
+    change_file(tmp_path / "new.db", FOREIGN["a view"], witness)
+    with pytest.raises(SchemaMismatch):
+        SqliteStore(tmp_path / "new.db", engine="stdlib")
 
 
 def test_the_error_names_what_is_foreign(store: Path, witness: Path) -> None:

@@ -90,6 +90,9 @@ def read_version(db: Connection, file: StoreFile) -> int:
         if file.read_only:
             raise NotADatabase(f"{file.path} is empty: there is nothing to read.")
         return 0
+    ((encoding,),) = db.rows("pragma encoding")
+    if encoding != "UTF-8":  # forgotten texts are searched for in UTF-8
+        raise NotADatabase(f"{file.path} has its texts in {encoding}: engrain did not make it. Restore a backup.")
     if number > latest_version():
         raise NewerStore(
             f"{file.path} was written by a newer engrain (schema {number}; this one knows {latest_version()}). "

@@ -13,7 +13,7 @@ from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.connection import Action, Connection, EngineName, Row, connect
 from engrain.stores.sqlite.opening import StoreFile, open_connection
 
-LIST_OBJECTS = "select type, name, tbl_name, sql, rootpage, encoding from sqlite_schema, pragma_encoding"
+LIST_OBJECTS = "select type, name, tbl_name, sql, rootpage from sqlite_schema"
 _READ = {Action.SELECT, Action.READ, Action.FUNCTION, Action.TRANSACTION}
 _PRAGMAS = {"application_id", "user_version", "encoding", "integrity_check", "foreign_key_check"}
 _COPY_NAME = "vacuum_"  # begins the name of the database that VACUUM INTO fills
@@ -47,8 +47,6 @@ def check_schema(rows: Sequence[Row], file: StoreFile, version: int) -> None:
 def find_fault(rows: Sequence[Row], engine: EngineName, version: int) -> str | None:
     """The first difference from our own schema, as a sentence. The rows are those of LIST_OBJECTS."""
     found, pages = _read_objects(rows)
-    if any(row[5] != "UTF-8" for row in rows):
-        return "its texts are not in UTF-8, where forgotten ones would be searched for"
     expected = load_objects(engine, version)
     if set(found) == expected and len(found) == len(expected):
         shared = len(set(pages)) < len(pages) or min(pages) <= 1
