@@ -75,7 +75,7 @@ def test_the_same_key_of_two_users_is_two_requests(server: RunningServer) -> Non
 
 def test_a_write_that_cannot_honour_the_key_refuses_it(client: httpx.Client) -> None:
     headers = {"Idempotency-Key": "r-1"}
-    document = check_problem(client.post("/v1/semantic/learn", json={"content": "x"}, headers=headers), 400)
+    document = check_problem(client.post("/v1/working/set_goal", json={"goal": "x"}, headers=headers), 400)
     assert "Idempotency-Key" in str(document["detail"])
     assert client.post("/v1/recall", json={"query": "x"}, headers=headers).status_code == 200
 
