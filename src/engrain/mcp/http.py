@@ -46,6 +46,8 @@ class McpApi:
         if scope["type"] != "http":
             await self._transport(scope, receive, send)
             return
+        # Some parsers leave white space around a value, which is not part of it (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         try:
             request = Request(scope)
             refuse_other_origin(request.headers)
