@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from random import Random
+from typing import Any
 
-from engrain.core.model.items import Source
+import pytest
+
+from engrain.core.model.erasure import Subject
+from engrain.core.model.items import Item, Source
+from engrain.ports.erasure import Erasing
 from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, HOSTILE, add, add_one, correct, fact, forget, get_item, list_items, texts
+from engrain_conformance.erasure import run_erasure
 from engrain_conformance.suite import Suite
 
+LAST = datetime.max.replace(tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
@@ -181,3 +191,34 @@ class SlotSuite(Suite):
         assert sorted(one.status for one in done) == ["added"] + ["repeated"] * 23
         (item,) = list_items(store)
         assert {source.name for source in item.sources} == {str(n) for n in range(24)}
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_no_two_versions_hold_at_once_after_any_history(
+        self, store: Any, erasing: Erasing, clock: SetClock, seed: int
+    ) -> None:
+        """Values that arrive late or begin later, corrections, and removals of items and sources, in any order."""
+        random = Random(seed)
+        for history in range(30):
+            slot, sources = f"user.s{history}", [f"{history} {name}" for name in ("web", "mail")]
+            for _ in range(random.randrange(4, 14)):
+                clock.advance(random.choice([0, 0, 1, 1]))
+                live = [one for one in store.history(ANA, slot) if one.retracted_at is None]
+                draft = fact(random.choice("ABC"), slot=slot, source=Source(random.choice(sources), "user"))
+                act = random.choice(["add", "add", "correct", "correct", "forget", "undo"])
+                if act == "add" or not live:
+                    late = random.choice([None, None, *range(-3, 4)])
+                    occurred = None if late is None else clock() + timedelta(seconds=late)
+                    add(store, replace(draft, occurred_at=occurred))
+                elif act == "correct":
+                    correct(store, random.choice(live).id, draft)
+                elif act == "forget":
+                    forget(store, random.choice(live).id)
+                else:
+                    run_erasure(erasing, Subject(ANA, "source", random.choice(sources)))
+                assert _find_overlaps(store.history(ANA, slot)) == []
+
+
+def _find_overlaps(versions: list[Item]) -> list[tuple[Item, Item]]:
+    held = [(one, one.valid_from, one.valid_to or LAST) for one in versions if one.retracted_at is None]
+    pairs = combinations(sorted(held, key=lambda each: (each[1], each[2])), 2)
+    return [(a, b) for (a, _, ends), (b, begins, other) in pairs if begins < ends and begins < other]
