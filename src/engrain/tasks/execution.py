@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -13,9 +13,10 @@ from engrain.core import errors
 from engrain.core.clock import check_duration
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source, check_note, parse_note
+from engrain.core.model.plans import Add, Applied, Plan, make_request
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import check_key, check_name, check_text
-from engrain.ingest.write import commit_notes, redact_json
+from engrain.ingest.write import build_drafts, redact_json
 from engrain.ports import Services
 from engrain.ports.tasks import TaskJournal
 from engrain.tasks import steps
@@ -145,11 +146,7 @@ class TaskExecution:
             if error is None:
                 self._finish(step_journal)
                 return
-            try:
-                step_journal.holder.end(choose_task_end(error))
-            except (errors.EngrainError, errors.LeaseLost) as exc:
-                errors.raise_interrupt(exc)
-                _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
+            self._end_unfinished(step_journal.holder, error)
         finally:
             step_journal.holder.stop()
             if self._binding:
@@ -167,26 +164,63 @@ class TaskExecution:
             step_journal.keep()
         if step_journal.has_unhandled_failure:
             step_journal.record_handled_failures()
-        # Before the end is recorded, or a crash in between would lose the outcome. Recording it twice is harmless.
-        if self._state.has_outcome(self.outcome):
-            holder.confirm()  # somebody may have cancelled the task meanwhile
-            try:
-                self._remember_outcome(self._state.task, self._state.procedure)
-            except errors.EngrainError as exc:
-                errors.raise_interrupt(exc)
-                _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
-        holder.end(TaskEnd("done", redact_json(self.outcome, self._services.redact)))
+        end = TaskEnd("done", redact_json(self.outcome, self._services.redact))
+        if not self._state.has_outcome(self.outcome):
+            holder.end(end)
+            return
+        holder.confirm()  # somebody may have cancelled the task meanwhile
+        try:
+            self._end_with_outcome(holder, end)
+        except errors.NotFound as exc:  # an item that it cites was forgotten meanwhile, and the outcome with it
+            _log.warning("the outcome of task %r was not remembered: %s", self.task, exc)
+            holder.end(end)
+        except errors.EngrainError as exc:
+            errors.raise_interrupt(exc)
+            self._end_unfinished(holder, exc)  # not done without its outcome: started again, it tries again
+            raise
 
-    def _remember_outcome(self, task: TaskRecord, procedure: str | None) -> None:
-        """Count a success for the procedure, and keep the outcome as knowledge."""
+    def _end_unfinished(self, holder: LeaseHolder, error: BaseException) -> None:
+        try:
+            holder.end(choose_task_end(error))
+        except (errors.EngrainError, errors.LeaseLost) as exc:
+            errors.raise_interrupt(exc)
+            _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
+
+    def _end_with_outcome(self, holder: LeaseHolder, end: TaskEnd) -> None:
+        """Count a success for the procedure, keep the outcome as knowledge and end the task, together if possible."""
+        task, procedure, items = self._state.task, self._state.procedure, self._services.items
         if procedure:
             with suppress(errors.NotFound):  # it was forgotten meanwhile
                 ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, self.outcome)
-        if self.outcome:
-            text = f"Successfully completed: {task.goal or task.task}. Outcome: {self.outcome}"
-            note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, self.cites))))
-            request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
-            commit_notes([check_note(note)], self._scope, self._services, request)
+        plan = self._plan_outcome(task)
+        journal = require_journal(self._services)
+        if getattr(items, "journal", None) is not journal:
+            items.apply(plan)  # first, or a crash in between would lose it: repeated, it changes nothing
+            holder.end(end)
+            return
+
+        def finish() -> Applied:
+            items.apply(replace(plan, request_id=None))
+            journal.end(holder.lease, end)
+            return Applied()
+
+        holder.stop()
+        request = make_request(plan.request_id, "outcome")
+        try:
+            items.once(self._scope, request, finish)
+        except errors.OutcomeUnknown as unknown:
+            unknown.raise_interrupt()
+            items.once(self._scope, request, finish)
+
+    def _plan_outcome(self, task: TaskRecord) -> Plan:
+        request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
+        if not self.outcome:
+            return Plan(self._scope, (), request)
+        text = f"Successfully completed: {task.goal or task.task}. Outcome: {self.outcome}"
+        note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, self.cites))))
+        began = self._services.items.moment()
+        (draft,) = build_drafts([check_note(note)], self._services)
+        return Plan(self._scope, (Add(draft),), request, began=began)
 
     def _find_unfinished(self, step_journal: StepJournal) -> errors.TaskError | None:
         names = step_journal.running_steps()

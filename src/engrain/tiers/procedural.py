@@ -113,8 +113,9 @@ class ProceduralMemory:
         """Count the outcome of a task that used this version, once for each task."""
         note = self._services.redact(note) if self._services.redact and note else note
         trial = Trial(id, task, success, self._services.clock(), note)
-        request = make_request(request_id, "used", id, task, success)
-        count, scope = self._outcomes.count, self._scope
+        count, scope, request = self._outcomes.count, self._scope, make_request(request_id, "used", id, task, success)
+        if request is None:
+            return count(scope, trial)
         return bool(self._services.items.once(scope, request, lambda: Applied(value=count(scope, trial))).value)
 
     def _list_items(self, name: str) -> list[Item]:
