@@ -228,7 +228,7 @@ RECORD = TaskRecord(SCOPE, "order", "", "", "running", 3, "me", NOW, NOW)
 
 
 def holder(journal: Any) -> LeaseHolder:
-    held = LeaseHolder(journal, CLAIM)
+    held = LeaseHolder(journal, CLAIM).acquire()
     held.stop()
     return held
 
@@ -248,7 +248,7 @@ def test_a_claimed_task_is_left_to_a_worker_that_may_be_alive() -> None:
     for record in (None, replace(RECORD, worker=None), RECORD, replace(RECORD, worker=create_worker_name())):
         journal = Journal(TaskClaimed("is run by another"), record=record)
         with pytest.raises(TaskClaimed):
-            LeaseHolder(journal, CLAIM)  # type: ignore[arg-type]
+            LeaseHolder(journal, CLAIM).acquire()  # type: ignore[arg-type]
         assert journal.calls == ["claim"]
 
 
@@ -288,8 +288,8 @@ def test_an_end_with_an_unknown_outcome_is_repeated_unless_it_was_recorded() -> 
 
 
 def test_a_lost_lease_is_remembered_unless_the_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LeaseHolder, "_extend_periodically", lambda self: None)
-    held = LeaseHolder(Journal(LEASE, LeaseLost("taken over")), CLAIM)  # type: ignore[arg-type]
+    monkeypatch.setattr(LeaseHolder, "try_to_extend", lambda self: False)
+    held = LeaseHolder(Journal(LEASE, LeaseLost("taken over")), CLAIM).acquire()  # type: ignore[arg-type]
     held.check()
     with pytest.raises(LeaseLost):
         held.confirm()

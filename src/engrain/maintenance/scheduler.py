@@ -115,7 +115,7 @@ class MaintenanceScheduler:
         worker = create_worker_name()
         claim = Claim(MAINTENANCE_SCOPE, MAINTENANCE_TASK, worker, LEASE_SECONDS, "maintain the store")
         try:
-            return LeaseHolder(self._services.journal, claim)
+            return LeaseHolder(self._services.journal, claim).acquire()
         except TaskClaimed:
             return None
 

@@ -78,6 +78,8 @@ class TaskExecution:
         self.cites: tuple[str, ...] = ()
         self.record: TaskRecord | None = None
         self._step_journal: StepJournal | None = None
+        self._holder: LeaseHolder | None = None
+        self._given_back = TaskEnd("waiting")
         self._is_closed = False
         self._keep_pending = False  # the program called keep() while steps were replayed
 
@@ -98,8 +100,11 @@ class TaskExecution:
         worker = create_worker_name()
         deadline = None if options.max_age is None else now + check_duration(options.max_age, "max_age")
         claim = Claim(self._scope, self.task, worker, options.lease, options.goal, options.version, deadline)
-        holder = LeaseHolder(journal, claim)
+        parked = before if before is not None and before.status == "parked" else None
+        self._given_back = TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome)
+        self._holder = holder = LeaseHolder(journal, claim)
         try:
+            holder.acquire()
             found = journal.task(self._scope, self.task)
             if found is None:
                 raise errors.LeaseLost(f"task {self.task!r} was removed while it was claimed.")
@@ -113,13 +118,17 @@ class TaskExecution:
             if state.begin() or state.crashes != crashes:
                 step_journal.keep()
         except BaseException:
-            if self._binding:
-                self._binding.leave()
-            if holder.lease.status == "running":
-                parked = before if before is not None and before.status == "parked" else None
-                holder.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
+            self.abandon()
             raise
         self.record, self._step_journal = found, step_journal
+
+    def abandon(self) -> None:
+        """Give back the claim of a run that was interrupted while it was entered or left."""
+        self._is_closed = True
+        if self._holder is not None:
+            self._holder.release(self._given_back)
+        if self._binding:
+            self._binding.leave()
 
     def _check_version(self, found: TaskRecord) -> None:
         wanted = self.options.version

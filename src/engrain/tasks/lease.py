@@ -8,9 +8,15 @@ import secrets
 import socket
 import threading
 import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Literal, Self
 
 from engrain.core.errors import EngrainError, LeaseLost, OutcomeUnknown, StoreClosed, TaskClaimed
 from engrain.core.model.tasks import Claim, Lease, TaskEnd
@@ -23,17 +29,61 @@ _EXTEND_EVERY, _LEFT_FOR_EFFECT = 1 / 3, 1 / 3
 
 
 class LeaseHolder:
-    """One claim of one task. `lease` cannot write if the task had ended already."""
+    """One claim of one task, made by `acquire`. `lease` cannot write if the task had ended already.
+
+    The thread that extends the lease does not keep its holder alive, and gives the task back if it is dropped: an
+    interrupt may come before the first line of the code that ends a run.
+    """
 
     def __init__(self, journal: TaskJournal, claim: Claim) -> None:
         self._journal = journal
         self._claim = claim
-        self._stop = threading.Event()
+        self._process = os.getpid()
+        self._notices: SimpleQueue[Literal["stop", "dropped"]] = SimpleQueue()
+        self._stopped = False
         self.lost: str | None = None
-        self._until = read_boot_clock() + claim.seconds
-        self.lease = self._acquire()
-        if self.lease.status == "running":
-            threading.Thread(target=self._extend_periodically, name="engrain-lease", daemon=True).start()
+        self._until = 0.0
+        self._lease: Lease | None = None
+
+    @property
+    def lease(self) -> Lease:
+        assert self._lease is not None, "acquire it first"
+        return self._lease
+
+    def acquire(self) -> Self:
+        """Claim the task, and extend the lease from now on. After an error or an interrupt, `release` it."""
+        self._until = read_boot_clock() + self._claim.seconds
+        self._lease = self._acquire()
+        if self._lease.status == "running":
+            notices = self._notices
+            # A queue, whose `put` may be called wherever garbage is collected.
+            holder = weakref.ref(self, lambda _: notices.put("dropped"))
+            give_back = partial(self._journal.end, self._lease, TaskEnd("waiting", "broken off"))
+            values = (holder, notices, self._claim.seconds * _EXTEND_EVERY, give_back)
+            threading.Thread(target=_extend_periodically, args=values, name="engrain-lease", daemon=True).start()
+        return self
+
+    def release(self, end: TaskEnd) -> None:
+        """Give the task back, also if the claim was interrupted and nobody knows whether it was made."""
+        self.stop()
+        if self._process != os.getpid():
+            return  # a fork: the claim is its parent's
+        claim = self._claim
+        if self._lease is None:
+            with suppress(LeaseLost):
+                # It can change nothing, but comes after a claim that is under way.
+                self._journal.extend(Lease(claim.scope, claim.task, claim.worker, 0, datetime.now(UTC)), 0)
+            self._lease = self._find_claimed()
+        if self._lease is not None and self._lease.status == "running":
+            with suppress(LeaseLost):  # given back already
+                self.end(end)
+
+    def _find_claimed(self) -> Lease | None:
+        """Return the lease of a claim whose answer was lost; None if it was not made."""
+        task = self._journal.task(self._claim.scope, self._claim.task)
+        if task is None or task.worker != self._claim.worker or task.until is None:
+            return None
+        return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
 
     def check(self) -> None:
         """Raise LeaseLost if an extension found that another worker has the task."""
@@ -68,17 +118,15 @@ class LeaseHolder:
                 self._journal.end(self.lease, end)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._stopped = True
+        self._notices.put("stop")
 
     def _acquire(self) -> Lease:
         try:
             return self._journal.claim(self._claim)
         except OutcomeUnknown as unknown:
             unknown.raise_interrupt()
-            task = self._journal.task(self._claim.scope, self._claim.task)
-            if task is None or task.worker != self._claim.worker or task.until is None:
-                return self._journal.claim(self._claim)
-            return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
+            return self._find_claimed() or self._journal.claim(self._claim)
         except TaskClaimed:
             # A dead process cannot write any more: do not wait until its lease expires.
             task = self._journal.task(self._claim.scope, self._claim.task)
@@ -86,14 +134,15 @@ class LeaseHolder:
                 raise
             return self._journal.claim(replace(self._claim, dead=task.worker))
 
-    def _extend_periodically(self) -> None:
-        while not self._stop.wait(self._claim.seconds * _EXTEND_EVERY):
-            try:
-                self._extend()
-            except (LeaseLost, StoreClosed):
-                return
-            except EngrainError as exc:
-                _log.warning("task %r: extending its lease failed and will be repeated: %s", self._claim.task, exc)
+    def try_to_extend(self) -> bool:
+        """Internal: extend the lease. False if it is lost."""
+        try:
+            self._extend()
+        except (LeaseLost, StoreClosed):
+            return False
+        except EngrainError as exc:
+            _log.warning("task %r: extending its lease failed and will be repeated: %s", self._claim.task, exc)
+        return True
 
     def _extend(self) -> None:
         # Read before the call: the lease lasts at least that long, however slow the answer is.
@@ -101,10 +150,31 @@ class LeaseHolder:
         try:
             self._journal.extend(self.lease, self._claim.seconds)
         except LeaseLost as exc:
-            if not self._stop.is_set():
+            if not self._stopped:
                 self.lost = str(exc)
             raise
         self._until = started + self._claim.seconds
+
+
+def _extend_periodically(
+    find_holder: Callable[[], LeaseHolder | None],
+    notices: SimpleQueue[Literal["stop", "dropped"]],
+    pause: float,
+    give_back: Callable[[], object],
+) -> None:
+    while True:
+        try:
+            notice = notices.get(timeout=pause)
+        except Empty:
+            holder = find_holder()
+            if holder is not None and not holder.try_to_extend():
+                return
+            del holder
+            continue
+        if notice == "dropped":
+            with suppress(EngrainError, LeaseLost):  # then the lease runs out
+                give_back()
+        return
 
 
 def create_worker_name() -> str:

@@ -182,13 +182,21 @@ class Run(_RunBase):
         self.execution.keep(snapshot)
 
     def __enter__(self) -> Self:
-        self.execution.open(current_task_or_thread())
+        try:
+            self.execution.open(current_task_or_thread())
+        except (KeyboardInterrupt, SystemExit):  # perhaps just after the claim
+            self.execution.abandon()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.execution.close(error)
+        try:
+            self.execution.close(error)
+        except (KeyboardInterrupt, SystemExit):
+            self.execution.abandon()
+            raise
 
 
 def run_flow(flow: Flow[T]) -> T:

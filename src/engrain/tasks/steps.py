@@ -268,8 +268,8 @@ class _Effect:
 def ambiguous_error(task: str, slot: StepSlot, key: str, why: Exception | str) -> StepAmbiguous:
     name, number = slot.name, f", occurrence={slot.occurrence}" if slot.occurrence else ""
     return StepAmbiguous(
-        f"{slot} of task {task!r} may or may not have happened ({describe_error(why)}). Look for its "
-        f'key {key}, then say so: memory.resolve({task!r}, {name!r}, "done"{number}), or "failed" to have it done '
+        f"{slot} of task {task!r} may or may not have happened ({describe_error(why)}). Look for its key {key}, "
+        f'then say so: memory.tasks.resolve({task!r}, {name!r}, "done"{number}), or "failed" to have it done '
         'again, or "skipped".',
         task, name, slot.occurrence, key,
     )  # fmt: skip
