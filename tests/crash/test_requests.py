@@ -42,7 +42,8 @@ READS = {
     "messages", "memory", "memories", "status", "doctor", "verify_erasure", "holds", "audit", "verify_audit", "history",
     "about", "window", "messages_for_llm", "system_for_llm", "last", "search", "recent", "important", "raw",
     "change_number", "all_valid", "require", "versions", "best", "find", "names", "trials", "timeline",
-    "load_checkpoint", "execution", "collect_profile", "recover_flow", "find_end", "version_of", "current_work", "follow",
+    "load_checkpoint", "execution", "recover_flow", "find_end", "version_of", "current_work", "follow",
+    "collect_profile",
 }  # fmt: skip
 # Repeating these does what is still to be done, and nothing twice.
 REPEATABLE = {
