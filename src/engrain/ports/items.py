@@ -48,6 +48,8 @@ class ItemStore(Protocol):
           new, and the draft's metadata keys over its own. It stays the same otherwise.
         - `replaced`: others = the version it closed.
         - `behind`: the slot has a later value; others = the version it closed, if any.
+        - `added` without a slot: a fact that would close one of higher trust is a claim, and its metadata names the
+          slot.
         - `kept_out`: a derived draft whose text was forgotten in this scope; no id, no place.
 
         An Add whose own request id was applied before changes nothing and is `repeated`, with the first answer's id. A

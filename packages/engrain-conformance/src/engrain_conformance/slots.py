@@ -35,6 +35,28 @@ class SlotSuite(Suite):
         assert (old.valid_to, old.replaced_by, old.retracted_at, old.open) == (moved, quito.id, None, False)
         assert texts(store.slots(ANA, "city", None)) == texts(list_items(store)) == ["Quito"]
 
+    def test_a_less_trusted_source_never_replaces_a_value(self, store: ItemStore, clock: SetClock) -> None:
+        (lima,) = add(store, fact("Lima", slot="city"))
+        clock.advance()
+        page = Source("a page", "web")
+        claim = add_one(store, fact("Minsk", slot="city", source=page))
+        later = add_one(store, fact("Omsk", slot="city", source=page, occurred_at=clock() + 9 * DAY))
+        again = add_one(store, fact("Minsk", slot="city", source=page))
+        assert (claim.status, claim.others, later.others) == ("added", (), ())
+        assert (again.id, again.status) == (claim.id, "repeated")
+        stored = get_item(store, claim.id)
+        assert (stored.slot, stored.metadata, stored.trust) == (None, {"claims": "city"}, 0.3)
+        assert [item.id for item in store.slots(ANA, "city", clock() + 99 * DAY)] == [lima]
+        assert texts(store.history(ANA, "city")) == ["Lima"]
+
+    def test_an_equally_trusted_source_replaces_a_value(self, store: ItemStore, clock: SetClock) -> None:
+        (lima,) = add(store, fact("Lima", slot="city", source=Source("a page", "web")))
+        clock.advance()
+        quito = add_one(store, fact("Quito", slot="city", source=Source("a form", "web")))
+        clock.advance()
+        cusco = add_one(store, fact("Cusco", slot="city"))
+        assert (quito.others, cusco.others) == ((lima,), (quito.id,))
+
     def test_there_and_back_is_three_versions(self, store: ItemStore, clock: SetClock) -> None:
         for city in ("Lima", "Quito", "Lima"):
             add(store, fact(city, slot="city"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
 from engrain.core.model.items import Draft
+
+CLAIM_KEY = "claims"  # metadata: the slot that a less trusted source wanted to fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class StoredVersion:
     hash: str
     valid_from: datetime
     valid_to: datetime | None
+    trust: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,17 @@ def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[StoredVer
             return Decision("repeat", same.valid_from, repeats=same.id)
         return Decision("add", begins)
     return _reconcile_slot(hash, begins, sorted(stored, key=_sort_key))
+
+
+def make_claim(draft: Draft, trust: float, decision: Decision, stored: Sequence[StoredVersion]) -> Draft | None:
+    """Return the draft without its slot if it would replace a fact that is trusted more; else None.
+
+    The claim stands beside the fact. Its metadata names the slot.
+    """
+    closed = next((one for one in stored if one.id == decision.closes), None)
+    if draft.kind != "fact" or closed is None or closed.trust <= trust:
+        return None
+    return replace(draft, slot=None, metadata={**draft.metadata, CLAIM_KEY: draft.slot})
 
 
 def _sort_key(one: StoredVersion) -> tuple[datetime, bool, datetime, str]:

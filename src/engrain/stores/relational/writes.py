@@ -31,7 +31,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
-from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
@@ -188,9 +188,12 @@ class _StepWriter:
                     raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
                 return self._repeat(id_, draft, trust)
         hash_ = hash_draft(self.tx.dialect.key, draft)
-        decision = reconcile(draft, hash_, self.now, self._load_versions(draft, hash_))
+        stored = self._load_versions(draft, hash_)
+        decision = reconcile(draft, hash_, self.now, stored)
         if decision.repeats:
             return self._repeat(decision.repeats, draft, trust)
+        if claim := make_claim(draft, trust, decision, stored):
+            return self._add(claim)
         place = self._take_place(position)
         new, begins = self.ids(self.now), to_micros(decision.valid_from)
         if decision.closes:
@@ -278,7 +281,8 @@ class _StepWriter:
         else:
             rows = []
         return [
-            StoredVersion(id_, found.hex(), from_micros(begins), read_time(ends)) for id_, found, begins, ends in rows
+            StoredVersion(id_, found.hex(), from_micros(begins), read_time(ends), trust)
+            for id_, found, begins, ends, trust in rows
         ]
 
     def _load_standing(self, id_: str) -> Item:

@@ -30,7 +30,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
-from engrain.core.rules.reconcile import StoredVersion, is_mergeable, reconcile
+from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, tasks
 from engrain_conformance.reference.forget import forget
@@ -156,9 +156,12 @@ class Transaction(WriteContext):
             if taken.item.text != draft.text:
                 raise Conflict(f"position {taken.item.place} of session {taken.item.session!r} holds another text.")
             return self._merge_repeated(taken.item.id, draft, trust)
-        decision = reconcile(draft, hash_draft(self.state.key, draft), self.now, self._list_versions(draft))
+        versions = self._list_versions(draft)
+        decision = reconcile(draft, hash_draft(self.state.key, draft), self.now, versions)
         if decision.repeats:
             return self._merge_repeated(decision.repeats, draft, trust)
+        if claim := make_claim(draft, trust, decision, versions):
+            return self._add(claim)
         item = self._make_item(draft, trust)
         item = replace(
             item,
@@ -200,7 +203,10 @@ class Transaction(WriteContext):
             shown = [one for one in standing if one.item.slot == draft.slot]
         else:
             shown = [one for one in standing if _is_mergeable(one.item)]
-        return [StoredVersion(one.item.id, one.hash, one.item.valid_from, one.item.valid_to) for one in shown]
+        return [
+            StoredVersion(one.item.id, one.hash, one.item.valid_from, one.item.valid_to, one.item.trust)
+            for one in shown
+        ]
 
     def _merge_repeated(self, id: str, draft: Draft, trust: float) -> Outcome:
         old = self.state.items[id].item

@@ -25,19 +25,19 @@ select id, text from item where scope = :scope and session = :session and place 
 
 -- find_open_same --
 -- The open item that says the same, where the same words mean the same item.
-select id, hash, valid_from, valid_to from item
+select id, hash, valid_from, valid_to, trust from item
 where scope = :scope and hash = :hash and slot is null and occurred_at is null and session is null
   and valid_to is null and retracted_at is null;
 
 -- load_slot_neighbours --
 -- The last version of a slot that began by then, and the first that begins later, in the order of reconcile.
 select * from (
-  select id, hash, valid_from, valid_to from item
+  select id, hash, valid_from, valid_to, trust from item
   where scope = :scope and slot = :slot and valid_from <= :began and retracted_at is null
   order by valid_from desc, valid_to is null desc, valid_to desc, id desc limit 1) as earlier
 union all
 select * from (
-  select id, hash, valid_from, valid_to from item
+  select id, hash, valid_from, valid_to, trust from item
   where scope = :scope and slot = :slot and valid_from > :began and retracted_at is null
   order by valid_from, valid_to is null, valid_to, id limit 1) as later;
 
