@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engrain.core.text.invisible import escape_invisible_json
 from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def to_json(value: Any, indent: bool = True) -> bytes:
     import orjson
 
-    return orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2 if indent else None)
+    plain = orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2 if indent else None)
+    return escape_invisible_json(plain.decode()).encode()
 
 
 def to_json_line(value: Any) -> bytes:

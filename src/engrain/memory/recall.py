@@ -18,6 +18,7 @@ from engrain.core.model.recall import (
     Section,
     escape_text,
     quote_lines,
+    quote_name,
 )
 from engrain.core.model.sessions import Event
 from engrain.core.validation import check_text
@@ -102,7 +103,7 @@ def _render_history(
     """Render the newest turns that fit, after the summary of the older ones; and return the ids of these messages."""
     window = conversation.window()
     texts = [(one, message_to_note(one, "").text) for one in window.messages]  # with tool calls
-    lines = [(f'- {one.speaker or one.role}: "{escape_text(text)}"', one.id or "") for one, text in texts]
+    lines = [(f'- {quote_name(one.speaker or one.role)}: "{escape_text(text)}"', one.id or "") for one, text in texts]
     if window.summary:
         lines.insert(0, ("\n".join(("- before:", *quote_lines(window.summary))), ""))
     while lines and budget is not None and services.count_tokens(_join_history(lines)) > budget:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from engrain.core.model.recall import escape_text
 from engrain.core.model.working import Buffer, BufferEntry, Frame
+from engrain.core.text.invisible import escape_invisible
 from engrain.core.text.summarize import DigestLine, choose_lines
 from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text
 
@@ -102,4 +103,4 @@ def _quote_line(line: DigestLine) -> str:
 
 def _shorten(text: str, limit: int) -> str:
     line = " ".join(text[: 2 * limit].split())
-    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + ELLIPSIS
+    return escape_invisible(line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + ELLIPSIS)

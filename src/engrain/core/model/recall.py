@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,13 +11,14 @@ from typing import Any, Literal
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Item
+from engrain.core.model.items import TRUST, Item
+from engrain.core.text.invisible import escape_invisible
 from engrain.core.validation import fields_to_plain
 
 Reason = Literal["floor", "n", "budget", "source", "trust", "double"]
 
 SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
-FACTS, KNOWLEDGE, HOW_TO = "Facts", "Relevant knowledge", "How to"
+FACTS, KNOWLEDGE, HOW_TO, OTHERS = "Facts", "Relevant knowledge", "How to", "Said by others"
 
 SUMMARY_LABEL = "in short"  # opens the lines of a summary
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
@@ -30,16 +32,15 @@ _REASONS: Mapping[str, str] = {
     "double": "that repeat a hit",
 }
 
-# Stored text must not be able to end its quotes, start a line of its own or turn the reading direction.
+# Stored text must not be able to end its quotes or start a line of its own.
 _ESCAPES = {
     ord('"'): '\\"',
     ord("\\"): "\\\\",
     ord("\n"): "\\n",
     ord("\r"): "\\r",
     ord("\t"): "\\t",
-    **{code: f"\\u{code:04x}" for code in (*range(0x9), 0xB, 0xC, *range(0xE, 0x20), *range(0x7F, 0xA0))},
-    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
 }
+_PLAIN_NAME = re.compile(r"[\w.@/:+#-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Hit:
         details = "; ".join(_list_details(self))
         if self.item.kind == "summary":
             return "\n".join((f"- {SUMMARY_LABEL} ({details}):", *quote_lines(self.text)))
-        slot = f"{_escape_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
+        slot = f"{quote_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
         return f'- {slot}"{escape_text(self.text)}" ({details})'
 
 
@@ -169,13 +170,16 @@ class Recall:
 
 def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
     """Group hits under their headings, each in the given order. Empty headings are left out."""
-    lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: []}
+    lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: [], OTHERS: []}
     for hit in hits:
         lines[choose_heading(hit)].append(str(hit))
     return tuple(Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted)
 
 
 def choose_heading(hit: Hit) -> str:
+    # A summary names the speaker of each line itself.
+    if hit.item.trust < TRUST["agent"] and hit.item.kind != "summary":
+        return OTHERS
     if hit.item.kind == "procedure":
         return HOW_TO
     return FACTS if hit.item.slot and hit.item.kind == "fact" else KNOWLEDGE
@@ -191,7 +195,8 @@ def quote_item(item: Item, outlived: tuple[OutdatedText, ...] = ()) -> str:
 
 
 def escape_text(text: str) -> str:
-    return text.translate(_ESCAPES)
+    """Escape a text for its quotes: quotation marks, line ends and every character that is not seen."""
+    return escape_invisible(text.translate(_ESCAPES))
 
 
 def quote_lines(text: str) -> list[str]:
@@ -203,15 +208,14 @@ def _list_details(hit: Hit) -> list[str]:
     item = hit.item
     day, since = _format_day(item.occurred_at or item.recorded_at), item.metadata.get("since")
     parts = [f"{since} to {day}" if item.kind == "summary" and isinstance(since, str) and since < day else day]
-    who = item.speaker or (f"the {item.role}" if item.role else None)
-    if who:
-        parts[0] += f", said by {_escape_name(who)}"
+    if item.speaker or item.role:
+        parts[0] += f", said by {quote_name(item.speaker) if item.speaker else f'the {item.role}'}"
     if item.source:
-        parts[0] += f", from {_escape_name(item.source)}"
+        parts[0] += f", from {quote_name(item.source)}"
     if item.kind == "summary" and item.slot:
-        parts[0] += f", summary of session {_escape_name(item.slot.removeprefix('session:'))}"
+        parts[0] += f", summary of session {quote_name(item.slot.removeprefix('session:'))}"
     if hit.scope is not None:
-        parts.append(f"shared by {_escape_name(str(hit.scope))}")
+        parts.append(f"shared by {quote_name(str(hit.scope))}")
     if item.valid_to is not None:
         parts.append(f"held until {_format_day(item.valid_to)}")
     for old in hit.outlived:
@@ -220,9 +224,10 @@ def _list_details(hit: Hit) -> list[str]:
     return parts
 
 
-def _escape_name(name: str) -> str:
-    short = name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…"
-    return escape_text(short)
+def quote_name(name: str) -> str:
+    """Return a name of one plain word as it is, and any other in quotes: it must not pass for words of the block."""
+    short = escape_text(name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…")
+    return short if _PLAIN_NAME.fullmatch(short) else f'"{short}"'
 
 
 def _format_day(moment: datetime) -> str:

@@ -12,7 +12,10 @@ EARLIER_HEADING = "[Context from earlier conversation]"
 
 _QUOTED = r'"(?>(?:[^"\\]|\\.)*)"'
 # The head of every line that recall writes, wherever it stands: - slot: "words" (2026-11-15 …
-_RECALLED_ITEM = re.compile(rf'- (?:(?:[^"\\\n]|\\.){{1,400}}: )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)', re.DOTALL)
+_RECALLED_ITEM = re.compile(
+    rf'- (?:(?:(?:[^"\\\n]|\\.){{1,400}}|"(?:[^"\\\n]|\\.){{1,400}}"): )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)',
+    re.DOTALL,
+)
 _ITEM_DETAILS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
 _HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
