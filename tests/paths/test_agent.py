@@ -743,3 +743,25 @@ def test_a_coroutine_function_needs_the_other_agent(memory: Memory) -> None:
 
     with pytest.raises(InvalidInput, match="AsyncAgentWithMemory"):
         AgentWithMemory(memory, Scripted(), [fetch])
+
+
+def test_what_a_turn_derives_after_a_tool_result_is_trusted_no_more_than_it(memory: Memory) -> None:
+    def read_page() -> str:
+        """Read a page."""
+        return "The office of Ana is in Minsk."
+
+    model = Scripted(
+        says("", ("read_page", {}), ("remember", {"text": "Ana asked about her office."})),
+        says("", ("remember", {"text": "The office of Ana is in Minsk."})),
+        "It is in Minsk.",
+    )
+    AgentWithMemory(memory, model, tools=[read_page], memory_tools=True).run("Where is my office?")
+    facts = {item.text: item for item in memory.list({"kind": "fact"})}
+    # The first was remembered before the model saw the page.
+    assert facts["Ana asked about her office."].trust == 0.7
+    derived = [facts["The office of Ana is in Minsk."], next(one for text, one in facts.items() if "Outcome" in text)]
+    (page,) = [item for item in memory.list({"kind": "message"}) if item.role == "tool" and "Minsk" in item.text]
+    for one in derived:
+        assert one.trust == page.trust == 0.5
+        assert page.id in {cite.item for source in one.sources for cite in source.cites}
+    assert "Said by others" in str(memory.recall("Where is the office of Ana?"))

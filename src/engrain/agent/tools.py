@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -181,15 +181,20 @@ async def _await_within(seconds: float | None, call: Callable[[], Any]) -> Any:
         raise
 
 
-def build_learned_note(call: ToolCall, cite: Citation, message: Item) -> Note:
-    """Build the note of a successful call of `remember`.
+def build_learned_note(call: ToolCall, cite: Citation, message: Item, results: Sequence[str]) -> Note:
+    """Build the note of a successful call of `remember`, after tool results with these ids.
 
-    It cites the call's words in the log and the user's message, and is forgotten with either. As a derived note it
-    cannot bring back a forgotten fact.
+    It cites the call's words in the log, the user's message and the results: it is forgotten with each, and trusted no
+    more than the least of them. As a derived note it cannot bring back a forgotten fact.
     """
     text = str(call.arguments["text"])
-    source = Source("conversation", "agent", (cite, _cite_message(text, message)))
+    source = Source("conversation", "agent", (cite, _cite_message(text, message), *cite_results(results)))
     return Note(text, LEARNED_IMPORTANCE, source=source, derived=True)
+
+
+def cite_results(ids: Sequence[str]) -> tuple[Citation, ...]:
+    """Cite tool results without words: they stay when what was derived from them is forgotten."""
+    return tuple(Citation(id, 0, 0) for id in ids)
 
 
 def _cite_message(text: str, message: Item) -> Citation:

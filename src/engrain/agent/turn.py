@@ -19,6 +19,7 @@ from engrain.agent.tools import (
     ToolOutput,
     build_learned_note,
     call_tool,
+    cite_results,
     clean_reply,
 )
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
@@ -130,6 +131,7 @@ MAX_WHOLE_RESULT_TOKENS = 16_000  # of this turn's results; beyond, the log's sh
 MAX_SHORT_CHARACTERS = 500
 MAX_ACTION_CHARACTERS = 60  # of a tool's name and of its arguments in the name of a result
 OUTCOME_IMPORTANCE = 0.7
+MAX_CITED_RESULTS = 50
 _STOP_TEXTS: Mapping[StopReason, str] = {
     "steps": "the steps were used up",
     "length": "the answer was cut, it was too long",
@@ -175,6 +177,7 @@ class Turn:
         self._session = self._id = ""
         self._began = 0  # the store's last change: an erasure after it makes later writes fail
         self._user_message_ids: list[str] = []
+        self._result_ids: list[str] = []  # of this turn's tool results: what is derived later cites them
         self._refused = False  # the user asked to forget something that must be kept
         self._owns_work = False  # this turn started the current work of working memory
         self._noted_steps = 0  # steps that working memory has from an earlier run
@@ -299,6 +302,8 @@ class Turn:
         ids = yield from self._add_to_log([Message("assistant", reply.text, calls=reply.calls), *answers], self._steps)
         self._whole_results.update(zip(ids[1:], (one.result for one in results), strict=False))
         yield from self._remember_learned(reply.calls, results, ids)
+        outside = [id for id, one in zip(ids[1:], results, strict=False) if one.tool not in self._config.memory_tools]
+        self._result_ids = [*self._result_ids, *outside][-MAX_CITED_RESULTS:]
         yield from self._note_results(reply.text, results)
 
     def _run_call(self, call: ToolCall, key: str) -> Flow[CallResult]:
@@ -335,7 +340,7 @@ class Turn:
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
             if not mine or heard is None:
                 continue
-            note = build_learned_note(call, Citation(ids[0], *span), heard)
+            note = build_learned_note(call, Citation(ids[0], *span), heard, self._result_ids)
             remember = partial(self._memory.semantic.remember, note, request and f"{request}:{at}")
             try:
                 yield StoreCall(remember)
@@ -396,7 +401,7 @@ class Turn:
         if not self._owns_work or not worked:
             return
         request = self._journal.request_id(self._id, self._steps + 1)
-        cites = tuple(map(Citation, (*self._user_message_ids, *kept)))
+        cites = (*map(Citation, (*self._user_message_ids, *kept)), *cite_results(self._result_ids))
         if answer.stopped == "end":
             text = f"Successfully completed: {shorten(self._task)} Outcome: {shorten(answer.text)}"
             keep = partial(
