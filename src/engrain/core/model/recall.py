@@ -40,7 +40,7 @@ _ESCAPES = {
     ord("\r"): "\\r",
     ord("\t"): "\\t",
 }
-_PLAIN_NAME = re.compile(r"[\w.@/:+#-]+")
+_PLAIN_NAME = re.compile(r"[\w.@/:+#=-]+")
 
 
 @dataclass(frozen=True, slots=True)
