@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,26 +65,34 @@ def test_two_servers_on_one_file_lose_nothing(tmp_path: Path) -> None:
     assert len({*first, *second}) == 2 * count
 
 
-def test_stdout_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
-    """A store that does not open is reported to the model, and in the log on stderr."""
-    (tmp_path / "store.db").write_text("this is not a store, although it has the name of one. " * 100)
-    requests: list[dict[str, Any]] = [
-        {"id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": {"name": "recall", "arguments": {"query": "Where?"}}},
-    ]  # fmt: skip
+INITIALIZE = {
+    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+}  # fmt: skip
+
+
+def call_by_hand(store: Path, tool: str, **arguments: str) -> tuple[subprocess.Popen[str], list[dict[str, Any]]]:
+    """Start the command, call a tool with plain JSON, and return the process and its two answers."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "engrain", "mcp", "--store", str(tmp_path / "store.db")],
+        [sys.executable, "-m", "engrain", "mcp", "--store", str(store)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={"PYTHONPATH": SOURCES},
     )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
-    for request in requests:
+    for request in (
+        {"id": 1, "method": "initialize", "params": INITIALIZE},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
+    ):
         process.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
     process.stdin.flush()
-    answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+    return process, [json.loads(process.stdout.readline()) for _ in range(2)]
+
+
+def test_stdout_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
+    """A store that does not open is reported to the model, and in the log on stderr."""
+    (tmp_path / "store.db").write_text("this is not a store, although it has the name of one. " * 100)
+    process, answers = call_by_hand(tmp_path / "store.db", "recall", query="Where?")
     rest, log = process.communicate(timeout=60)
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["isError"] is True
@@ -91,6 +100,25 @@ def test_stdout_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
     assert rest == ""
     assert "does not open" in log
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_the_server_and_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    process, answers = call_by_hand(tmp_path / "store.db", "remember", text="Ana lives in Quito.")
+    process.send_signal(number)
+    # stdin is still open: an agent may have died without closing it.
+    assert process.wait(60) == (-number if number == signal.SIGKILL else 128 + number)
+    process.communicate()
+    with Memory(tmp_path / "store.db", background=False) as memory:
+        assert [item.id for item in memory.list()] == [answers[1]["result"]["structuredContent"]["id"]]
+
+
+def test_without_the_extra_the_command_says_what_to_install() -> None:
+    blocked = "import sys; sys.modules['mcp'] = None; from engrain.cli import main; main()"
+    command, environment = [sys.executable, "-c", blocked, "mcp", "--user", "ana"], {"PYTHONPATH": SOURCES}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1
+    assert 'engrain mcp needs mcp, which is not installed. Run: pip install "engrain[mcp]".' in done.stderr
 
 
 def test_read_only_offers_no_tool_that_writes(tmp_path: Path) -> None:

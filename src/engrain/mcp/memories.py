@@ -8,20 +8,19 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.errors import EngrainError
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
 from engrain.memory.store import Store, warm_up_embedder
+from engrain.server.views import Views
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
     from engrain.server.keys import KeyLimits
     from engrain.server.limits import Limiter
     from engrain.server.verbs import Caller
-    from engrain.server.views import Views
 
 VIEW = "mcp"
 READ_ONLY_RIGHTS: tuple[Right, ...] = ("read",)
@@ -54,10 +53,11 @@ class StoreLoader:
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
         self._lock = threading.Lock()
-        self._opened: Future[Store] | None = None
+        self._opened: Future[Views] | None = None
+        self._store: Store | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self) -> Future[Store]:
+    def start(self) -> Future[Views]:
         """Begin to open the store, unless that was done."""
         with self._lock:
             if self._opened is None:
@@ -67,34 +67,35 @@ class StoreLoader:
                 self._thread.start()
             return self._opened
 
-    def get(self) -> Store:
-        """Return the store as soon as it is open, or raise the error of opening it."""
+    def get_memory(self, scope: Scope) -> Memory:
+        """Return the view of a scope as soon as the store is open, or raise the error of opening it."""
         opened = self.start()
         try:
-            return opened.result()
+            views = opened.result()
         except EngrainError:
             with self._lock:
                 if self._opened is opened:
                     self._opened = None
             raise
+        return views.get(scope, VIEW, "recall")
 
     def close(self) -> None:
         """Close the store, if it was opened."""
         with self._lock:
-            opened, thread = self._opened, self._thread
+            thread = self._thread
         if thread is not None:
             thread.join()
-        if opened is not None and opened.exception() is None:
-            opened.result().close()
+        if self._store is not None:
+            self._store.close()
 
-    def _load(self, opened: Future[Store]) -> None:
+    def _load(self, opened: Future[Views]) -> None:
         try:
-            store = self._open_store()
+            store = self._store = self._open_store()
         except BaseException as exc:  # noqa: BLE001  # raised by the call that needs the store
             _log.warning("the store does not open: %s", exc)
             opened.set_exception(exc)
             return
-        opened.set_result(store)
+        opened.set_result(Views(store))
         warm_up_embedder(store)
 
 
@@ -106,20 +107,13 @@ class OneMemory:
     def __init__(self, loader: StoreLoader, scope: Scope, rights: tuple[Right, ...] = RIGHTS) -> None:
         self._loader = loader
         self._scope = scope
-        self._lock = threading.Lock()
-        self._memory: Memory | None = None
         self.rights = rights
 
     def charge(self, items: int, size: int) -> None:
         """The agent has no limits."""
 
     def open(self) -> Memory:
-        store = self._loader.get()
-        with self._lock:
-            if self._memory is None:
-                scope = self._scope
-                self._memory = store.memory(tenant=scope.tenant, agent=scope.agent, user=scope.user)
-            return self._memory
+        return self._loader.get_memory(self._scope)
 
 
 @dataclass(frozen=True)
@@ -150,10 +144,4 @@ class KeyedMemories:
         self._limiter.charge(call.caller.key, call.limits, items=items, size=size)
 
     def open(self) -> Memory:
-        return self._views.get(self.current.get().caller.scope, VIEW, "recall")
-
-    @cached_property
-    def _views(self) -> Views:
-        from engrain.server.views import Views
-
-        return Views(self._loader.get())
+        return self._loader.get_memory(self.current.get().caller.scope)

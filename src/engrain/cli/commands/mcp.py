@@ -53,7 +53,8 @@ def mcp(
         from engrain.mcp.stdio import serve_stdio
         from engrain.mcp.tools import choose_tools
     except ModuleNotFoundError as exc:
-        raise BackendMissing(f"engrain mcp needs {exc.name}, which", "mcp") from exc
+        package = str(exc.name).partition(".")[0]
+        raise BackendMissing(f"engrain mcp needs {package}, which", "mcp") from exc
 
     def open_store() -> Store:
         from engrain.memory import Store
