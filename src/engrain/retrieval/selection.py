@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from engrain.core.model.queries import OutdatedSpan
 from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, Section, choose_heading, render_block
 from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
-from engrain.core.text.tokenizer import extract_terms
+from engrain.core.text.tokenizer import extract_terms, normalize_unicode
 from engrain.core.tokens import CountTokens
 from engrain.retrieval.ranking import Ranking
 
@@ -339,7 +338,7 @@ def find_duplicates(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
 
 def normalize_words(text: str) -> Iterator[str]:
     """Yield the words without filler and edge punctuation. Endings and capitals stay: universe is not university."""
-    for position, word in enumerate(unicodedata.normalize("NFC", text).split()):
+    for position, word in enumerate(normalize_unicode("NFC", text).split()):
         bare = _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", word))
         bare = bare if position else bare[:1].lower() + bare[1:]
         if bare and bare not in _FILLER_WORDS:

@@ -15,9 +15,11 @@ _CONTROL_CODES = (*range(0xA), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x2028, 0x
 _ESCAPED_CODES = frozenset((*_CONTROL_CODES, *range(0x2066, 0x206A), 0xFEFF)) - {0x9}
 _ESCAPED_CLASS = re.escape("".join(map(chr, sorted(_ESCAPED_CODES))))
 _ESCAPE = r"<br>|&#x[0-9A-F]{1,4};"
-_TO_ESCAPE = re.compile(rf"(\\*)({_ESCAPE}|[\n{_ESCAPED_CLASS}]|\A[ \t]|[ \t]\Z)")
-_TO_ESCAPE_IN_NAME = re.compile(rf"(\\*)({_ESCAPE}|[\n*{_ESCAPED_CLASS}]|\A[ \t]|[ \t:]\Z)")
-_TO_UNESCAPE = re.compile(rf"(\\*)({_ESCAPE})")
+# Only the first backslash of a run may begin a match: else a run without a mark behind it is read from every place.
+_SLASHES = r"(?<!\\)(\\*+)"
+_TO_ESCAPE = re.compile(rf"{_SLASHES}({_ESCAPE}|[\n{_ESCAPED_CLASS}]|\A[ \t]|[ \t]\Z)")
+_TO_ESCAPE_IN_NAME = re.compile(rf"{_SLASHES}({_ESCAPE}|[\n*{_ESCAPED_CLASS}]|\A[ \t]|[ \t:]\Z)")
+_TO_UNESCAPE = re.compile(rf"{_SLASHES}({_ESCAPE})")
 _READABLE_CODES = _ESCAPED_CODES | {0x9, 0x20, 0x2A, 0x3A}
 
 _BULLET = re.compile(r"(?P<mark> {0,3}(?:[-*+]|\d{1,3}[.)]))[ \t]+(?P<body>[^ \t].*)")
@@ -91,9 +93,10 @@ def read_page(text: str, *, log: bool = False) -> list[Block]:
     if bare:
         bare[0] = bare[0].removeprefix("\ufeff")
     blocks: list[Block] = []
+    unclosed: set[str] = set()
     at = 0
     while at < len(lines):
-        end = _find_block_end(bare, at)
+        end = _find_block_end(bare, at, unclosed)
         blocks.append(_make_block(bare[at:end], "".join(lines[at:end]), at + 1, log))
         at = end
     return blocks
@@ -150,22 +153,28 @@ def _decode_escape(mark: str) -> int:
     return int(mark[3:-1], 16)
 
 
-def _find_block_end(lines: Sequence[str], at: int) -> int:
-    """Return the line after the block that begins here."""
+def _find_block_end(lines: Sequence[str], at: int, unclosed: set[str]) -> int:
+    """Return the line after the block that begins here. `unclosed` are the closing lines known to be missing."""
     line = lines[at]
     if at == 0 and line == "---" and "---" in lines[1:]:
         return lines.index("---", 1) + 1
     if fence := _FENCE.match(line):
-        return _find_closing_line(lines, at, re.compile(rf" {{0,3}}{fence['fence']}{re.escape(fence['fence'][0])}*"))
+        return _find_closing_line(lines, at, rf" {{0,3}}{fence['fence']}{fence['fence'][0]}*", unclosed)
     if line.lstrip(_WHITE).startswith("<!--"):
-        return at + 1 if "-->" in line else _find_closing_line(lines, at, re.compile(r".*-->.*"))
+        return at + 1 if "-->" in line else _find_closing_line(lines, at, ".*?-->.*", unclosed)
     bullet = _match_bullet(line)
     return _find_entry_end(lines, at, _count_indent(bullet["mark"])) if bullet else at + 1
 
 
-def _find_closing_line(lines: Sequence[str], at: int, ends: re.Pattern[str]) -> int:
+def _find_closing_line(lines: Sequence[str], at: int, closing: str, unclosed: set[str]) -> int:
     # A fence or comment that is never closed, as in a truncated page, hides nothing below it.
-    return next((n + 1 for n in range(at + 1, len(lines)) if ends.fullmatch(lines[n])), at + 1)
+    if closing not in unclosed:
+        ends = re.compile(closing)
+        for number in range(at + 1, len(lines)):
+            if ends.fullmatch(lines[number]):
+                return number + 1
+        unclosed.add(closing)
+    return at + 1
 
 
 def _find_entry_end(lines: Sequence[str], start: int, indent: int) -> int:

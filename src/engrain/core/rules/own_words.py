@@ -20,6 +20,7 @@ from engrain.core.text.tokenizer import tokenize
 HIDDEN_LETTER = "ᚠ"
 PASTED = 16  # a trait next to those of rules/statements.py
 _MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
+_MAY_HAVE_PASTED = re.compile(r"[\n:?\"`“„«‘]")  # whatever announces or surrounds the words of others
 _MAX_READ_CHARACTERS = 20_000
 # An earnest request to forget is short. A longer message may be somebody's text.
 MAX_EARNEST_CHARACTERS = 2_000
@@ -89,11 +90,14 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
 
 def detect_stored_traits(text: str, role: str | None) -> int:
     """Return the traits of an item, with PASTED for a user's message that says little about a text of others."""
-    traits = detect_traits(text, role)
-    if role != "user":
+    traits, head = detect_traits(text, role), text[:_MAX_READ_CHARACTERS].strip()
+    if role != "user" or not _MAY_HAVE_PASTED.search(head):
         return traits
-    head = text[:_MAX_READ_CHARACTERS]
-    own = len(blank_pasted(blank_blocks(head)).replace(HIDDEN_LETTER, "").split())
+    shown = blank_pasted(blank_blocks(head))
+    announced = next(_find_after_cues(head, shown, split_sentences(shown)), None)
+    if announced is None and "\n" not in head and HIDDEN_LETTER not in shown:
+        return traits  # a formula or a list in one line has the shape of a table
+    own = len(shown[: announced[0] if announced else None].replace(HIDDEN_LETTER, "").split())
     others = len(head.split()) - own
     return traits | PASTED * (own <= _MAX_OWN_WORDS and others >= max(_MIN_PASTED_WORDS, own / 2))
 

@@ -252,9 +252,8 @@ def _first_places(cited: Iterable[ItemLineage]) -> dict[str, int]:
 
 def cut_spans(text: str, spans: Sequence[Span]) -> str:
     """Put the FORGOTTEN mark in the place of each span."""
-    for start, end in reversed(merge_spans(spans)):
-        text = text[:start] + FORGOTTEN + text[end:]
-    return text
+    edges = [0, *(edge for span in merge_spans(spans) for edge in span), len(text)]
+    return FORGOTTEN.join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 def shift_offset(offset: int | None, spans: Sequence[Span]) -> int | None:

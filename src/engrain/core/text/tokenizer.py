@@ -3,6 +3,7 @@
 import re
 import unicodedata
 import zlib
+from typing import Literal
 
 # Marks that belong to the letter before them: Python's \w leaves them out, and without them Hindi falls into fragments.
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
@@ -17,12 +18,16 @@ _NUMBER = r"\d{1,3}(?:,\d{3}){1,6}(?![\d,])|\d{1,15}(?:\.\d{1,15}){1,5}(?![\w.])
 _ASCII_WORD = re.compile(rf"{_NUMBER}|[a-z0-9]+(?:'[a-z]{{1,2}}\b)?")
 _WORD = re.compile(rf"{_NUMBER}|[{_UNSPACED}]+|(?:(?![_{_UNSPACED}])[\w{_MARKS}])+(?:'[a-z]{{1,2}}\b)?")
 _UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
-_CAMEL_CASE = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
+_CAMEL_CASE = re.compile(r"\b(?=[A-Za-z]*?[a-z][A-Z])[A-Za-z]++\b")
 _CAMEL_CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W_A-Za-z]+")
 _STEMMABLE = re.compile(r"[a-z]{3,}\Z")
+# Marks, and vowels and end consonants of Hangul, form one character with the letter before them.
+_JOINS_BEFORE = re.compile("[\u1160-\u11ff]|[^\\w\\s!-~]")
+_MAX_NORMALIZED = 1_000  # characters at once
 _MAX_CACHED_TERMS = 200_000
-_UMLAUT_WORD = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_UMLAUTS = frozenset("äöü")
 _UMLAUT_SPELLINGS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
@@ -48,8 +53,28 @@ def spell_out_umlauts(text: str) -> list[tuple[str, str]]:
 
     Both are indexed. Folding every `ae` to `a` instead would make one word of `poet` and `pot`.
     """
-    words = _UMLAUT_WORD.findall(unicodedata.normalize("NFC", text).casefold())
-    return [(_fold(word.translate(_UMLAUT_SPELLINGS)), _fold(word)) for word in words]
+    words = _LETTERS.findall(normalize_unicode("NFC", text).casefold())
+    spelled = [word for word in words if not _UMLAUTS.isdisjoint(word)]
+    return [(_fold(word.translate(_UMLAUT_SPELLINGS)), _fold(word)) for word in spelled]
+
+
+def normalize_unicode(form: Literal["NFC", "NFKD"], text: str) -> str:
+    """Normalize a text in linear time: Python sorts a run of combining marks in quadratic time.
+
+    A long text is normalized in pieces. Each begins with a letter, unless that many marks follow each other.
+    """
+    if len(text) <= _MAX_NORMALIZED:
+        return unicodedata.normalize(form, text)
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        end = limit = start + _MAX_NORMALIZED
+        while limit < len(text) and end > start and _JOINS_BEFORE.match(text[end]):
+            end -= 1
+        end = end if end > start else limit
+        pieces.append(unicodedata.normalize(form, text[start:end]))
+        start = end
+    return "".join(pieces)
 
 
 def is_lone_character(word: str) -> bool:
@@ -92,7 +117,7 @@ def _fold(text: str) -> str:
     plain = text.replace("\u2019", "'")
     if plain.isascii():
         return plain
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain)))
+    return normalize_unicode("NFC", _ACCENTS.sub("", normalize_unicode("NFKD", plain)))
 
 
 def _strip_suffix(word: str) -> str:

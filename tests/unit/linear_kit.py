@@ -1,0 +1,235 @@
+"""Functions that take text, found by a walk through the package, and adversarial texts to call them with."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from engrain.core.errors import EngrainError
+from engrain.core.tokens import estimate_tokens
+
+MAX_GROWTH = 2.5  # of the CPU time for a text of twice the length
+SUSPICIOUS = 2.2
+MIN_SECONDS = 0.03
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+Call = Callable[[str], object]
+
+# The parts that handle text. The rest passes it on to them or to a server.
+PARTS = ("agent", "core", "ingest", "mirror", "privacy", "providers", "retrieval", "tiers", "transfer")
+TEXT_NAMES = {
+    "answer",
+    "block",
+    "content",
+    "lower",
+    "number",
+    "one",
+    "other",
+    "own",
+    "query",
+    "question",
+    "said",
+    "shown",
+}
+TEXT_NAMES |= {"summary", "text", "texts", "thought", "value", "word"}
+
+# One unit each, repeated up to the wanted length.
+UNITS = {
+    "letters": "a",
+    "accents": "é",
+    "marks on a letter": "e\u0301",
+    "marks alone": "\u0301",
+    "marks out of order": "\u0301\u0316",
+    "capitals": "aB",
+    "umlauts": "ü",
+    "sharp s": "ß",
+    "dotted capitals": "İ",
+    "ideographs": "漢",
+    "Arabic": "ش",
+    "joined emoji": "👩\u200d",
+    "zero-width": "\u200b",
+    "digits": "1",
+    "card groups": "4111 ",
+    "phone groups": "+1 (555) ",
+    "spaces": " ",
+    "line breaks": "\n",
+    "Windows line breaks": "\r\n",
+    "tabs": "\t",
+    "words": "tea ",
+    "commas": "a, ",
+    "sentences": "I like tea. ",
+    "questions": "Why? ",
+    "dots": ".",
+    "backslashes": "\\",
+    "quotes": '"',
+    "apostrophes": "'",
+    "backticks": "`",
+    "fences": "```\n",
+    "opening brackets": "(",
+    "closing brackets": ")",
+    "square brackets": "[",
+    "braces": "{",
+    "opening tags": "<",
+    "comments": "<!-- ",
+    "ids": "<!-- id: a",
+    "stars": "*",
+    "underscores": "_",
+    "hyphens": "-",
+    "bullets": "- a\n",
+    "headings": "# a\n",
+    "block quotes": "> ",
+    "colons": "a: ",
+    "equal signs": "a=",
+    "pipes": "a | b\n",
+    "mails": "a@b.",
+    "at signs": "@",
+    "URLs": "http://a:b@",
+    "keys": "sk-",
+    "key blocks": "-----BEGIN A",
+    "passwords": "password is ",
+    "tokens": "eyJ.",
+    "speakers": "Ana: a\n",
+    "headers": "From: a\n",
+    "log lines": "2026-01-01 10:00: a\n",
+    "recalled items": '- "a" (2026-01-01',
+    "recalled headings": "## Facts\n",
+    "statements": "my name is Ana and ",
+    "requests to forget": "forget my city, ",
+    "conditions": "if I were ",
+    "JSON": '{"a":',
+    "slashes": "/a",
+    "snake case": "a_b",
+    "percent": "%s{}",
+    "control characters": "\x1b[",
+    "private use": "\ue000",
+    "unclosed comments": "<!-- a\n",
+    "unclosed fences": "```x\n",
+}
+# A beginning, a unit and an end: a pattern may read far before it fails.
+EDGED = {
+    "capitals before an ideograph": ("", "aB", "漢"),
+    "letters before a digit": ("", "a", "1"),
+    "spaces before a letter": ("", " ", "x"),
+    "unclosed quotation": ('"', "a ", ""),
+    "unclosed item": ('- "', "a ", "\n"),
+    "unclosed tag": ("<a ", "b=c ", ""),
+    "unclosed link": ("[a](", "b", ""),
+    "unclosed key block": ("-----BEGIN PRIVATE KEY-----\n", "a\n", ""),
+    "mail without a domain": ("", "a.", "@"),
+    "long name": ("my name is ", "Ana ", "."),
+    "statement in one sentence": ("I live in ", "a, b and ", "."),
+    "deep bullets": ("- a\n", "  - b\n", ""),
+    "blank lines before an item": ("- a\n", "\n", "x"),
+}
+KINDS = {kind: ("", unit, "") for kind, unit in UNITS.items()} | EDGED
+FILL: dict[str, Callable[[str], Any]] = {
+    "before": lambda text: [text],
+    "count": lambda text: estimate_tokens,
+    "day": lambda text: "2026-11-15",
+    "end": len,
+    "form": lambda text: "NFKD",
+    "gone": lambda text: (),
+    "id": lambda text: "a",
+    "key": lambda text: b"key",
+    "kind": lambda text: "turn",
+    "last": lambda text: False,
+    "limit": lambda text: 1_000,
+    "budget": lambda text: 500,
+    "metadata": lambda text: {},
+    "more": lambda text: 3,
+    "new": lambda text: (),
+    "now": lambda text: NOW,
+    "size": lambda text: estimate_tokens,
+    "slot": lambda text: "user.city",
+    "speakers": lambda text: ("Ana",),
+    "spans": lambda text: [(place, place + 1) for place in range(0, len(text), 10)],
+    "start": lambda text: 0,
+    "stems": lambda text: ("pass", "secret"),
+    "where": lambda text: "here",
+}
+
+
+def find_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield every public function and method of PARTS with a text among its parameters, by its full name."""
+    for part in PARTS:
+        package = importlib.import_module(f"engrain.{part}")
+        for found in pkgutil.walk_packages(package.__path__, f"engrain.{part}."):
+            module = importlib.import_module(found.name)
+            for name, value in vars(module).items():
+                if name.startswith("_") or getattr(value, "__module__", None) != found.name:
+                    continue
+                members = vars(value).items() if inspect.isclass(value) else [("", value)]
+                for member, function in members:
+                    function = inspect.unwrap(getattr(function, "__func__", function))
+                    if inspect.isfunction(function) and not member.startswith("_") and takes_text(function):
+                        yield ".".join(filter(None, (found.name, name, member))), function
+
+
+def takes_text(function: Callable[..., Any]) -> bool:
+    return any(
+        name in TEXT_NAMES and "str" in str(one.annotation)
+        for name, one in inspect.signature(function).parameters.items()
+    )
+
+
+def fill_call(function: Callable[..., Any]) -> Call | None:
+    """Return a call with a text and fitting values for all that is required, or None if something is unknown."""
+    makers: dict[str, Callable[[str], Any]] = {}
+    for name, one in inspect.signature(function).parameters.items():
+        if name in TEXT_NAMES:
+            many = "[str]" in str(one.annotation)
+            makers[name] = (lambda text: [text]) if many else (str.lower if name == "lower" else str)
+        elif one.default is inspect.Parameter.empty:
+            if name not in FILL:
+                return None
+            makers[name] = FILL[name]
+
+    def call(text: str) -> object:
+        values = {name: make(text) for name, make in makers.items()}
+        result = function(**values)
+        return list(result) if inspect.isgenerator(result) else result
+
+    return call
+
+
+def measure_cpu(call: Call, text: str, tries: int) -> float:
+    """Return the CPU seconds of the best try. A typed error is an answer, too."""
+    best = float("inf")
+    for _ in range(tries):
+        began = time.process_time()
+        with suppress(EngrainError):
+            call(text)
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def make_text(kind: str, length: int) -> str:
+    head, unit, tail = KINDS[kind]
+    body = (unit * (length // len(unit) + 1))[: length - len(head) - len(tail)]
+    return head + body + tail
+
+
+def find_worst_growth(call: Call, kind: str, sizes: tuple[int, ...]) -> tuple[float, int]:
+    """Double the text from size to size, and return the largest t(2n)/t(n) with its 2n.
+
+    Times below MIN_SECONDS count as linear. A suspicious ratio is measured again, best of three.
+    """
+    worst, at = 0.0, 0
+    before = measure_cpu(call, make_text(kind, sizes[0] // 2), 1)
+    for size in sizes:
+        took = measure_cpu(call, make_text(kind, size), 1)
+        if took >= MIN_SECONDS:
+            ratio = took / max(before, 1e-9)
+            if ratio >= SUSPICIOUS:
+                half = measure_cpu(call, make_text(kind, size // 2), 3)
+                ratio = measure_cpu(call, make_text(kind, size), 3) / max(half, 1e-9)
+            worst, at = max((worst, at), (ratio, size))
+            if worst >= MAX_GROWTH:
+                break
+        before = took
+    return worst, at

@@ -1,0 +1,143 @@
+"""Every function that takes text is linear in its length, for adversarial texts too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from engrain_conformance.embedder import HashEmbedder
+from examples import for_each
+from linear_kit import KINDS, MAX_GROWTH, Call, fill_call, find_functions, find_worst_growth
+
+from engrain import Memory
+from engrain.core.markdown.layout import PageBudget, fits_budget
+from engrain.core.rules.own_words import detect_stored_traits
+from engrain.ingest.write import split_windows
+from engrain.mirror.render import Page
+from engrain.providers.local import LocalEmbedder
+
+SHORT = (16_000, 32_000)
+FULL = tuple(16_000 << power for power in range(7))  # up to 1 MB
+EMBEDDER = HashEmbedder()
+
+# Functions with parameters that are no text.
+BY_HAND: dict[str, Call] = {
+    "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
+    "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
+    "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),
+    "engrain.mirror.render.Page.of": lambda text: Page.of("MEMORY.md", text),
+}
+# The verbs reach these, or they pass the text on as it is.
+THROUGH_VERBS = {
+    "engrain.agent.prompt.MemoryPrompt.render": "Memory.prompt",
+    "engrain.core.model.sessions.make_event": "copies the text",
+    "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
+    "engrain.core.rules.own_words.is_doubtful": "gate.find_statements",
+    "engrain.core.rules.slots.fill_slot": "gate.find_statements",
+    "engrain.core.text.passages.split_clauses": "gate.find_statements",
+    "engrain.core.validation.count_noun": "takes a noun",
+    "engrain.ingest.episodes.build_raw": "Memory.add_message of a tool",
+    "engrain.ingest.extraction.extract_facts": "needs a model's answer",
+    "engrain.ingest.write.embed_texts": "Memory.remember",
+    "engrain.privacy.receipts.verify_receipt": "compares bytes in a store",
+    "engrain.privacy.tombstones.TombstoneFilter.rejects_text": "hash_tombstone",
+    "engrain.providers.embeddings_http.ServedEmbedder.embed": "sends the text to a server",
+    "engrain.providers.embeddings_http.ServedEmbedder.windows": "split_windows",
+    "engrain.providers.local.QueryCache.embed": "looks the text up",
+    "engrain.providers.local.LocalEmbedder.embed": "LocalEmbedder.windows, then at most 256 tokens at once",
+    "engrain.providers.local.LocalEmbedder.windows": "verbs below",
+    "engrain.providers.local.SentenceTransformersEmbedder.embed": "another package",
+    "engrain.providers.local.SentenceTransformersEmbedder.windows": "another package",
+    "engrain.providers.wordpiece.WordPiece.encode": "LocalEmbedder.windows",
+    "engrain.providers.wordpiece.WordPiece.count": "LocalEmbedder.windows",
+    "engrain.providers.wordpiece.WordPiece.pieces": "LocalEmbedder.windows",
+    "engrain.tiers.conversation.ConversationMemory.add": "Memory.add_message",
+    "engrain.tiers.conversation.ConversationMemory.search": "Memory.recall",
+    "engrain.tiers.episodic.EpisodicMemory.record_decision": "verbs below",
+    "engrain.tiers.episodic.EpisodicMemory.record_resolution": "EpisodicMemory.record_decision",
+    "engrain.tiers.scoped_working.ScopedWorkingMemory.step": "WorkingMemory.add_thought",
+    "engrain.tiers.semantic.SemanticMemory.learn": "Memory.remember",
+    "engrain.tiers.working.WorkingMemory.add_thought": "verbs below",
+}
+
+
+def list_calls() -> dict[str, Call]:
+    calls = dict(BY_HAND)
+    for name, function in find_functions():
+        call = None if name in calls or name in THROUGH_VERBS else fill_call(function)
+        if call is not None:
+            calls[name] = call
+    return calls
+
+
+CALLS = list_calls()
+# Each of these was found to be quadratic once.
+KNOWN = ["accents", "marks on a letter", "marks out of order", "backslashes", "hyphens", "letters", "unclosed comments"]
+KNOWN += ["capitals before an ideograph"]
+
+
+def check_growth(name: str, call: Call, kinds: list[str], sizes: tuple[int, ...]) -> None:
+    found = {kind: find_worst_growth(call, kind, sizes) for kind in kinds}
+    slow = {kind: growth for kind, growth in found.items() if growth[0] >= MAX_GROWTH}
+    assert not slow, f"{name} is not linear (growth of the time, at length): {slow}"
+
+
+def test_every_function_that_takes_text_is_measured_or_explained() -> None:
+    found = {name for name, _ in find_functions()}
+    assert len(found) > 90
+    assert found - CALLS.keys() - THROUGH_VERBS.keys() == set(), "say in BY_HAND how to call them"
+    assert (BY_HAND.keys() | THROUGH_VERBS.keys()) - found == set(), "these are gone"
+
+
+@for_each("name", CALLS)
+def test_short_adversarial_texts_take_linear_time(name: str) -> None:
+    check_growth(name, CALLS[name], KNOWN, SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_adversarial_texts_up_to_a_megabyte_take_linear_time(name: str) -> None:
+    check_growth(name, CALLS[name], list(KINDS), FULL)
+
+
+def sync_mirror(memory: Memory, folder: Path, text: str) -> None:
+    memory.remember(text, slot="user.note")
+    memory.mirror(folder).sync()
+
+
+@contextmanager
+def open_verbs(folder: Path) -> Iterator[dict[str, Call]]:
+    local = LocalEmbedder()
+    with Memory(folder / "agent.db", user="ana", embedder=EMBEDDER, background=False) as memory:
+        memory.remember("The vault is on the left.")
+        yield {
+            "remember": memory.remember,
+            "add_message, user": lambda text: memory.add_message("user", text),
+            "add_message, assistant": lambda text: memory.add_message("assistant", text),
+            "add_message, tool": lambda text: memory.add_message("tool", text),
+            "recall": memory.recall,
+            "prompt": memory.prompt,
+            "mirror": lambda text: sync_mirror(memory, folder / "mirror", text),
+            "episodic.record_decision": memory.episodic.record_decision,
+            "working.add_thought": memory.working.add_thought,
+            "local embedder": local.windows,
+        }
+
+
+VERBS = ["remember", "add_message, user", "add_message, tool", "recall", "mirror", "local embedder"]
+
+
+@for_each("verb", VERBS)
+def test_verbs_take_linear_time(verb: str, tmp_path: Path) -> None:
+    with open_verbs(tmp_path) as verbs:
+        check_growth(verb, verbs[verb], ["accents", "backslashes"], SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_verbs_take_linear_time_up_to_a_quarter_of_a_megabyte(kind: str, tmp_path: Path) -> None:
+    with open_verbs(tmp_path) as verbs:
+        for verb, call in verbs.items():
+            check_growth(verb, call, [kind], FULL[:5])
