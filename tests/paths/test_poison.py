@@ -13,7 +13,7 @@ from engrain import Memory, Source
 pytestmark = pytest.mark.meaning
 
 MAX_DISPLACED = 0.05
-SHORT = ["ten pages with trusted names", "tool results", "ten pasted messages"]
+SHORT = ["ten pages with trusted names", "ten pasted messages"]
 
 
 @cache
