@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -75,6 +77,14 @@ def local_server(
         loader.close()
 
 
+def http_client(url: str, key: str | None = None, mode: str = MODERN, **headers: str) -> Client:
+    """A client that sends a key, and headers in whose names `_` stands for `-`."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    if key is not None:
+        given["Authorization"] = f"Bearer {key}"
+    return Client(streamable_http_client(url, http_client=httpx2.AsyncClient(headers=given)), mode=mode)
+
+
 class HttpServer:
     """A streamable HTTP server in a thread, and its keys."""
 
@@ -94,10 +104,7 @@ class HttpServer:
         return self.keys.add(ApiKey("", name, "", values.pop("rights", RIGHTS), limits=limits, **values))
 
     def client(self, key: str | None = None, mode: str = MODERN, **headers: str) -> Client:
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if key is not None:
-            given["Authorization"] = f"Bearer {key}"
-        return Client(streamable_http_client(self.url, http_client=httpx2.AsyncClient(headers=given)), mode=mode)
+        return http_client(self.url, key, mode, **headers)
 
     def stop(self) -> None:
         self._server.stop()
@@ -105,6 +112,22 @@ class HttpServer:
         assert not self._thread.is_alive(), "the server did not stop"
         self._listener.socket.close()
         self._loader.close()
+
+
+@contextmanager
+def http_process(store: Path, *options: str) -> Iterator[str]:
+    """The command with --http as a process; yields its URL."""
+    command = [sys.executable, "-m", "engrain", "mcp", "--http", "--port", "0", "--store", str(store), *options]
+    environment = {**os.environ, "PYTHONPATH": SOURCES}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    try:
+        found = re.search(r"http://\S+/mcp", process.stderr.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp_kit import SOURCES
+from mcp_kit import SOURCES, http_process
 
 pytestmark = pytest.mark.slow
 
@@ -48,18 +47,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server for this machine, without keys."""
-    store = tmp_path_factory.mktemp("store") / "store.db"
-    command = [sys.executable, "-m", "engrain", "mcp", "--http", "--port", "0", "--store", str(store), "--user", "ana"]
-    environment = {**os.environ, "PYTHONPATH": SOURCES}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    assert process.stderr is not None
-    found = re.search(r"http://\S+/mcp", process.stderr.readline())
-    assert found is not None
-    try:
-        yield found[0]
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0
+    with http_process(tmp_path_factory.mktemp("store") / "store.db", "--user", "ana") as found:
+        yield found
 
 
 def run_node(packages: Path, *command: str) -> str:

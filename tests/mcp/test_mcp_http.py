@@ -10,11 +10,13 @@ import httpx
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_kit import MODERN, VERSIONS, HttpServer, call, fail, http_server, run
+from mcp_kit import MODERN, VERSIONS, HttpServer, call, fail, http_client, http_process, http_server, run
 
+from engrain import Memory
+from engrain.core.http_routes import RIGHTS
 from engrain.core.identity import Scope
 from engrain.server.access import OpenAccess
-from engrain.server.keys import KeyLimits
+from engrain.server.keys import ApiKey, KeyFile, KeyLimits
 
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 HEADERS = {"Accept": "application/json, text/event-stream"}
@@ -60,6 +62,21 @@ def test_each_key_has_its_own_memory(server: HttpServer, mode: str) -> None:
         assert '"Ana lives in Quito."' in (await client.read_resource("engrain://profile")).contents[0].text
 
     run(server.client(ana, mode), find)
+
+
+def test_the_command_serves_the_memory_of_a_key(tmp_path: Path) -> None:
+    key = KeyFile(tmp_path / "store.db.keys.json").add(ApiKey("", "laptop", "", RIGHTS, user="ana"))
+
+    async def use(client: Client) -> None:
+        made = await call(client, "remember", text="Ana lives in Quito.")
+        found = await call(client, "recall", query="Where does Ana live?")
+        assert [item["id"] for item in found["items"]] == [made["id"]]
+
+    with http_process(tmp_path / "store.db") as url:
+        assert httpx.post(url, json=LIST_TOOLS, headers=HEADERS).status_code == 401
+        run(http_client(url, key), use)
+    with Memory(tmp_path / "store.db", user="ana", background=False) as memory:
+        assert [item.text for item in memory.list()] == ["Ana lives in Quito."]
 
 
 def test_many_keys_at_once_see_only_their_own(server: HttpServer) -> None:

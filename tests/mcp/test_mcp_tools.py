@@ -261,3 +261,28 @@ def test_twenty_agents_end_right(tmp_path: Path) -> None:
         }
         lengths = {info.session: info.messages for info in memory.sessions.list(100)}
         assert lengths == {f"agent-{n:02}": 1 for n in range(agents)}
+
+
+ODD_VALUES: list[object] = [
+    None, "", " ", "\x00", "\ud800", "x" * 200_000, 0, -1, 2**70, 1.5, float("nan"), True, [], ["", "a"], [[]], [None],
+    {}, {"role": "user"}, [{}], [{"role": "user"}], [{"role": 1, "content": 2}], [{"role": "user", "content": [{}]}],
+    [{"role": "user", "content": "\x00"}], "session:monday", "procedure:x", "null", "[1]", "9999-99-99",
+]  # fmt: skip
+
+
+def test_odd_arguments_are_refused_with_advice(server: MemoryServer) -> None:
+    """Each argument takes each odd value once: the answer is a success or says what is wrong, never a defect."""
+
+    async def use(client: Client) -> None:
+        good = {"query": "Ana", "text": "Ana.", "id": "a", "ids": ["a"], "messages": [{"role": "user", "content": "A"}]}
+        for tool in (await client.list_tools()).tools:
+            schema = tool.input_schema
+            for name in schema["properties"]:
+                for value in ODD_VALUES:
+                    needed = {one: good[one] for one in schema.get("required", ())}
+                    result = await client.call_tool(tool.name, {**needed, name: value})
+                    text = result.content[0].text
+                    assert "defect" not in text, (tool.name, name, value)
+                    assert not result.is_error or len(text) > 20, (tool.name, name, value)
+
+    run(Client(server, mode=MODERN), use, 300)

@@ -62,7 +62,7 @@ class McpApi:
             await Response(body, problem.status, headers, PROBLEM_TYPE)(scope, receive, send)
 
     def close(self, seconds: float) -> bool:
-        """Calls have ended with their requests: nothing is left to wait for."""
+        """Wait for nothing: a verb that outlives the drain is one transaction, which happens or does not."""
         return True
 
     async def _set_caller(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

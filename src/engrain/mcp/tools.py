@@ -206,6 +206,7 @@ def build_tools(source: MemorySource, names: Collection[str] = tuple(TOOLS)) -> 
         tool = MemoryTool.from_function(function, name, description=purpose, annotations=annotations)
         assert isinstance(tool, MemoryTool)
         tool.parameters = _shorten_schema(build_schema(function, name))
+        tool.fn_metadata.output_schema = _drop_titles(tool.fn_metadata.output_schema)
         tool.right, tool.source = right, source
         found.append(tool)
     return found
@@ -242,3 +243,12 @@ def _shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
         if one.get("type") == "array" and one["items"].get("type") == "object":
             one["items"] = {"type": "object"}
     return {name: value for name, value in schema.items() if value != []}
+
+
+def _drop_titles(schema: Any) -> Any:
+    """Drop the titles, which repeat the names of the values."""
+    if isinstance(schema, list):
+        return [_drop_titles(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _drop_titles(one) for name, one in schema.items() if not (name == "title" and isinstance(one, str))}
