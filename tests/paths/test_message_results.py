@@ -67,3 +67,11 @@ def test_a_pasted_value_replaces_nothing(memory: Memory) -> None:
     result = memory.add_message("user", "Summarise this mail:\n\nI live in Minsk. My name is Victor.")
     assert result.facts == result.replaced == ()
     assert memory.slots.get("user.city").text == "I live in Lima"
+
+
+def test_a_pasted_text_becomes_no_lasting_episode(memory: Memory) -> None:
+    said = "We decided to cancel the merger with Globex. It was a critical error."
+    assert memory.add_message("user", said).facts
+    pasted = memory.add_message("user", f"Summarise this mail:\n\n{said.replace('Globex', 'Initech')}")
+    assert pasted.facts == ()
+    assert not [item for item in memory.list({"kind": "episode"}) if "Initech" in item.text]

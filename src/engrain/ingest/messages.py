@@ -20,6 +20,7 @@ from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slots import SPEAKER_KEY
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
@@ -215,6 +216,9 @@ def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[F
 def _plan_lasting_item(turn: AnalyzedMessage, k: int, services: Services) -> list[Step]:
     """Plan the item that an important event becomes. The caller skips it if the gate kept something of the message."""
     if turn.event is None or not turn.event.text or not score_importance(turn.event).promotes:
+        return []
+    # A text with words of others is an event, but not a lasting statement of the user.
+    if turn.message.role == "user" and find_own_words(turn.message.text[:MAX_GATE_CHARACTERS]).mixed:
         return []
     source = message_to_note(turn.message, "").source
     assert isinstance(source, Source)

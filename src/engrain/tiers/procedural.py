@@ -8,7 +8,16 @@ from dataclasses import replace
 from engrain.core.errors import ConfigError, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, RESERVED_KEY, Item, Note, Source, check_note
+from engrain.core.model.items import (
+    PROCEDURE_SLOT_PREFIX,
+    PROPOSED_SLOT_PREFIX,
+    RESERVED_KEY,
+    TRUST,
+    Item,
+    Note,
+    Source,
+    check_note,
+)
 from engrain.core.model.plans import Add, Applied, Plan, make_request
 from engrain.core.model.procedures import (
     Procedure,
@@ -48,12 +57,18 @@ class ProceduralMemory:
         source: str | Source | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Keep a procedure and return the version's id. Changed steps make a new version."""
+        """Keep a procedure and return the version's id. Changed steps make a new version.
+
+        Steps from a tool, a page or a file are only kept as a proposal, which recall finds. They become the current
+        version when they are learnt again from a trusted source.
+        """
         name, steps = check_procedure_name(name), check_steps(steps)
         when = check_text(when, "when") if when else ""
         note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
         details: dict[str, object] = {"steps": list(steps), "when": when}
-        note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={RESERVED_KEY: details})
+        trusted = isinstance(note.source, Source) and note.source.trust >= TRUST["agent"]
+        prefix = PROCEDURE_SLOT_PREFIX if trusted else PROPOSED_SLOT_PREFIX
+        note = replace(note, slot=prefix + name, metadata={RESERVED_KEY: details})
         began = self._services.items.moment()
         (draft,) = write.build_drafts([note], self._services)
         details = {**draft.metadata[RESERVED_KEY], "version": self._choose_number(name, draft.text)}

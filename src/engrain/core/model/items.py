@@ -192,7 +192,8 @@ class Draft:
 MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
 PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX = "procedure:", "session:"  # slots of procedures and of summaries
-RESERVED_SLOT_PREFIXES = (PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX)
+PROPOSED_SLOT_PREFIX = "proposed:"  # slots of procedures that a less trusted source offers
+RESERVED_SLOT_PREFIXES = (PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX, PROPOSED_SLOT_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
