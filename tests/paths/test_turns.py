@@ -649,7 +649,8 @@ def test_another_speaker_leaves_the_users_slots_alone(kit: Services, clock: SetC
 def test_another_speaker_makes_nobody_forget_what_the_user_said(kit: Services, clock: SetClock) -> None:
     spoke(kit, clock, "Ana", "I live in Lima. I like tea.")
     spoke(kit, clock, "Bob", "I live in Lima. I like tea.")
-    spoke(kit, clock, "Bob", "Forget my city. Forget that I like tea.")
+    spoke(kit, clock, "Bob", "Forget my city.")
+    spoke(kit, clock, "Bob", "Forget that I like tea.")
     assert sorted(texts(kit)) == ["I like tea", "I live in Lima"]
     assert {item.source for item in items(kit)} == {None}
     spoke(kit, clock, "ana", "Forget my city.")

@@ -140,7 +140,7 @@ def test_bytes_that_are_pending_give_the_same_exit_code_in_both_forms(store: Pat
 
 def test_it_is_shown_with_its_id_and_with_the_value_that_will_hold_again(store: Path) -> None:
     with opened(store) as memory:
-        memory.remember("Ana lives in Lima.", slot="user.city")
+        memory.remember("Ana lives in Lima.", slot="user.city", source=Source("a form", "web"))
         bad = [memory.remember(text, slot="user.city", source=Source("forger", "web")) for text in ("Oslo.", "Bonn.")]
     shown = undo(store, "forger").stdout
     assert all(id in shown for id in bad)

@@ -62,6 +62,11 @@ class RecordResult:
     def ids(self) -> tuple[str, ...]:
         return tuple(one.id for one in self.results)
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Facts that the gate kept, and important episodes."""
+        return tuple(dict.fromkeys(id for one in self.results for id in one.facts))
+
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
