@@ -21,7 +21,7 @@ HIDDEN_LETTER = "ᚠ"
 PASTED = 16  # a trait next to those of rules/statements.py
 _MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
 _MAY_HAVE_PASTED = re.compile(r"[\n:?\"`“„«‘]")  # whatever announces or surrounds the words of others
-_MAX_READ_CHARACTERS = 20_000
+_MAX_READ_CHARACTERS = 4_000  # a message of few own words begins with them
 # An earnest request to forget is short. A longer message may be somebody's text.
 MAX_EARNEST_CHARACTERS = 2_000
 _MAX_CUE_CHARACTERS = 400
