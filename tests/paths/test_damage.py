@@ -123,6 +123,19 @@ def test_without_a_backup_a_rebuild_keeps_what_is_there(path: Path) -> None:
     assert check_integrity(path).state == "pass"
 
 
+def test_damage_gets_into_no_backup_and_no_copy(path: Path, tmp_path: Path) -> None:
+    with opened(path) as memory:
+        memory.procedural.learn("bake bread", ["knead", "bake"])
+        memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=True, note="brown")
+    change_outside(path, "update trial set note = 'black'")
+    with opened(path) as memory:
+        with pytest.raises(StoreCorrupt, match="1 rows of table trial are damaged"):
+            memory.store.backup(tmp_path / "backup.db")
+        with pytest.raises(StoreCorrupt, match="a row of table trial is damaged"):
+            memory.store.copy(tmp_path / "copy.db")
+    assert not (tmp_path / "backup.db").exists()
+
+
 def test_a_damaged_item_can_be_forgotten(path: Path) -> None:
     with opened(path) as memory:
         id_ = memory.slots.list()[0].id

@@ -30,6 +30,7 @@ from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
 from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
+from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.lock import FileLock
@@ -75,9 +76,13 @@ class Backups:
             return self._write_backup(path, part, key, least)
 
     def whole(self) -> bool:
-        """Every page of the store itself is sound."""
+        """Every page and every row of the store itself is sound."""
+
+        def is_sound(db: Connection) -> bool:
+            return db.rows("pragma quick_check(1)") == [("ok",)] and not find_damage(db)
+
         try:
-            return bool(self.dialect.snapshot(lambda db: db.rows("pragma quick_check(1)"))[0][0] == "ok")
+            return self.dialect.snapshot(is_sound)
         except StoreCorrupt:
             return False
 
@@ -161,10 +166,12 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
 
 
 def count_rows(db: Connection, file: StoreFile, version: int) -> dict[str, int]:
-    """The rows of each table, in a file whose every page and reference is sound."""
+    """The rows of each table, in a file whose every page, row and reference is sound."""
     try:
         bad = [row[0] for row in db.rows("pragma integrity_check(1)") if row[0] != "ok"]
         broken = db.rows("pragma foreign_key_check")
+        if version == latest_version():
+            bad += find_damage(db)
     except EngrainError as exc:
         raise StoreCorrupt(f"{file.path} is damaged: {exc}") from exc
     if bad or broken:

@@ -5,4 +5,4 @@ where scope.state = 3 and (scope.id, hash) > (:a, :b) order by scope.id, hash li
 
 -- dump_vectors --
 select model.key, item.id, model.dimension, vector.windows
-from item join model join vector on vector.key = (model.n << 40 | item.n) where item.id {in:ids};
+from item join model join vector on vector.key = (model.n << 40 | item.n) where item.id {in:ids} and {intact:vector};
