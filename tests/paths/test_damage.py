@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -183,12 +184,25 @@ def test_a_log_that_was_lost_or_cut_is_noticed_at_the_next_open(path: Path, kill
         assert (found.state, "commits were missing" in found.why) == ("warn", True)
 
 
-def test_a_bit_that_flips_in_the_log_is_noticed_at_the_next_open(path: Path, killed: Path) -> None:
-    content = bytearray(killed.read_bytes())
-    content[len(content) // 2] ^= 1
-    killed.write_bytes(content)
-    with pytest.warns(UserWarning, match="commits are missing"):
-        opened(path).close()
+@pytest.mark.parametrize("count", [10, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("harm", ["cut", "flip"])
+def test_a_log_that_was_cut_or_flipped_anywhere_loses_nothing_unseen(
+    path: Path, killed: Path, tmp_path: Path, harm: str, count: int
+) -> None:
+    content, chosen = killed.read_bytes(), random.Random(13)
+    for number in range(count):
+        (folder := tmp_path / str(number)).mkdir()
+        for name in ("agent.db", "agent.db-lock"):
+            shutil.copy(path.with_name(name), folder / name)
+        at = chosen.randrange(len(content))
+        flipped = bytes([content[at] ^ 1 << chosen.randrange(8)])
+        left = content[:at] if harm == "cut" else content[:at] + flipped + content[at + 1 :]
+        (folder / killed.name).write_bytes(left)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            with opened(folder / "agent.db") as memory:
+                kept = len(memory.list())
+        assert (kept == 10) or any("commits are missing" in str(one.message) for one in warned), (at, kept)
 
 
 def test_a_new_store_of_the_same_name_misses_nothing(path: Path, killed: Path) -> None:

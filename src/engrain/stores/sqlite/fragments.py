@@ -59,7 +59,8 @@ SYNTAX = Syntax(
         "scope_order": "scope.id",
         "scope_value": ":$",
         "scope_key": "$.scope",
-        "within": "scope.state = 0 and scope.id between coalesce(:within, '') and coalesce(:within, 'g') and {intact:$}",
+        "within": "scope.state = 0 and scope.id between coalesce(:within, '') and coalesce(:within, 'g') "
+        "and {intact:$}",
         "index_columns": "",
         "index_values": "",
         "index_update": "",
