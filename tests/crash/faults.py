@@ -123,6 +123,9 @@ class PowerCut(Snapshots):
         if operation == "delete":
             (self.durable / Path(path).name).unlink(missing_ok=True)
             return
+        if not self.taken:  # a new store is written and synced as one file, before SQLite opens it
+            for new in self.folder.glob("*.db"):
+                shutil.copy(new, self.durable)
         copy = self.into / f"{len(self.taken):04d}"
         shutil.copytree(self.durable, copy)
         if (self.folder / "notes").exists():

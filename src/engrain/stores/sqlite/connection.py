@@ -156,6 +156,12 @@ class Connection:
     def in_transaction(self) -> bool:
         return bool(self._raw.in_transaction)
 
+    @property
+    def total_changes(self) -> int:
+        """The rows that were changed since the connection was opened."""
+        changes = self._raw.total_changes
+        return int(changes() if callable(changes) else changes)
+
     def load_pages(self, content: bytes) -> None:
         """Replace a database in memory."""
         try:

@@ -77,7 +77,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self._name = str(self._file.path)
         self._identity: FileIdentity | None = None
         self._log_identity: FileIdentity | None = None
-        self._commits = 0
+        self._commits = 0  # the number of the commit in progress
         self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
         self._checkpointer = Checkpointer(self._pool, self._lock)
@@ -208,8 +208,9 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
                 f"{self._name}-wal was removed or replaced while open, with writes that are nowhere else. Close the "
                 "store at once: that saves them into the file, if it can be. Then repeat this one with its request_id."
             )
-        if self._lock:
+        if self._lock and self._commits:
             self._lock.write_note(self.dialect.key[:8], self._commits)
+            self._commits = 0
 
     def after_commit(self, db: Connection) -> None:
         self._checkpointer.after_commit(db, self._file.journal)

@@ -65,7 +65,7 @@ class Hooks(Protocol):
     """Calls around a commit, made in the thread that writes."""
 
     def before_commit(self, db: Connection) -> None:
-        """All members have written."""
+        """All members have run, and a row has changed."""
 
     def confirm_commit(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
@@ -102,6 +102,7 @@ class WriteQueue:
         # Held while the connection is in use: a store in memory reads with the same connection.
         self.access = threading.RLock()
         self._member: tuple[int, Connection] | None = None
+        self._changes_before = 0
 
     # For callers
 
@@ -295,6 +296,7 @@ class WriteQueue:
         try:
             db.add_triggers(list_triggers())
             db.run("begin immediate")
+            self._changes_before = db.total_changes
         except BaseException:
             self.clear()
             raise
@@ -332,7 +334,8 @@ class WriteQueue:
         if not members:
             db.run("rollback")
             return
-        self._hooks.before_commit(db)
+        if db.total_changes != self._changes_before:
+            self._hooks.before_commit(db)
         db.commit()
         self._hooks.confirm_commit()
 
