@@ -18,6 +18,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite.checksums import list_triggers, seal_rows
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index import vectors as vector_index
 from engrain.stores.sqlite.index.view import IndexCache
@@ -44,6 +46,7 @@ class Db:
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path))
         self.connection.pragma("cache_size", -64_000)
+        self.guarded = Connection(self.connection)  # with the functions that check rows
 
     def run(self, sql: str, args: Any = ()) -> None:
         self.connection.execute(sql, args)
@@ -124,6 +127,8 @@ def build(path: Path, world: World, size: int) -> tuple[Db, Writing]:
     db.run("pragma journal_mode = wal")
     for statement in SCHEMA.read_text().split(";\n"):
         db.run(statement)
+    seal_rows(db.guarded)
+    db.guarded.add_triggers(list_triggers())
     for number, scope in enumerate((BIG, MIDDLE, SMALL), 1):
         db.run("insert into scope (scope, id) values (?, ?)", (number, scope.id))
     writing, seconds = Writing(db, world), 0.0

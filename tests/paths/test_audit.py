@@ -84,7 +84,7 @@ def put(memory: Memory, entries: list[Row], sealed: str | None) -> None:
         ("delete from audit", ()),
         *(("insert into audit values (?, ?, ?, ?, ?, ?, ?)", row) for row in entries),
         ("delete from meta where name = 'audit'", ()),
-        *([("insert into meta values ('audit', ?)", (sealed,))] if sealed is not None else []),
+        *([("insert into meta (name, value) values ('audit', ?)", (sealed,))] if sealed is not None else []),
     )
 
 

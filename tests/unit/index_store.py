@@ -18,6 +18,8 @@ from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.sqlite import migrate
+from engrain.stores.sqlite.checksums import list_triggers, seal_rows
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index.view import IndexCache
 
@@ -89,6 +91,9 @@ class IndexStore:
         self.connection.pragma("journal_mode", "wal")
         for statement in SCHEMA.read_text().split(";\n"):
             self.connection.execute(statement)
+        guarded = Connection(self.connection)
+        seal_rows(guarded)
+        guarded.add_triggers(list_triggers())
         self.run_count = 0
         self.items: dict[int, Row] = {}
         self.seq = 0
@@ -110,6 +115,7 @@ class IndexStore:
         if self.path == ":memory:":
             return fn(self)
         other = apsw.Connection(self.path)
+        Connection(other)  # with the functions that check rows
         other.execute("begin")
         try:
             return fn(Reading(other))
@@ -155,7 +161,8 @@ class IndexStore:
         scope = self.scopes[row.scope]
         self.run("delete from source where scope = ? and item = ?", (scope, row.n))
         for number, name in enumerate(row.sources):
-            self.run("insert into source values (?, ?, ?, 'user', ?)", (scope, row.n, number, name))
+            source = "insert into source (scope, item, number, kind, name) values (?, ?, ?, 'user', ?)"
+            self.run(source, (scope, row.n, number, name))
         if index:
             IndexRows(self).delete_vectors(row.n)
             IndexRows(self).write([(row.n, words_of(row.passages), None)])
@@ -166,7 +173,8 @@ class IndexStore:
         self.seq += 1
         IndexRows(self).delete(row.n)
         self.run("delete from item where n = ?", (row.n,))
-        self.run("insert into deleted_item values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
+        deleted = "insert into deleted_item (change, scope, n, id) values (?, ?, ?, ?)"
+        self.run(deleted, (self.seq, self.scopes[row.scope], row.n, row.id))
         del self.items[row.n]
 
     # The oracle

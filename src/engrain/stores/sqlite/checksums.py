@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 @cache
 def load_tables() -> Mapping[str, Table]:
-    """The tables of our own schema: no name is taken out of a file."""
+    """The tables with checksums in our own schema: no name is taken out of a file."""
     with closing(connect(":memory:", choose_engine("auto"))) as db:
         for _, script in read_migrations("engrain.stores.sqlite"):
             for statement in split_statements(script):
@@ -64,6 +64,7 @@ def load_tables() -> Mapping[str, Table]:
             tuple(column for column, key in columns if key),
         )
         for name, columns in found.items()
+        if any(column == "checksum" for column, _ in columns)
     }
 
 
