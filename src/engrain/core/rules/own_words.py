@@ -51,6 +51,7 @@ _SPEAKER_LINE = re.compile(
 _ROLE_LINE = re.compile(
     r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE
 )
+_POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(r"[^\w\n]*(?P<label>[^\n:.!?—–]{2,80}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
 _QUOTED_WORDS = re.compile(
@@ -140,6 +141,10 @@ def is_doubtful(shown: str, stated: Sequence[Span]) -> bool:
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
     if any(_cue("hint").search(one) for one in around) or _shape("furniture").search(shown):
+        return True
+    # After a statement "the report goes to Carla" tells more; "is the report fine?" asks about it.
+    naming = (*around[:-1], *(one for one in around[-1:] if "?" in one or _POINTING.match(one)))
+    if any(_cue("named").search(one) for one in naming):
         return True
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
