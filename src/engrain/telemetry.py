@@ -22,8 +22,15 @@ def span(name: str) -> Iterator[None]:
     if tracer is None:
         yield
     else:
-        with tracer.start_as_current_span(name):
-            yield
+        # An error's message may hold text, ids and names: only its class is recorded.
+        with tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as current:
+            try:
+                yield
+            except BaseException as exc:
+                from opentelemetry.trace import Status, StatusCode
+
+                current.set_status(Status(StatusCode.ERROR, type(exc).__name__))
+                raise
 
 
 @functools.cache

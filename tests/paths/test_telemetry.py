@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from engrain import Memory, telemetry
+from engrain.core.errors import NotFound
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +35,19 @@ def test_a_verb_is_a_span_with_no_content(open_memory: Callable[..., Memory]) ->
     assert [span.name for span in spans] == ["engrain.remember", "engrain.recall"]
     assert not [span.attributes for span in spans if span.attributes]
     exporter.shutdown()
+
+
+def test_the_span_of_an_error_has_only_its_class(
+    open_memory: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(telemetry, "_get_tracer", functools.cache(lambda: provider.get_tracer("engrain")))
+    with pytest.raises(NotFound):
+        open_memory(user="ana").correct("secret-id", "The secret is tea.")
+    (span,) = exporter.get_finished_spans()
+    assert (span.status.is_ok, span.status.description, span.events) == (False, "NotFound", ())
+    assert not [word for word in ("secret", "ana", "tea") if word in span.to_json()]
 
 
 def test_without_the_api_nothing_happens(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

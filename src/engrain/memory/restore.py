@@ -248,16 +248,16 @@ class _PresentStore(NamedTuple):
 @contextmanager
 def _open_present(where: PathOrUrl, key: str | None = None) -> Iterator[_PresentStore]:
     """Open the store of the items. It may have `key` instead of its own key."""
+    from engrain.core.secrets.urls import hide_secrets
     from engrain.factory import open_whole_store
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.opening import find_engine
-    from engrain.stores.urls import shown
 
     chosen = load_settings(where)
     path = _local_path(chosen.store)
     if path is None:
         with closing(open_whole_store(chosen.store)) as store:
-            yield _PresentStore(cast("Forgetting", store), shown(chosen.store))
+            yield _PresentStore(cast("Forgetting", store), hide_secrets(chosen.store))
         return
     # Opening a missing or empty file would make a new store, which has forgotten nothing.
     if not path.exists():

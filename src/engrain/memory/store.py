@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmbedderFailed, StoreClosed
 from engrain.core.identity import Scope
+from engrain.core.secrets.urls import hide_secrets
 from engrain.core.validation import check_count, check_key
 from engrain.telemetry import traced
 
@@ -343,7 +344,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Store({self._location!r})"
+        return f"Store({None if self._location is None else hide_secrets(self._location)!r})"
 
     @property
     def _open(self) -> Workers:

@@ -195,14 +195,14 @@ def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) ->
     if answer.get("error"):
         reason = read_error_message(answer)
         raise ModelFailed(
-            f"{endpoint.name} at {endpoint.url} answered with an error" + (f": {reason}." if reason else ".")
+            f"{endpoint.name} at {endpoint.shown} answered with an error" + (f": {reason}." if reason else ".")
         )
     return answer
 
 
 def no_message_error(endpoint: Endpoint) -> ModelFailed:
     return ModelFailed(
-        f"{endpoint.name} at {endpoint.url} did not return a message. Check that the URL belongs to a chat service."
+        f"{endpoint.name} at {endpoint.shown} did not return a message. Check that the URL belongs to a chat service."
     )
 
 

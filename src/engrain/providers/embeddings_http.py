@@ -86,8 +86,8 @@ class ServedEmbedder:
             return [rows[place] for place in range(count)]
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             raise EmbedderFailed(
-                f"{self._endpoint.name} at {self._endpoint.url} did not return an embedding for each of {count} texts. "
-                "Check that the URL belongs to an embeddings service."
+                f"{self._endpoint.name} at {self._endpoint.shown} did not return an embedding for each of {count} "
+                "texts. Check that the URL belongs to an embeddings service."
             ) from exc
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput
+from engrain.core.secrets.urls import hide_secrets
 
 MAX_ATTEMPTS = 4
 TOTAL_SECONDS = 60.0  # for all attempts together; a service that asks to wait longer fails at once
@@ -41,7 +42,7 @@ class Endpoint:
     """
 
     name: str
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     key: str = field(repr=False)
     key_variable: str
     timeout: float = 30.0
@@ -50,11 +51,16 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not _is_web_url(self.url):
-            raise ConfigError(f"The URL of {self.name} must start with http:// or https://, not {self.url!r}.")
+            raise ConfigError(f"The URL of {self.name} must start with http:// or https://, not {self.shown!r}.")
         if not (self.key.isascii() and self.key.isprintable()):
             raise ConfigError(
                 f"The key of {self.name} has characters that cannot be in a key. Check {self.key_variable}."
             )
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password, for messages."""
+        return hide_secrets(self.url)
 
 
 class ServiceError(Exception):
@@ -119,13 +125,17 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     url = urlsplit(endpoint.url)
     verify = url.scheme != "http"  # certificates take 40 ms to load
     try:
+        # Apart from the URL, which httpx logs.
+        address = httpx.URL(endpoint.url)
+        auth = (address.username, address.password) if address.userinfo else None
+        address = address.copy_with(username=None, password=None)
         # A client with a transport of its own reads no proxy from the environment.
         direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK_HOSTS else None
         with (
             _cut_connection_after(seconds) as trace,
             httpx.Client(timeout=seconds, verify=verify, transport=direct) as client,
             client.stream(
-                "POST", endpoint.url, content=data, headers=_headers(endpoint), extensions={"trace": trace}
+                "POST", address, auth=auth, content=data, headers=_headers(endpoint), extensions={"trace": trace}
             ) as response,
         ):
             content = bytearray()
@@ -134,11 +144,11 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
                 if len(content) > MAX_ANSWER_BYTES:
                     raise ServiceError(f"{endpoint.name} sent an answer of more than {MAX_ANSWER_BYTES:,} bytes.")
     except (TimeoutError, httpx.TimeoutException) as exc:
-        timed_out = f"{endpoint.name} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
+        timed_out = f"{endpoint.name} at {endpoint.shown} did not answer within {round(seconds, 1):g} s."
         raise ServiceError(timed_out, retry=True) from exc
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
         # ImportError and ValueError: httpx cannot use the proxy that the environment names.
-        unreachable = f"{endpoint.name} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
+        unreachable = f"{endpoint.name} cannot be reached at {endpoint.shown}: {exc}. Check that it runs there."
         raise ServiceError(unreachable, retry=isinstance(exc, httpx.HTTPError)) from exc
     if not response.is_success:
         raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
@@ -147,7 +157,7 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     except orjson.JSONDecodeError as exc:
         start = content[:80].decode("utf-8", "replace")
         raise ServiceError(
-            f"{endpoint.name} at {endpoint.url} did not answer in JSON: {start!r}. Check the URL."
+            f"{endpoint.name} at {endpoint.shown} did not answer in JSON: {start!r}. Check the URL."
         ) from exc
 
 
@@ -207,10 +217,10 @@ def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, con
         return ServiceError(f"{message} Check the key: set {endpoint.key_variable} or pass api_key.")
     if 300 <= status < 400:
         return ServiceError(
-            f"{message} It redirects, and keys are not sent to another address: check the URL {endpoint.url}."
+            f"{message} It redirects, and keys are not sent to another address: check the URL {endpoint.shown}."
         )
     if status == 404:
-        return ServiceError(f"{message} Check the URL {endpoint.url} and the name of the model.")
+        return ServiceError(f"{message} Check the URL {endpoint.shown} and the name of the model.")
     if status not in TRANSIENT_STATUSES or b"insufficient_quota" in content:
         return ServiceError(message)
     seconds = _parse_retry_after(retry_after)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from engrain.core.errors import ConfigError
+from engrain.core.secrets.urls import hide_secrets
 
 
 class UrlOption(NamedTuple):
@@ -34,12 +35,15 @@ SWITCH = UrlOption("on or off", {"on": True, "off": False}.get)
 
 def split_url(url: str, kind: str, options: Mapping[str, UrlOption]) -> tuple[str, dict[str, Any]]:
     """Split a URL into the one for the client and our own parameters. `kind` names it in messages."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         _ = parts.port
-    except ValueError as exc:
-        raise ConfigError(f"{shown(url)} is not a {kind} URL: {exc}.") from exc
+        if parts.netloc.count("@") > 1:
+            raise ValueError("an @ in the password")  # a driver would take the rest of it for the host
+    except ValueError:
+        # Without the cause, whose message may hold a part of the password.
+        raise make_url_error(url, kind) from None
     rest = urlencode([pair for pair in pairs if pair[0] not in options], quote_via=quote)
     own = {name: _parse_option(kind, name, text, options[name]) for name, text in pairs if name in options}
     return urlunsplit(parts._replace(query=rest)), own
@@ -52,18 +56,11 @@ def _parse_option(kind: str, name: str, text: str, option: UrlOption) -> object:
     raise ConfigError(f"{name} in a {kind} URL must be {option.wanted}, not {text!r}.")
 
 
-SECRET_OPTIONS = ("password", "sslpassword", "ssl_password", "passfile")
-
-
-def shown(url: str) -> str:
-    """Return the URL without its secrets, for messages. A path is returned unchanged."""
-    if "://" not in url:
-        return url
-    parts = urlsplit(url)
-    who, _, where = parts.netloc.rpartition("@")
-    netloc = f"{who.partition(':')[0]}@{where}" if who else where
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET_OPTIONS]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, quote_via=quote)))
+def make_url_error(url: str, kind: str) -> ConfigError:
+    return ConfigError(
+        f"{hide_secrets(url)} is not a {kind} URL. Check its port and options, and write special characters in user "
+        "and password as %XX, such as %2F for a slash."
+    )
 
 
 DEFAULT_TIMEOUT_SECONDS = 5.0
@@ -98,9 +95,9 @@ class VectorAddress:
 
 def parse_vector_url(url: str, port: int, options: tuple[str, ...] = ()) -> VectorAddress:
     """Parse scheme://host:port/?collection=… or scheme:///folder. `options` are those of this kind of server."""
-    parts = urlsplit(url)
-    scheme, known = parts.scheme, {**_VECTOR_OPTIONS, **dict.fromkeys(options, UrlOption("a text", str))}
+    scheme, known = url.partition("://")[0], {**_VECTOR_OPTIONS, **dict.fromkeys(options, UrlOption("a text", str))}
     rest, own = split_url(url, scheme, known)
+    parts = urlsplit(url)
     if unknown := [name for name, _ in parse_qsl(urlsplit(rest).query, keep_blank_values=True)]:
         raise ConfigError(
             f"unknown option {unknown[0]!r} in the URL of a {scheme} server. Use one of: {', '.join(known)}."
@@ -144,4 +141,4 @@ def parse_redis_url(url: str) -> RedisAddress:
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
     rest, own = split_url(url, "Redis", _REDIS_OPTIONS)
-    return RedisAddress(rest, shown(url), **own)
+    return RedisAddress(rest, hide_secrets(url), **own)

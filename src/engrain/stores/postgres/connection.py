@@ -18,9 +18,10 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
 from engrain.core.identity import Scope
+from engrain.core.secrets.urls import hide_secrets
 from engrain.stores.postgres.adapters import AdapterContext, is_lost, is_retryable, translate_error
 from engrain.stores.relational.dialect import Deferred
-from engrain.stores.urls import COMMON_OPTIONS, SWITCH, UrlOption, shown, split_url
+from engrain.stores.urls import COMMON_OPTIONS, SWITCH, UrlOption, make_url_error, split_url
 
 Answer = TypeVar("Answer")
 Row = tuple[Any, ...]
@@ -300,8 +301,8 @@ class Database:
         address = self.address
         try:
             parsed = conninfo_to_dict(address.url)
-        except psycopg.ProgrammingError as exc:
-            raise ConfigError(f"{address.shown} is not a Postgres URL: {str(exc).strip()}.") from exc
+        except psycopg.ProgrammingError:
+            raise make_url_error(address.url, "Postgres") from None
         return {
             "connect_timeout": math.ceil(address.timeout),
             "keepalives_idle": 30,
@@ -392,4 +393,4 @@ def read_url(url: str) -> Address:
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
     rest, own = split_url(url, "Postgres", _OPTIONS)
-    return Address(rest, shown(url), **own)
+    return Address(rest, hide_secrets(url), **own)

@@ -22,7 +22,7 @@ from redis.retry import Retry
 from engrain.core import errors
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
-from engrain.stores.urls import RedisAddress
+from engrain.stores.urls import RedisAddress, make_url_error
 
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _SHARED = "shared"
@@ -211,8 +211,8 @@ def _open_client(address: RedisAddress) -> Any:
             address.url, retry=Retry(NoBackoff(), 0), max_connections=address.pool, timeout=share, **options
         )
         return redis.Redis(connection_pool=pool)
-    except (TypeError, ValueError) as exc:
-        raise errors.ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
+    except (TypeError, ValueError):
+        raise make_url_error(address.url, "Redis") from None
 
 
 def _run_script(client: Any, script: Script, key: str, args: Sequence[str | int]) -> Any:

@@ -36,7 +36,7 @@ def read_server_info(link: RedisConnection, patience: float = 0.0) -> ServerInfo
     oldest = min((str(reply["redis_version"]) for reply in servers), key=_parse_version)
     if _parse_version(oldest) < _MIN_VERSION:
         raise ConfigError(f"Redis at {link.address.shown} is {oldest}; engrain needs 6.2 or newer.")
-    return ServerInfo(oldest, _find_lacks(link))
+    return ServerInfo(oldest, _find_lacks(link, patience))
 
 
 def check_durability(link: RedisConnection, info: ServerInfo) -> None:
@@ -72,12 +72,16 @@ def _describe_lacks(info: ServerInfo) -> str:
     return ", ".join(f"{name} {value or 'unknown'}" for name, value in (info.lacks or {}).items())
 
 
-def _find_lacks(link: RedisConnection) -> dict[str, str] | None:
+def _find_lacks(link: RedisConnection, patience: float) -> dict[str, str] | None:
     lacks = {}
     try:
         for name, needed in _NEEDED_SETTINGS.items():
-            if others := {str(reply.get(name, "")) for reply in link.each_server("CONFIG GET", name)} - {needed}:
+            if others := {
+                str(reply.get(name, "")) for reply in link.each_server("CONFIG GET", name, patience=patience)
+            } - {needed}:
                 lacks[name] = ", ".join(sorted(others))
+    except StoreUnavailable:
+        raise  # it restarts: nobody knows its settings, and they may be right
     except (ConfigError, StoreError):
         return None
     return lacks
