@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +53,18 @@ def fill(memory: Memory, word: str = WORD) -> None:
 
 def replace_copy(store: Path, backup: Path, to: Path) -> RestoreResult:
     """Restore a backup in place of a copy of the present store, which may be in use."""
-    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(to)) as target:
-        source.backup(target)
+    # In another process: a second SQLite library in this one would drop the locks of the first and remove its log.
+    subprocess.run([sys.executable, "-c", COPIER, str(store), str(to)], check=True)
     return restore_backup(backup, to, force=True)
+
+
+COPIER = """
+import sqlite3, sys
+source, target = map(sqlite3.connect, sys.argv[1:])
+source.backup(target)
+target.close()
+source.close()
+"""
 
 
 def found(folder: Path, word: str = WORD) -> dict[str, int]:

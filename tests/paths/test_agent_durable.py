@@ -178,7 +178,7 @@ def test_an_effect_that_was_cut_off_halts_and_is_resolved(memory: Memory, calls:
 
     model = Scripted(says("", ("mail", {"to": "ana"})), "Sent.")
     agent = agent_of(memory, model, mail)
-    with pytest.raises(StepAmbiguous, match=r"memory\.resolve\('t', 'mail\[1\.1\]', \"done\"\)") as halted:
+    with pytest.raises(StepAmbiguous, match=r"memory\.tasks\.resolve\('t', 'mail\[1\.1\]', \"done\"\)") as halted:
         agent.run("Mail Ana.", task_id="t")
     assert memory.tasks.list()[0].status == "parked"
     with pytest.raises(StepAmbiguous):

@@ -166,6 +166,6 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
     assert again
     assert again.receipt
     assert again.id == begun.id
-    assert [(one.what, one.details.get("items")) for one in memory.store.audit()] == [("erase", None), ("undo", 1)]
+    assert [(one.what, one.details.get("items")) for one in memory.store.audit()] == [("undo", 1), ("erase", None)]
     assert memory.store.services.erasing.running() == []  # type: ignore[union-attr]
     assert memory.store.undo("page", user="ana", dry_run=False).done is None

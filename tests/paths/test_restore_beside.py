@@ -17,10 +17,10 @@ from erasing_kit import replace_copy
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreBusy
+from engrain.core.secrets.urls import hide_secrets
 from engrain.memory import restore
 from engrain.memory.restore import replay_erasures, restore_backup
 from engrain.privacy import tombstones
-from engrain.stores.urls import shown
 
 ANA = "Ana lives in the city of Lima since 2019."
 
@@ -122,8 +122,10 @@ def test_forgetting_removes_our_own_copies_and_no_file_that_begins_like_them(sto
 
 
 def test_an_address_is_shown_without_what_it_keeps_secret() -> None:
-    assert shown("postgresql://ana:geheim@host/db?sslpassword=x&schema=y") == "postgresql://ana@host/db?schema=y"
-    assert shown("/srv/what?/ana:x@y.db") == "/srv/what?/ana:x@y.db"
+    assert hide_secrets("postgresql://ana:geheim@host/db?sslpassword=x&schema=y") == (
+        "postgresql://ana@host/db?sslpassword=…&schema=y"
+    )
+    assert hide_secrets("/srv/what?/ana:x@y.db") == "/srv/what?/ana:x@y.db"
 
 
 @pytest.mark.parametrize("way", ["restore", "receipt", "replay", "copy"])

@@ -69,7 +69,7 @@ def test_an_effect_whose_outcome_is_unknown_halts(
             body(run, end)
     for _ in range(2):
         with (
-            pytest.raises(StepAmbiguous, match=r"memory.resolve\('order', 'mail'") as halted,
+            pytest.raises(StepAmbiguous, match=r"memory.tasks.resolve\('order', 'mail'") as halted,
             memory.task("order") as run,
         ):
             body(run, None)
