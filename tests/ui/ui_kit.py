@@ -83,6 +83,7 @@ def leave_ambiguous(memory: Memory, task: str) -> None:
 def serve_page(store: Store, scope: Scope, **options: Any) -> Iterator[Page]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # before the server runs: the client may be quicker
     port = listener.getsockname()[1]
     ui = Ui(store, scope, make_access("127.0.0.1", port), "agent.db", **options)
     server = uvicorn.Server(uvicorn.Config(build_app(ui), log_level="error", access_log=False, lifespan="off"))
