@@ -45,7 +45,7 @@ _NOT_ON_THE_WIRE = ("self", "progress", "request_id")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: the key, its rights, and the scope that its key and headers name."""
+    """The caller: its key, its rights, and the scope that key and headers name."""
 
     key: str
     rights: tuple[Right, ...]
