@@ -144,6 +144,13 @@ def test_chatgpt_message_without_an_id_has_that_of_its_node_and_a_time_may_be_a_
     assert loaded(memory, [conversation]).repeated == 1
 
 
+@for_each("at", [True, [], {}, 1e30])
+def test_an_import_refuses_a_time_that_is_none(memory: Memory, at: object) -> None:
+    with pytest.raises(EngrainError, match="a time must be"):
+        loaded(memory, {"results": [{"id": "m1", "memory": "Ana likes tea.", "created_at": at}]})
+    assert memory.list() == []
+
+
 def test_what_a_user_told_chatgpt_of_themselves_once_for_all_is_known_once(memory: Memory) -> None:
     told = {"about_user_message": "Ana builds boats.", "about_model_message": "Be short."}
     more = {"metadata": {"is_visually_hidden_from_conversation": True, "user_context_message_data": told}}

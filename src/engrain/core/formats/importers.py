@@ -267,10 +267,13 @@ def _read_time(value: object) -> str | datetime | None:
     """Read seconds since 1970 or an ISO 8601 text."""
     if value is None or isinstance(value, str):
         return value or None
+    wrong = f"a time must be ISO 8601 text or seconds since 1970, not {value!r:.80}."
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(wrong)
     try:
-        return datetime.fromtimestamp(value, UTC)  # type: ignore[arg-type]
-    except (TypeError, OverflowError, OSError, ValueError) as exc:
-        raise InvalidInput(f"a time must be ISO 8601 text or seconds since 1970, not {value!r:.80}.") from exc
+        return datetime.fromtimestamp(value, UTC)
+    except (OverflowError, OSError, ValueError) as exc:
+        raise InvalidInput(wrong) from exc
 
 
 def _hash_text(text: str) -> str:
