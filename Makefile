@@ -20,7 +20,7 @@ OWN    = install --no-deps --no-build-isolation
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: check  ## format, types, import contracts and tests, about five minutes on two cores
+test: check  ## format, types, import contracts and tests, about eight minutes on two cores
 	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
