@@ -69,7 +69,7 @@ from .core.model.recall import Degraded as Degraded
 from .core.model.recall import Hit as Hit
 from .core.model.recall import Omitted as Omitted
 from .core.model.recall import Recall as Recall
-from .core.model.recall import Section as Section
+from .core.model.recall_block import Section as Section
 from .core.model.results import CheckResult as CheckResult
 from .core.model.results import Explanation as Explanation
 from .core.model.results import ForgetResult as ForgetResult
@@ -78,13 +78,13 @@ from .core.model.results import MaintenanceReport as MaintenanceReport
 from .core.model.results import MemoryInfo as MemoryInfo
 from .core.model.results import Progress as Progress
 from .core.model.results import Status as Status
-from .core.model.retention import TIERS as TIERS
 from .core.model.sessions import Event as Event
 from .core.model.sessions import SessionEnd as SessionEnd
 from .core.model.sessions import SessionInfo as SessionInfo
 from .core.model.sessions import SessionStart as SessionStart
 from .core.model.tasks import StepRecord as StepRecord
 from .core.model.tasks import TaskRecord as TaskRecord
+from .core.model.tier_limits import TIERS as TIERS
 from .maintenance.consolidate import ConsolidationResult as ConsolidationResult
 from .memory import Memory as Memory
 from .memory import Session as Session

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from engrain.core.errors import ConfigError, UnknownKey
-from engrain.core.model.retention import Policies, check_policies
+from engrain.core.model.lifecycle_settings import Policies, check_policies
 
 SqliteEngine = Literal["auto", "apsw", "stdlib"]
 

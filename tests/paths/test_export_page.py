@@ -14,7 +14,7 @@ from engrain_conformance.embedder import HashEmbedder
 from export_kit import filled
 
 from engrain import Memory
-from engrain.core.formats.jsonl import EXPORTED_KINDS
+from engrain.core.formats.export_rows import EXPORTED_KINDS
 from engrain.transfer import markdown
 from engrain.transfer.export import iterate_exported
 

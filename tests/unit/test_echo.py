@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, Hit, OutdatedText, Recall, Section
+from engrain.core.model.recall import Hit, OutdatedText, Recall
+from engrain.core.model.recall_block import RECENT_HEADING, SESSION_HEADING, Section
 from engrain.core.model.sessions import SessionStart
 from engrain.core.rules.message_filters import EARLIER_HEADING, blank_recalled, find_unrecalled_spans
 

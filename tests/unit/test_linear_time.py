@@ -35,7 +35,7 @@ THROUGH_VERBS = {
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
     "engrain.core.rules.own_words.is_doubtful": "gate.find_statements",
-    "engrain.core.rules.slots.fill_slot": "gate.find_statements",
+    "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
     "engrain.core.validation.count_noun": "takes a noun",
     "engrain.ingest.episodes.build_raw": "Memory.add_message of a tool",

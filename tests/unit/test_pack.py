@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Source
 from engrain.core.model.queries import EmbeddingModel, OutdatedSpan, Sketch
-from engrain.core.model.recall import Hit, OutdatedText, Recall, Section
+from engrain.core.model.recall import Hit, OutdatedText, Recall
+from engrain.core.model.recall_block import Section
 from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens

@@ -9,8 +9,8 @@ from engrain.core.errors import StoreError
 from engrain.core.model.items import PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX
 from engrain.core.model.procedures import estimate_success_rate
 from engrain.core.model.results import Verdict, list_first, report_failure, report_pass, report_warning
-from engrain.core.model.retention import CONVERSATION_LIMITS, TIERS
 from engrain.core.model.tasks import TaskQuery
+from engrain.core.model.tier_limits import CONVERSATION_LIMITS, TIERS
 from engrain.core.validation import count_noun
 from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing

@@ -10,7 +10,7 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import ROLES, Citation, Draft, ForgetRequest, Item, Note, Source, Statement
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
-from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
+from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize

@@ -10,7 +10,7 @@ from functools import cache
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_announced, is_doubtful
-from engrain.core.rules.slots import classify_thing, fill_slot, find_mentioned_slot
+from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span

@@ -21,7 +21,7 @@ from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
-from engrain.core.rules.slots import SPEAKER_KEY
+from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write

@@ -19,7 +19,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
-from engrain.core.model.retention import WindowLimits
+from engrain.core.model.tier_limits import WindowLimits
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
     SUMMARY_KIND,

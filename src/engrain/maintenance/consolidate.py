@@ -10,10 +10,10 @@ from engrain.core.clock import clock_jumped
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
+from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
-from engrain.core.model.retention import remaining_importance
 from engrain.core.validation import count_noun
 from engrain.ingest import write
 from engrain.maintenance.passes import (

@@ -17,7 +17,7 @@ from engrain.core.model.items import SESSION_SLOT_PREFIX, Citation, Item, Note, 
 from engrain.core.model.messages import ChatMessage, ChatRequest
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import Summary
-from engrain.core.model.recall import escape_text
+from engrain.core.model.recall_block import escape_text
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.core.text.summarize import shares_words
 from engrain.core.tokens import clip_text

@@ -10,8 +10,8 @@ from functools import partial
 from engrain.core.model.items import RESERVED_KEY, Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import MaintenanceAction
-from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft
+from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as ingest
 from engrain.ingest.messages import commit_plan

@@ -9,9 +9,9 @@ from datetime import datetime
 from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, read_clock_state
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
+from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
-from engrain.core.model.retention import Policies
 from engrain.ports import Services
 
 # Maintenance keeps its own records under this scope, where no user's task is listed.

@@ -13,7 +13,8 @@ from typing_extensions import TypedDict
 from engrain.core.identity import ID_LENGTH
 from engrain.core.model.items import Item
 from engrain.core.model.messages import MessageResult
-from engrain.core.model.recall import FACTS, HOW_TO, KNOWLEDGE, Omitted, Recall, Section, choose_heading
+from engrain.core.model.recall import Omitted, Recall
+from engrain.core.model.recall_block import FACTS, HOW_TO, KNOWLEDGE, Section, choose_heading
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.model.sessions import SessionStart
 from engrain.core.tokens import estimate_tokens

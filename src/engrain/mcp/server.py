@@ -17,7 +17,8 @@ from mcp.types import Tool as ToolInfo
 
 from engrain import __version__
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
-from engrain.core.model.recall import Section, escape_text, quote_item, quote_lines
+from engrain.core.model.recall import quote_item
+from engrain.core.model.recall_block import Section, escape_text, quote_lines
 from engrain.core.validation import check_text
 from engrain.mcp.memories import MemorySource
 from engrain.mcp.tools import TOOLS, build_tools, describe_error

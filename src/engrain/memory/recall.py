@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
 from engrain.core.model.messages import message_to_note
-from engrain.core.model.recall import (
+from engrain.core.model.recall import Degraded, Recall, RecallRequest
+from engrain.core.model.recall_block import (
     RECENT_HEADING,
     SESSION_HEADING,
-    Degraded,
-    Recall,
-    RecallRequest,
     Section,
     escape_text,
     quote_lines,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
 from engrain.core.markdown.sync_state import IdleState
+from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.queries import Finding
-from engrain.core.model.retention import Policies
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.items import ItemStore

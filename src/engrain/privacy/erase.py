@@ -194,7 +194,7 @@ def _clean_side_stores(services: Services, erasure: Erasure, report: Report) -> 
 
 def _clean_folders(services: Services, erasure: Erasure) -> tuple[int, list[str]]:
     """Clean all folders. Return how many files were cleaned, and the errors: one folder does not stop another."""
-    from engrain.privacy.files import clean_folder
+    from engrain.privacy.mirror_folders import clean_folder
 
     files, stuck = 0, list[str]()
     for folder in erasure.notes.get("folders", ()):

@@ -24,7 +24,7 @@ from engrain.privacy.erase import (
     open_folder,
     require_erasing,
 )
-from engrain.privacy.files import count_files
+from engrain.privacy.mirror_folders import count_files
 
 _HINTS = {
     "session": "List them: engrain sessions.",

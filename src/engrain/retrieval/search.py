@@ -16,7 +16,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.core.model.recall import Hit, Recall, RecallRequest
-from engrain.core.rules.slots import states_same_name
+from engrain.core.rules.slot_names import states_same_name
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages

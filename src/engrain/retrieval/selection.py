@@ -15,7 +15,8 @@ import numpy as np
 
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.queries import OutdatedSpan
-from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, Section, choose_heading, render_block
+from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall
+from engrain.core.model.recall_block import Section, choose_heading, render_block
 from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms, normalize_unicode

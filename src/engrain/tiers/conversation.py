@@ -19,7 +19,7 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.plans import Applied, make_request
 from engrain.core.model.queries import VectorQuery, WordQuery
-from engrain.core.model.retention import CONVERSATION_LIMITS, WindowLimits
+from engrain.core.model.tier_limits import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write

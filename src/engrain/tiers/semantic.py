@@ -14,10 +14,10 @@ from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter, parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
+from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Explanation, ForgetResult, Progress, count_progress
-from engrain.core.model.retention import remaining_importance
 from engrain.core.validation import (
     MAX_BATCH,
     check_count,

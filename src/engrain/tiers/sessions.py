@@ -16,7 +16,7 @@ from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, 
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
-from engrain.core.rules.slots import SPEAKER_KEY
+from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write

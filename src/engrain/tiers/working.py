@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engrain.core.chat.prompt import render_context, render_frame
+from engrain.core.chat.working_memory import render_context, render_frame
 from engrain.core.errors import InvalidInput, UnknownKey, raise_interrupt
-from engrain.core.model.retention import WORKING_LIMITS
+from engrain.core.model.tier_limits import WORKING_LIMITS
 from engrain.core.model.working import (
     MAX_GOAL,
     MAX_TOKENS,

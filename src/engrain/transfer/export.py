@@ -10,7 +10,7 @@ import orjson
 
 from engrain import __version__
 from engrain.core.errors import ConfigError, Conflict
-from engrain.core.formats.jsonl import EXPORTED_KINDS, Line, row_to_line
+from engrain.core.formats.export_rows import EXPORTED_KINDS, Line, row_to_line
 from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.results import describe_counts

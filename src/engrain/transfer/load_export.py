@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from engrain.core.errors import BadFile, BadLine, Conflict, OnHold, TooLarge
 from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
-from engrain.core.formats.jsonl import row_to_line
+from engrain.core.formats.export_rows import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import hash_item

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.clock import from_micros
-from engrain.core.formats.jsonl import EXPORTED_KINDS
+from engrain.core.formats.export_rows import EXPORTED_KINDS
 from engrain.core.identity import Scope
 from engrain.core.model.items import RESERVED_KEY, SESSION_SLOT_PREFIX
 from engrain.core.model.rows import Row

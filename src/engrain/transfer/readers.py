@@ -18,8 +18,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import orjson
 
 from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, InvalidInput, TooLarge
+from engrain.core.formats.export_rows import is_row
 from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
-from engrain.core.formats.jsonl import is_row
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.formats.strict_json import build_object, parse_strict
 from engrain.core.identity import Scope

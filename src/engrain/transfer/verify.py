@@ -12,7 +12,7 @@ import orjson
 from engrain.core.clock import to_micros
 from engrain.core.errors import BadFile, BadLine, BadText, EngrainError, InvalidInput, TooLarge
 from engrain.core.formats.consistency import check_rows
-from engrain.core.formats.jsonl import EXPORTED_KINDS, line_to_row
+from engrain.core.formats.export_rows import EXPORTED_KINDS, line_to_row
 from engrain.core.formats.manifests import LineSums, Manifest, is_manifest, read_manifest
 from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from engrain.core.model.messages import ChatMessage, Message, ToolCall, match_results
-from engrain.core.model.retention import WindowLimits
+from engrain.core.model.tier_limits import WindowLimits
 from engrain.core.rules.message_filters import EARLIER_HEADING
 from engrain.core.tokens import CountTokens, clip_text, cut_middle
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
-from engrain.core.formats.jsonl import EXPORTED_KINDS, ROW_TAG
+from engrain.core.formats.export_rows import EXPORTED_KINDS, ROW_TAG
 from engrain.core.formats.strict_json import build_object
 from engrain.core.identity import Scope
 from engrain.core.validation import count_noun

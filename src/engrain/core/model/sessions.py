@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import OutdatedText, Section, escape_text, quote_item
+from engrain.core.model.recall import OutdatedText, quote_item
+from engrain.core.model.recall_block import Section, escape_text
 from engrain.core.rules.importance import decay_importance
 
 

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
-from engrain.core.model.retention import WORKING_LIMITS, WindowLimits
+from engrain.core.model.tier_limits import WORKING_LIMITS, WindowLimits
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
     DigestLine,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
+from engrain.core.model.recall_block import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
 from engrain.core.text.passages import Span, merge_spans
 
 # Opens the summary of a conversation in a prompt. Its lines are quoted with ">".

@@ -307,7 +307,7 @@ def _shape(name: str) -> re.Pattern[str]:
 @cache
 def _load_cues() -> Mapping[str, str]:
     """Read the cues of all languages, since a message does not say its language."""
-    folder = resources.files("engrain.core") / "data" / "cues"
+    folder = resources.files("engrain.core") / "data" / "pasted"
     tables = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         table = tomllib.loads(entry.read_text("utf-8"))

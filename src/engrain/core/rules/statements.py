@@ -1,4 +1,4 @@
-"""Detect the traits of a text, and load the patterns of lasting statements from data/gate/*.toml."""
+"""Detect the traits of a text, and load the patterns of lasting statements from data/statements/*.toml."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def load_statement_rules() -> StatementRules:
 
 def _read_files() -> dict[str, dict[str, Any]]:
     """Read the files by language: en.words.toml and en.rules.toml are one table."""
-    folder = resources.files("engrain.core") / "data" / "gate"
+    folder = resources.files("engrain.core") / "data" / "statements"
     tables: dict[str, dict[str, Any]] = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):

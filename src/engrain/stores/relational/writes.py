@@ -29,8 +29,8 @@ from engrain.core.model.plans import (
     repeat_outcome,
     resolve_references,
 )
-from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
+from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit

@@ -11,7 +11,7 @@ from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
-from engrain.stores.sqlite.copies import find_copies, read_bytes
+from engrain.stores.sqlite.erasure_scan import find_copies, read_bytes
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Pool

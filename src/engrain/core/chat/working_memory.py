@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.model.recall import escape_text
+from engrain.core.model.recall_block import escape_text
 from engrain.core.model.working import Buffer, BufferEntry, Frame
 from engrain.core.text.invisible import escape_invisible
 from engrain.core.text.summarize import DigestLine, choose_lines
