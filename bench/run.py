@@ -46,7 +46,7 @@ def recall(folders: tuple[Path, ...], peers: bool, as_json: bool, out: Path | No
     from harness.svg import recall_plot
     from harness.targets import recall_targets
 
-    from engrain.bench.folders import read_folder
+    from engrain.bench.recall import read_folder
     from engrain.config import Settings
     from engrain.factory import open_embedder
 

@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from engrain.bench.folders import Doc
-from engrain.bench.measures import FoundDocument
+from engrain.bench.recall import Doc, FoundDocument
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms

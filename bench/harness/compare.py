@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engrain.bench.folders import Doc, Folder, Question
-from engrain.bench.measures import FoundDocument
 from engrain.bench.recall import (
     BUDGET_HITS,
     TOP_HITS,
     Answer,
+    Doc,
+    Folder,
+    FoundDocument,
     Progress,
+    Question,
     answer_questions,
     summarize_answers,
     summarize_folder,

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from engrain.bench.folders import Doc
-from engrain.bench.measures import FoundDocument
+from engrain.bench.recall import Doc, FoundDocument
 from engrain.core.errors import ConfigError, EngrainError
 from harness.compare import Batch, EmbeddedQuestion, Matrix
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engrain.bench.folders import Doc
+from engrain.bench.recall import Doc
 from engrain.memory import Memory
 from harness.compare import Batch, EmbeddedQuestion
 from harness.peers import Peer, Took, open_peers

@@ -23,10 +23,20 @@ from harness.timing import Times
 from rich.console import Console
 from run import main as compare
 
-from engrain.bench import measures
-from engrain.bench.folders import Doc, read_folder
-from engrain.bench.measures import FoundDocument, Scores
-from engrain.bench.recall import Answer, summarize_folder
+from engrain.bench.recall import (
+    Answer,
+    Doc,
+    FoundDocument,
+    Scores,
+    mean,
+    ndcg_at,
+    read_folder,
+    recall_at,
+    recall_in_budget,
+    reciprocal_rank,
+    score,
+    summarize_folder,
+)
 from engrain.cli.commands.bench import bench, format_report
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import SessionPosition
@@ -85,47 +95,45 @@ def folder(tmp_path: Path) -> Path:
 
 def test_recall_is_the_share_of_the_gold_among_the_first() -> None:
     docs = ["x", "a", "y", "b", "z"]
-    assert measures.recall_at(docs, frozenset("ab"), 3) == 0.5
-    assert measures.recall_at(docs, frozenset("ab"), 4) == 1.0
-    assert measures.recall_at(docs, frozenset("abcd"), 5) == 0.5
+    assert recall_at(docs, frozenset("ab"), 3) == 0.5
+    assert recall_at(docs, frozenset("ab"), 4) == 1.0
+    assert recall_at(docs, frozenset("abcd"), 5) == 0.5
 
 
 def test_gain_falls_with_the_logarithm_of_the_rank() -> None:
     gold = frozenset("ab")
-    assert measures.ndcg_at(["a", "b"], gold, 10) == 1.0
+    assert ndcg_at(["a", "b"], gold, 10) == 1.0
     found = (1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3))
-    assert measures.ndcg_at(["x", "a", "y", "b"], gold, 10) == pytest.approx(found)
-    assert measures.ndcg_at([*"0123456789", "a"], frozenset("a"), 10) == 0.0
+    assert ndcg_at(["x", "a", "y", "b"], gold, 10) == pytest.approx(found)
+    assert ndcg_at([*"0123456789", "a"], frozenset("a"), 10) == 0.0
 
 
 def test_two_passages_of_one_document_count_once() -> None:
-    assert measures.ndcg_at(["a", "a", "b"], frozenset("ab"), 10) == 1.0
-    assert measures.recall_at(["a", "a"], frozenset("ab"), 2) == 0.5
+    assert ndcg_at(["a", "a", "b"], frozenset("ab"), 10) == 1.0
+    assert recall_at(["a", "a"], frozenset("ab"), 2) == 0.5
 
 
 def test_reciprocal_rank_is_that_of_the_first_hit() -> None:
-    assert measures.reciprocal_rank(["x", "y", "a", "b"], frozenset("ab")) == pytest.approx(1 / 3)
-    assert measures.reciprocal_rank(["x"], frozenset("a")) == 0.0
+    assert reciprocal_rank(["x", "y", "a", "b"], frozenset("ab")) == pytest.approx(1 / 3)
+    assert reciprocal_rank(["x"], frozenset("a")) == 0.0
 
 
 def test_a_budget_counts_what_fits_whole_and_in_order() -> None:
     found = [("a", 2_000), ("x", 1_600), ("b", 401), ("c", 10)]
     gold = frozenset("abc")
-    assert measures.recall_in_budget(found, gold, 1_000) == pytest.approx(
-        1 / 3
-    )  # b is a character too long, and ends it
+    assert recall_in_budget(found, gold, 1_000) == pytest.approx(1 / 3)  # b is a character too long, and ends it
     found[2] = ("b", 400)
-    assert measures.recall_in_budget(found, gold, 1_000) == pytest.approx(2 / 3)
+    assert recall_in_budget(found, gold, 1_000) == pytest.approx(2 / 3)
 
 
 def test_the_ten_come_from_one_call_and_the_budget_from_the_other() -> None:
     long = [FoundDocument("x", 3_990, 3_996), FoundDocument("a", 4, 8)]
-    scores = measures.score(["a"], long, frozenset("a"))
+    scores = score(["a"], long, frozenset("a"))
     assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=1.0, rb1000_whole=0.0)
 
 
 def test_a_mean_is_taken_measure_by_measure() -> None:
-    assert measures.mean([Scores(1, 1, 1, 1, 0, 0), Scores(0, 1, 0, 0, 1, 0)]) == Scores(0.5, 1, 0.5, 0.5, 0.5, 0)
+    assert mean([Scores(1, 1, 1, 1, 0, 0), Scores(0, 1, 0, 0, 1, 0)]) == Scores(0.5, 1, 0.5, 0.5, 0.5, 0)
 
 
 def test_the_interval_is_paired_and_repeatable() -> None:

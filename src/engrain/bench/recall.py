@@ -1,27 +1,185 @@
-"""Load the documents of a folder into a store, ask every question, and score what comes back."""
+"""Read a folder of documents and questions, load it into a store, ask every question, and score the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import gzip
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from engrain import __version__
-from engrain.bench.folders import Folder, Question
-from engrain.bench.measures import FoundDocument, Scores, mean, recall_at, score
+from engrain.core.errors import InvalidInput
+from engrain.core.model.items import ROLES, Note, SessionPosition
 from engrain.memory import Store
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Recall
     from engrain.ports.search import Embedder
 
+CHARACTERS_PER_TOKEN = 4
 TOP_HITS = 10
 # About 60 of the shortest turns fill 1,000 tokens; recall is asked for more than that.
 BUDGET_HITS = 100
 
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    space: str
+    id: str
+    text: str
+    session: str | None = None
+    turn: int | None = None
+    ts: str | None = None
+    speaker: str | None = None
+    role: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The speaker's name; None if it is only a role."""
+        return None if self.speaker is None or self.speaker.casefold() in ROLES else self.speaker
+
+    @property
+    def line(self) -> str:
+        """The line of a transcript, for systems that keep only texts. Without the name they find far less."""
+        return f"{self.name}: {self.text}" if self.name else self.text
+
+    @property
+    def note(self) -> Note:
+        """The note that an importer of chats would make."""
+        return Note(self.text, occurred_at=self.ts, position=self._place, metadata={"doc": self.id})
+
+    @property
+    def _place(self) -> SessionPosition | None:
+        if self.session is None:
+            return None
+        return SessionPosition(self.session, self.turn, self.name, self.role if self.role in ROLES else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    space: str
+    id: str
+    text: str
+    category: str
+    gold: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    name: str
+    docs: tuple[Doc, ...]
+    questions: tuple[Question, ...]
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(doc.space for doc in self.docs))
+
+    def docs_of(self, space: str) -> list[Doc]:
+        return [doc for doc in self.docs if doc.space == space]
+
+
+def read_folder(path: Path) -> Folder:
+    """Read docs.jsonl.gz and questions.jsonl.gz, as bench/README.md describes them."""
+    docs = tuple(_parse_doc(row) for row in _read_rows(path / "docs.jsonl.gz"))
+    questions = tuple(_parse_question(row) for row in _read_rows(path / "questions.jsonl.gz"))
+    known = {(doc.space, doc.id) for doc in docs}
+    for question in questions:
+        if any((question.space, doc) not in known for doc in question.gold):
+            raise InvalidInput(f"{path}: question {question.id} cites a document that is not in docs.jsonl.gz.")
+    return Folder(path.name, docs, questions)
+
+
+def _read_rows(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        with gzip.open(path, "rb") as file:
+            return [orjson.loads(line) for line in file if line.strip()]
+    except FileNotFoundError as exc:
+        raise InvalidInput(f"there is no {path}. A folder has docs.jsonl.gz and questions.jsonl.gz.") from exc
+    except (OSError, EOFError, orjson.JSONDecodeError) as exc:
+        raise InvalidInput(f"{path} is not gzipped JSON lines: {exc}.") from exc
+
+
+def _parse_doc(row: Mapping[str, Any]) -> Doc:
+    # A picture is part of the message: importers without a field for it append its caption to the text.
+    text = f"{row['text']} [shares {row['caption']}]" if row.get("caption") else str(row["text"])
+    fields = {name: row.get(name) for name in ("session", "turn", "ts", "speaker", "role")}
+    return Doc(str(row["space"]), str(row["id"]), text, **fields)
+
+
+def _parse_question(row: Mapping[str, Any]) -> Question:
+    gold = frozenset(str(id) for id in row.get("gold") or ())
+    return Question(str(row["space"]), str(row["id"]), str(row["question"]), str(row.get("category") or "all"), gold)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """One returned item: its document, the characters returned, and the characters of the whole text."""
+
+    doc: str
+    size: int
+    whole: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One question's measures, or the means over many. `rb1000_whole` counts every document in full."""
+
+    r5: float
+    r10: float
+    ndcg10: float
+    mrr: float
+    rb1000: float
+    rb1000_whole: float
+
+
+def recall_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
+    """The share of the gold among the first k documents."""
+    return len(gold.intersection(docs[:k])) / len(gold)
+
+
+def ndcg_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
+    gain = sum(1 / math.log2(rank + 2) for rank, doc in enumerate(list(dict.fromkeys(docs))[:k]) if doc in gold)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(gold))))
+
+
+def reciprocal_rank(docs: Sequence[str], gold: frozenset[str]) -> float:
+    return next((1 / rank for rank, doc in enumerate(docs, 1) if doc in gold), 0.0)
+
+
+def recall_in_budget(sizes: Iterable[tuple[str, int]], gold: frozenset[str], tokens: int) -> float:
+    """The share of the gold whose text lies within the first `tokens`, in rank order; `sizes` are in characters."""
+    left = tokens * CHARACTERS_PER_TOKEN
+    inside = set()
+    for doc, size in sizes:
+        left -= size
+        if left < 0:
+            break
+        inside.add(doc)
+    return len(gold & inside) / len(gold)
+
+
+def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str]) -> Scores:
+    """`top` are the documents of a call for ten; `long` those of a call for enough to fill the budget."""
+    return Scores(
+        r5=recall_at(top, gold, 5),
+        r10=recall_at(top, gold, 10),
+        ndcg10=ndcg_at(top, gold, 10),
+        mrr=reciprocal_rank(top, gold),
+        rb1000=recall_in_budget([(one.doc, one.size) for one in long], gold, 1_000),
+        rb1000_whole=recall_in_budget([(one.doc, one.whole) for one in long], gold, 1_000),
+    )
+
+
+def mean(scores: Sequence[Scores]) -> Scores:
+    names = Scores.__slots__
+    return Scores(**{name: math.fsum(getattr(one, name) for one in scores) / len(scores) for name in names})
 
 
 @dataclass(frozen=True, slots=True)

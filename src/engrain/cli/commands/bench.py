@@ -43,8 +43,7 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
       engrain bench recall ~/data/my-questions
       engrain bench recall ~/data/my-questions --json --out report.json
     """
-    from engrain.bench.folders import read_folder
-    from engrain.bench.recall import run_recall
+    from engrain.bench.recall import read_folder, run_recall
     from engrain.config import Settings
     from engrain.factory import open_embedder
 
