@@ -21,9 +21,9 @@ from engrain.core.model.items import Citation, Kind, Source
 from engrain.core.validation import check_count, suggest_name
 from engrain.mcp import answers
 from engrain.mcp.memories import MemorySource
-from engrain.memory.lineage import find_derived
 from engrain.memory.memory import Memory
 from engrain.server.problems import Problem
+from engrain.tiers.semantic import find_derived
 
 MAX_LISTED = 200
 MAX_FORGOTTEN = 100
@@ -81,7 +81,7 @@ class MemoryTools:
         if not dry_run:
             gone = memory.forget({"id": {"in": list(known)}})
             return answers.describe_forgetting(gone.ids, missing, None)
-        derived = {item.id: item for id in known for item in find_derived(memory, id)}
+        derived = {item.id: item for id in known for item in find_derived(memory.explain, id)}
         going = {**known, **derived}
         return answers.describe_forgetting(going, missing, going.values())
 

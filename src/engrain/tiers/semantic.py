@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # One transaction of a bulk forget: large enough to be quick, small enough that other writers get their turn.
 FORGET_BATCH = 500
 _PAGE_SIZE = 1_000
+MAX_DERIVED = 200
 # These kinds are versioned like slots, and have parts of their own.
 _VERSIONED_KINDS = ("procedure", "summary")
 _RELATIONS = parse_filter({"kind": "relation"})
@@ -263,6 +264,18 @@ class Relations:
         check_count(limit, "limit", 1, MAX_BATCH)
         query = ListQuery(self._scope, _RELATIONS, parse_as_of(as_of), False, limit, after)
         return self._services.items.page(query)
+
+
+def find_derived(explain: Callable[[str], Explanation], id: str) -> builtins.list[Item]:
+    """Return the items that rest on this one, directly or through others, nearest first. They go with it."""
+    found: dict[str, Item] = {}
+    pending = [id]
+    while pending and len(found) < MAX_DERIVED:
+        for item in explain(pending.pop(0)).cited_by:
+            if item.id not in found and item.id != id:
+                found[item.id] = item
+                pending.append(item.id)
+    return [*found.values()]
 
 
 def parse_as_of(as_of: Time | None) -> datetime | None:

@@ -12,7 +12,7 @@ from engrain import ConfigError, InvalidInput, Item, Memory
 from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.validation import count_noun
-from engrain.memory.lineage import MAX_DERIVED, find_derived
+from engrain.tiers.semantic import MAX_DERIVED, find_derived
 from engrain.ui.text import Span
 from engrain.ui.visit import Visit
 
@@ -37,7 +37,7 @@ def show_correct_dialog(visit: Visit) -> Response:
 
 def show_forget_dialog(visit: Visit) -> Response:
     item = _find(visit)
-    derived = find_derived(visit.memory, item.id)
+    derived = find_derived(visit.memory.explain, item.id)
     return visit.fragment("_forget.html", item=item, derived=derived, more=len(derived) >= MAX_DERIVED,
                           counts=_count_removed(visit.memory, item.id))  # fmt: skip
 
