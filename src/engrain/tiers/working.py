@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engrain.core.chat.working_memory import render_context, render_frame
 from engrain.core.errors import InvalidInput, UnknownKey, raise_interrupt
 from engrain.core.model.tier_limits import WORKING_LIMITS
 from engrain.core.model.working import (
@@ -23,6 +22,8 @@ from engrain.core.model.working import (
     decode_values,
     make_snapshot,
     read_snapshot,
+    render_context,
+    render_frame,
 )
 from engrain.core.text.summarize import shares_words
 from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
