@@ -92,7 +92,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def _steadily(path: Path, name: str) -> None:
     """Adds until told to stop. Notes what was acknowledged."""
-    import engrain.stores.sqlite.index.codes  # noqa: F401  (numpy's own time is no wait)
+    import engrain.stores.sqlite.index.vectors  # noqa: F401  (numpy's own time is no wait)
 
     store = SqliteStore(path)
     notes = os.open(path.with_name(f"{name}.acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -42,7 +42,7 @@ from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import health, opening
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.index.codes import code_type
+from engrain.stores.sqlite.index.vectors import code_type
 
 DAY = 86_400.0
 Open = Callable[..., Memory]

@@ -120,7 +120,7 @@ def test_an_erasure_looks_through_the_pages_as_they_are_behind_the_key(store: Pa
 
 @encrypting
 def test_what_was_not_looked_through_is_not_said_to_be_clean(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.stores.sqlite.erasure_scan.MAX_DECRYPTED_BYTES", 4096)
+    monkeypatch.setattr("engrain.stores.sqlite.erasure.MAX_DECRYPTED_BYTES", 4096)
     with opened(store) as memory:
         done = memory.store.erase(user="ana")
         assert done.receipt

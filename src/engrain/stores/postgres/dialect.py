@@ -1,32 +1,43 @@
-"""Postgres' part of the relational store: fragments, binding and transactions."""
+"""Postgres' part of the relational store: binding, transactions, and the rows that search reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg import sql
+
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import ConfigError, ReadOnlyStore
+from engrain.core.errors import ConfigError, EngrainError, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.postgres.adapters import read_vector
-from engrain.stores.postgres.connection import Database, PipelinedConnection
-from engrain.stores.postgres.filters import build_where, encode_filters
-from engrain.stores.postgres.fragments import SYNTAX
-from engrain.stores.postgres.index_rows import count_words, replace_vectors, write_vectors, write_words
-from engrain.stores.postgres.statistics import TableStatistics
+from engrain.stores.postgres.adapters import BigintArray, IntegerArray, RealArray, read_vector
+from engrain.stores.postgres.connection import Database, PipelinedConnection, TimedConnection
+from engrain.stores.postgres.syntax import SYNTAX, build_where, encode_filters
 from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import TABLES, hash_scope
 from engrain.stores.relational.statements import Statement
+from engrain.stores.vector_math import stack_windows
 
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
 INDEX_TABLES = ("word", "embedding", "embedded")  # what search reads of a scope
 _HOLDS, _SCOPES, _EVERYBODY = ".hold", ".scopes", ""
+_BATCH = 500  # vectors of one statement
+Models = Mapping[str, tuple[int, int]]  # number and dimension, by key
+_ANALYZED = ("item", "source", "citation", "word", "embedding", "episode", "session")
+# After so many writes of this process. From then on the server's own rhythm is enough.
+_ANALYZE_AT = (100, 1_000, 10_000)
+# The server's estimate; negative before the first analysis.
+_SIZE = "select reltuples from pg_class where oid = 'item'::regclass"
 
 
 @cache
@@ -273,3 +284,86 @@ def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Va
     for scope, value in pairs:
         found.setdefault(scope, []).append(value)
     return found
+
+
+def count_words(words: Words) -> int:
+    """Count the words of all passages."""
+    packed = np.frombuffer(words.pairs, dtype="<u4")[1::2]
+    return int((packed & 0xFFFF).sum())
+
+
+def write_words(tx: Transaction, scope: ScopeKey, entries: Sequence[tuple[int, Words]]) -> None:
+    items, *columns = _make_postings(entries)
+    if len(items):
+        terms, passages, lengths, counts = map(IntegerArray, columns)
+        values = {"terms": terms, "passages": passages, "lengths": lengths, "counts": counts}
+        tx.run("add_words", scope=scope, items=BigintArray(items), **values)
+
+
+def write_vectors(tx: Transaction, scope: ScopeKey, models: Models, entries: Sequence[tuple[int, Vectors]]) -> None:
+    by_model: dict[str, list[tuple[int, Vectors]]] = {}
+    for n, vectors in entries:
+        by_model.setdefault(vectors.model, []).append((n, vectors))
+    for key, group in by_model.items():
+        model, dimension = models[key]
+        matrix = stack_windows([vectors for _, vectors in group], dimension)
+        places = [(n, number) for n, vectors in group for number in range(len(vectors.rows))]
+        for start in range(0, len(places), _BATCH):
+            some, rows = np.array(places[start : start + _BATCH]), matrix[start : start + _BATCH]
+            columns = {
+                "items": BigintArray(some[:, 0]),
+                "numbers": IntegerArray(some[:, 1]),
+                "vectors": RealArray(rows),
+            }
+            tx.run("add_vectors", scope=scope, model=model, dimension=dimension, **columns)
+        tx.run("add_vector_count", scope=scope, model=model, count=len(matrix))
+
+
+def replace_vectors(
+    tx: Transaction, scope: ScopeKey, models: Models, vectors: Mapping[tuple[int, str], Vectors]
+) -> None:
+    """Replace the vectors that an item has of a model."""
+    by_model: dict[str, list[int]] = {}
+    for n, model in vectors:
+        by_model.setdefault(model, []).append(n)
+    for model, items in by_model.items():
+        tx.run("delete_model_vectors", scope=scope, items=items, model=model)
+    write_vectors(tx, scope, models, [(n, each) for (n, _), each in vectors.items() if each.rows])
+
+
+def _make_postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:
+    """A row for each different word of each passage: item, term, passage, length of the passage, count."""
+    pairs = [np.frombuffer(words.pairs, dtype="<u4").reshape(-1, 2) for _, words in entries]
+    items = np.repeat(np.array([n for n, _ in entries], dtype=np.int64), [len(each) for each in pairs])
+    every = np.concatenate(pairs) if pairs else np.empty((0, 2), dtype="<u4")
+    passages, counts = (every[:, 1] >> 16).astype(np.int64), (every[:, 1] & 0xFFFF).astype(np.int64)
+    # Passages of one item lie together, in order.
+    starts = np.flatnonzero(np.append(True, (np.diff(items) != 0) | (np.diff(passages) != 0))) if len(items) else items
+    totals = np.add.reduceat(counts, starts) if len(items) else items
+    lengths = np.repeat(totals, np.diff(np.append(starts, len(items))))
+    return items, every[:, 0].astype(np.uint32).view(np.int32).astype(np.int64), passages, lengths, counts
+
+
+class TableStatistics:
+    """Without statistics the server takes a scope for a row or two, and may scan all of it for one id.
+
+    It analyzes a table once a minute by itself: a first load is over by then."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._written = 0
+        ((size,),) = database.read(None, lambda db: db.rows(_SIZE))
+        self._due = [] if size > _ANALYZE_AT[-1] else list(_ANALYZE_AT)
+
+    def count_writes(self, count: int) -> None:
+        self._written += count
+        if self._due and self._written >= self._due[0] and not self._database.joint:
+            self._due = [one for one in self._due if one > self._written]
+            with suppress(EngrainError):
+                self._database.alone(self._analyze)
+
+    def _analyze(self, connection: TimedConnection) -> None:
+        for table in _ANALYZED:
+            with suppress(psycopg.errors.InsufficientPrivilege):
+                name = sql.Identifier(self._database.address.schema, table)
+                connection.execute(sql.SQL("analyze {}").format(name))

@@ -10,8 +10,7 @@ from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners
 from engrain.stores.postgres.connection import TimedConnection
-from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.index_rows import count_words, write_words
+from engrain.stores.postgres.dialect import PostgresDialect, count_words, write_words
 from engrain.stores.postgres.migrate import latest_version
 from engrain.stores.postgres.vector_index import MAX_DIMENSION, HnswIndexes
 from engrain.stores.relational.dialect import Transaction

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError
@@ -14,14 +13,13 @@ from engrain.core.model.filters import Filter
 from engrain.core.model.queries import Sketch, SketchQuery
 from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.filters import build_where
 from engrain.stores.postgres.health import Health
 from engrain.stores.postgres.migrate import prepare
+from engrain.stores.postgres.syntax import build_where
 from engrain.stores.postgres.vector_index import HnswIndexes
 from engrain.stores.postgres.vectors import MeanVectors, VectorSearch
 from engrain.stores.postgres.visibility import VisibilityCache
 from engrain.stores.postgres.words import PostingsCache, WordSearch
-from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
@@ -34,8 +32,6 @@ from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites
-
-Answer = TypeVar("Answer")
 
 
 class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Requests, Sessions, Dump, Restore):
@@ -79,10 +75,6 @@ class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Req
     def _ask_where(self, scope: Scope, statement: str, where: Filter | None, values: dict[str, Any]) -> list[Row]:
         test, tested = build_where(where)
         return self.dialect.ask(scope, self.dialect.statements[statement].fill(where=test), **values, **tested)
-
-    def preview(self, do: Callable[[], Answer]) -> Answer:
-        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
-        return run_rolled_back(self.together, do)
 
     def close(self) -> None:
         if self._closed:

@@ -11,18 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Nearest, VectorQuery
 from engrain.stores.postgres.adapters import BigintArray, RealArray, read_vector
 from engrain.stores.postgres.dialect import PostgresDialect
-from engrain.stores.postgres.filters import build_where
+from engrain.stores.postgres.syntax import build_where
 from engrain.stores.postgres.vector_index import FEW, LARGE, HnswIndexes
 from engrain.stores.postgres.visibility import Ints, VisibilityCache, match_filter
 from engrain.stores.relational.dialect import Pending, Transaction
+from engrain.stores.vector_math import Floats, normalize_query
 
 Vector = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
 # How many candidates the index follows at a time; pgvector allows no more than 1,000.
 _MIN_WIDTH, _MAX_WIDTH = 200, 1_000
 # So many times as many are asked for where a filter will drop some.
@@ -202,7 +201,7 @@ def _prepare(tx: Transaction, query: VectorQuery) -> PreparedQuery | None:
     if not rows:
         return None
     model, dimension, count, indexed, now = rows[0]
-    vector = _normalize(query.vector, dimension)
+    vector = normalize_query(query.vector, dimension).astype(np.float32)
     at = now if query.at is None else to_micros(query.at)
     return PreparedQuery(query, model, dimension, count, indexed, vector, at, moment)
 
@@ -231,13 +230,3 @@ def _keep_best(items: Ints, distances: Floats) -> tuple[Ints, Floats]:
 
 def _clip_cosine(found: float) -> float:
     return max(-1.0, min(1.0, float(found)))
-
-
-def _normalize(vector: Any, dimension: int) -> Vector:
-    query = np.asarray(vector, dtype=np.float64).ravel()
-    if len(query) != dimension:
-        raise InvalidInput(f"the vector has {len(query)} dimensions; those of its model have {dimension} here.")
-    length = float(np.sqrt(np.square(query).sum()))
-    if not np.isfinite(length):
-        raise InvalidInput("the vector holds a value that is not a finite number.")
-    return (query / length if length else query).astype(np.float32)

@@ -23,8 +23,13 @@ from engrain.ports.erasure import NONE
 from engrain.stores.relational.dialect import Transaction
 from engrain.stores.relational.forget import count_part, remove_part
 from engrain.stores.relational.holds import Holds, hide_user, load_reasons
-from engrain.stores.relational.leftovers import count_leftovers, has_no_rows, remove_concurrent_writes
-from engrain.stores.relational.replay import load_tombstones, replay_erasures
+from engrain.stores.relational.leftovers import (
+    count_leftovers,
+    has_no_rows,
+    load_tombstones,
+    remove_concurrent_writes,
+    replay_erasures,
+)
 from engrain.stores.relational.rows import Row, read_receipt
 from engrain.stores.relational.scopes import (
     ERASING,

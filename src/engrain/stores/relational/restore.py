@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
@@ -19,10 +20,12 @@ from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Tra
 from engrain.stores.relational.dump import find_change_token
 from engrain.stores.relational.holds import find_user, hide_user
 from engrain.stores.relational.rows import write_answer, write_episode, write_metadata, write_time
+from engrain.stores.relational.usage import UsageCounts
 
 PAGE = 500  # rows whose words and vectors are in memory until they are written together
 Name = tuple[ScopeKey, str]
 Values = dict[str, Any]
+Answer = TypeVar("Answer")
 _RELATION = ("subject", "relation", "object")  # columns of an item
 # By kind: the statement, and the columns that are parts of the key behind the scope.
 _PLAIN: Mapping[RowKind, tuple[str, ...]] = {
@@ -33,6 +36,10 @@ _PLAIN: Mapping[RowKind, tuple[str, ...]] = {
     "erased": ("restore_receipt",),
     "hold": ("restore_hold",),
 }
+
+
+class _RollBack(Exception):
+    """Ends the transaction of a preview without an error for its caller."""
 
 
 class ItemRow(NamedTuple):
@@ -52,6 +59,7 @@ class Restore:
     """A part of the store."""
 
     dialect: Dialect
+    usage: UsageCounts
 
     def restore(
         self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
@@ -83,6 +91,18 @@ class Restore:
         # Not inside: it is the caller's code, which must not run in a transaction.
         for page in pages if done else ():
             done(len(page.rows))  # type: ignore[misc]
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
+        answers: list[Answer] = []
+
+        def run() -> None:
+            answers.append(do())
+            raise _RollBack
+
+        with suppress(_RollBack):
+            self.dialect.together(run)
+        return answers[-1]  # the last one: a transaction that failed is tried again
 
     def _adopt_key(self, tx: Transaction, key: bytes) -> None:
         ((stored,),) = tx.rows("load_key")

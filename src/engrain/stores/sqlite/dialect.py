@@ -23,10 +23,9 @@ from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
-from engrain.stores.sqlite.filters import build_where
-from engrain.stores.sqlite.fragments import SYNTAX
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
+from engrain.stores.sqlite.syntax import SYNTAX, build_where
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
@@ -265,7 +264,7 @@ class IndexRows:
 
     def rewrite_codes(self, items: Sequence[int]) -> None:
         """Make the codes of these items from their vectors. A vector of a wrong size is left alone."""
-        from engrain.stores.sqlite.index.codes import encode_stored
+        from engrain.stores.sqlite.index.vectors import encode_stored
 
         for model, dimension in self._db.rows(load_sql()["list_vector_models"]):
             for key in (vector_key(model, n) for n in items):
@@ -275,7 +274,7 @@ class IndexRows:
 
     def _write_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
-        from engrain.stores.sqlite.index.codes import encode_items
+        from engrain.stores.sqlite.index.vectors import encode_items
 
         first = items[0][1]
         model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
@@ -366,7 +365,7 @@ class SqliteDialect:
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
-        import engrain.stores.sqlite.index.codes  # noqa: F401
+        import engrain.stores.sqlite.index.vectors  # noqa: F401
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
+from engrain.core.errors import StoreError
 from engrain.core.model.erasure import Subject
 from engrain.core.model.plans import Forget
 from engrain.stores.relational.audit import Audit
@@ -11,12 +17,19 @@ from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
-from engrain.stores.sqlite.erasure_scan import find_copies, read_bytes
-from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.dialect import load_sql
+from engrain.stores.sqlite.lock import FileLock, read_at
+from engrain.stores.sqlite.migrate import APPLICATION_ID
+from engrain.stores.sqlite.opening import StoreFile, as_immutable
 from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.schema import open_outside
 
+_SQL = load_sql()
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 24, 64
+MAX_DECRYPTED_BYTES = 1_000_000_000  # an encrypted store is decrypted in memory and nowhere else
+_SECTOR_BYTES = 512  # the smallest page: the size of a database is a multiple of it
+_OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 _VECTOR = 64  # bytes that tell one from another
 _WHOLE_VECTOR = 1 << 30
 # Table by table, the columns in which something was said or named.
@@ -45,10 +58,10 @@ class SqliteErasures(Erasures):
         self._file, self._lock, self._pool = file, lock, pool
 
     def copies(self) -> list[str]:
-        return [str(path) for path in find_copies(self._file, self._dialect.key)]
+        return [str(path) for path in _find_copies(self._file, self._dialect.key)]
 
     def raw(self) -> Iterator[bytes]:
-        return read_bytes(self._file, self._lock, self._pool, _CHUNK_BYTES, _OVERLAP_BYTES)
+        return _read_bytes(self._file, self._lock, self._pool)
 
     def search_terms(self, subject: Subject | None) -> Iterator[bytes]:
         return iter(self._dialect.read(None, lambda tx: list(_load_pieces(tx, subject))))
@@ -91,3 +104,90 @@ def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:
     yield from (bytes(start) for (start,) in tx.rows("load_item_vector_pieces", numbers=found, most=_VECTOR))
     if subject.by == "session":
         yield from (text.encode() for (text,) in tx.rows("load_session_texts", session=subject.name))
+
+
+def _read_bytes(file: StoreFile, lock: FileLock | None, pool: Pool) -> Iterator[bytes]:
+    """Every byte of the store's files, in chunks that overlap. An encrypted store is decrypted.
+
+    An encrypted store that is too large for the memory yields nothing."""
+    size, step = _CHUNK_BYTES, _CHUNK_BYTES - _OVERLAP_BYTES
+    if file.key is not None:
+        pages = pool.run_bare(_decrypt)
+        yield from _read_chunks(lambda start: pages[start : start + size], step)
+        return
+    if file.path and lock:
+        number = lock.queue.database(file.path)
+        # Not through a file of our own: closing it would drop the locks of every connection of this process.
+        yield from _read_chunks(lambda start: read_at(number, size, start), step)
+    # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
+    for path in file.files():
+        if path != file.path and not path.name.endswith(("-shm", "-lock")):
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as sibling:
+                yield from _read_chunks(lambda start: read_at(sibling.fileno(), size, start), step)
+
+
+def _read_chunks(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
+    start = 0
+    while chunk := read(start):
+        yield chunk
+        start += step
+
+
+def _decrypt(db: Connection) -> bytes:
+    ((count,),), ((page_bytes,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
+    return db.pages() if count * page_bytes <= MAX_DECRYPTED_BYTES else b""
+
+
+def _find_copies(file: StoreFile, key: bytes) -> list[Path]:
+    """The databases with this store's key in them that are not its own files. Encrypted ones cannot be recognized."""
+    if file.path is None:
+        return []
+    own, opened = set(file.files()), _find_open_files()
+    databases = _find_databases(file.path.parent, opened)
+    return sorted(path for path in databases if path not in own and _is_copy(path, file, key))
+
+
+def _find_open_files() -> set[tuple[int, int]]:
+    """The files that this process has open. Reading and closing one of them would drop its locks."""
+    folder = next((folder for folder in _OPEN_FILES if os.path.isdir(folder)), None)
+    found = set()
+    for name in os.listdir(folder) if folder else ():
+        try:
+            status = os.fstat(int(name))
+        except (OSError, ValueError):
+            continue  # closed meanwhile
+        found.add((status.st_dev, status.st_ino))
+    return found
+
+
+def _find_databases(folder: Path, opened: set[tuple[int, int]]) -> Iterator[Path]:
+    for path in folder.iterdir():
+        try:
+            status = path.lstat()
+            plain = stat.S_ISREG(status.st_mode) and status.st_size and status.st_size % _SECTOR_BYTES == 0
+            if plain and (status.st_dev, status.st_ino) not in opened and _is_store(path):
+                yield path
+        except OSError:
+            continue  # it went meanwhile, or may not be read
+
+
+def _is_store(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(100)
+    return head.startswith(b"SQLite format 3\x00") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
+    """By the key in its table. A file that is damaged, half-written or not ours is read byte by byte."""
+    try:
+        with open_outside(as_immutable(replace(store, path=path, key=None))) as (db, _):
+            found = db.rows(_SQL["find_meta"], {"name": "key"})
+    except (StoreError, UnicodeError):
+        found = []
+    return found[0][0] == key.hex() if found else _contains(path, key.hex().encode())
+
+
+def _contains(path: Path, key: bytes) -> bool:
+    with path.open("rb") as file:
+        chunks = _read_chunks(lambda start: read_at(file.fileno(), _CHUNK_BYTES, start), _CHUNK_BYTES - len(key))
+        return any(key in chunk for chunk in chunks)

@@ -6,14 +6,11 @@ import contextlib
 import os
 import warnings
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
 from engrain.core.identity import IdSource, SortableIds
-from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
@@ -46,8 +43,6 @@ from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.schema import LIST_OBJECTS, check_schema
 from engrain.stores.sqlite.writer import WriteQueue
-
-Answer = TypeVar("Answer")
 
 _SQL = load_sql()
 INDEX_BYTES = 1_000_000_000
@@ -215,10 +210,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     def after_commit(self, db: Connection) -> None:
         self._checkpointer.after_commit(db, self._file.journal)
         self._purge.after_commit(db)
-
-    def preview(self, do: Callable[[], Answer]) -> Answer:
-        self.usage.write_all()  # a write takes the counted uses along, and the rollback would lose them
-        return run_rolled_back(self.together, do)
 
     # Closing and forking
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from engrain.core import errors
 from engrain.core.clock import Clock, system_clock
@@ -36,8 +35,7 @@ from engrain.core.model.queries import (
 )
 from engrain.ports.items import ItemStore
 from engrain.ports.search import Embedder, VectorServer
-
-Row = npt.NDArray[np.float64]
+from engrain.stores.vector_math import Floats, multiply_rows, normalize_query
 
 MIN_POINTS = 256  # requested from the server
 WIDENING_FACTOR = 4
@@ -58,7 +56,7 @@ _feed_locks: WeakKeyDictionary[VectorServer, threading.Lock] = WeakKeyDictionary
 class ScoredItem(NamedTuple):
     cosine: float
     id: str
-    every: Row  # the cosine of each window
+    every: Floats  # the cosine of each window
 
 
 _SORT_KEY = attrgetter("cosine", "id")
@@ -95,7 +93,7 @@ class OutboxVectorIndex:
     def nearest(self, query: VectorQuery) -> Nearest:
         if query.limit <= 0:
             return Nearest([], [])
-        unit = _normalize(query)
+        unit = normalize_query(query.vector)
         filtered = self._list_filtered(query)
         if filtered is not None:
             return _build_answer(self._score_items(query, unit, filtered), query.limit, exact=True, whole=True)
@@ -106,8 +104,8 @@ class OutboxVectorIndex:
             return self._search(query, unit)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        anything = replace(query, where=None)
-        found = {one.id: one.cosine for one in self._score_items(anything, _normalize(query), list(dict.fromkeys(ids)))}
+        unit, asked = normalize_query(query.vector), list(dict.fromkeys(ids))
+        found = {one.id: one.cosine for one in self._score_items(replace(query, where=None), unit, asked)}
         return [found.get(id, np.nan) for id in ids]
 
     def _list_filtered(self, query: VectorQuery) -> list[str] | None:
@@ -117,7 +115,7 @@ class OutboxVectorIndex:
         found = self._items.page(ListQuery(query.scope, query.where, query.at, limit=MAX_DIRECT_ITEMS + 1))
         return [item.id for item in found] if len(found) <= MAX_DIRECT_ITEMS else None
 
-    def _search(self, query: VectorQuery, unit: Row) -> Nearest:
+    def _search(self, query: VectorQuery, unit: Floats) -> Nearest:
         if time.monotonic() < self._again:
             return self._search_without_server(query, unit, [])
         waiting: list[OutboxEntry] = []
@@ -139,7 +137,7 @@ class OutboxVectorIndex:
             )
             return self._search_without_server(query, unit, [one.item for one in waiting if not one.deleted])
 
-    def _search_both(self, query: VectorQuery, unit: Row, waiting: Sequence[OutboxEntry]) -> Nearest:
+    def _search_both(self, query: VectorQuery, unit: Floats, waiting: Sequence[OutboxEntry]) -> Nearest:
         known = {one.item for one in waiting}
         scored = self._score_items(query, unit, [one.item for one in waiting if not one.deleted])
         # The store's time is never before the clock's, so data that is over by the clock is over.
@@ -165,13 +163,13 @@ class OutboxVectorIndex:
                 return _build_answer(scored, query.limit, found.exact, whole)
             points = replace(points, limit=WIDENING_FACTOR * points.limit)
 
-    def _search_without_server(self, query: VectorQuery, unit: Row, waiting: Sequence[str]) -> Nearest:
+    def _search_without_server(self, query: VectorQuery, unit: Floats, waiting: Sequence[str]) -> Nearest:
         newest = self._items.page(ListQuery(query.scope, query.where, query.at, limit=MAX_ITEMS_WITHOUT_SERVER + 1))
         whole = len(newest) <= MAX_ITEMS_WITHOUT_SERVER
         ids = dict.fromkeys([*waiting, *(item.id for item in newest[:MAX_ITEMS_WITHOUT_SERVER])])
         return _build_answer(self._score_items(query, unit, list(ids)), query.limit, exact=whole, whole=whole)
 
-    def _score_items(self, query: VectorQuery, unit: Row, ids: Sequence[str]) -> list[ScoredItem]:
+    def _score_items(self, query: VectorQuery, unit: Floats, ids: Sequence[str]) -> list[ScoredItem]:
         """Score the items that are visible, match the filter and have a vector."""
         scored: list[ScoredItem] = []
         for start in range(0, len(ids), CHUNK_SIZE):
@@ -351,15 +349,14 @@ class OutboxVectorIndex:
         self.trouble, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
 
 
-def _score_vectors(unit: Row, found: Mapping[str, Vectors]) -> list[ScoredItem]:
+def _score_vectors(unit: Floats, found: Mapping[str, Vectors]) -> list[ScoredItem]:
     windows = [row for vectors in found.values() for row in vectors.rows]
     if not windows:
         return []
     if any(len(row) != 4 * unit.size for row in windows):
         raise errors.InvalidInput(f"the vector has {unit.size} dimensions, unlike the vectors of its model.")
     rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), unit.size)
-    # Row by row with the same operations, so that equal vectors tie exactly.
-    every = (rows.astype(np.float64) * unit).sum(axis=1).clip(-1.0, 1.0)
+    every = multiply_rows(rows, unit)
     ends = np.cumsum([len(vectors.rows) for vectors in found.values()]).tolist()
     starts = [0, *ends[:-1]]
     best = np.maximum.reduceat(every, starts).tolist()
@@ -373,11 +370,3 @@ def _build_answer(scored: Sequence[ScoredItem], limit: int, exact: bool, whole: 
     # Rounded, so that the order of the sum does not show.
     background = round(float(np.concatenate([one.every for one in scored]).mean()), 4) if whole and scored else None
     return Nearest([one.id for one in best], [one.cosine for one in best], exact, background)
-
-
-def _normalize(query: VectorQuery) -> Row:
-    unit = np.asarray(query.vector, dtype=np.float64).ravel()
-    length = float(np.sqrt(np.square(unit).sum()))
-    if not np.isfinite(length):
-        raise errors.InvalidInput("the vector has a value that is not a finite number.")
-    return unit / length if length else unit

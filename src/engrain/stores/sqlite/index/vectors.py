@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.errors import InvalidInput, StoreCorrupt
+from engrain.core.errors import StoreCorrupt
+from engrain.core.model.items import Vectors
 from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.dialect import vector_key
-from engrain.stores.sqlite.index.codes import code_type, quantise
 from engrain.stores.sqlite.index.items import (
     SQL,
     Array,
@@ -25,6 +26,7 @@ from engrain.stores.sqlite.index.items import (
     expand_ranges,
     find_first_of_each,
 )
+from engrain.stores.vector_math import Floats, multiply_rows, normalize_query, stack_windows
 
 
 def _import_numkong() -> Any:
@@ -36,10 +38,10 @@ def _import_numkong() -> Any:
 
 numkong = _import_numkong()
 
-Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 
 _BLOCK_ROWS = 8192
+_LEVELS = 127  # of an int8 code
 # A scope of at most so many windows keeps the vectors that it read, as doubles: 6 MB with 384 dimensions.
 _MAX_CACHED_WINDOWS = 2048
 
@@ -120,7 +122,7 @@ class VectorIndex(EntryTable):
         self, db: Reader, items: ItemTable, vector: Any, mask: Mask, limit: int
     ) -> tuple[Ints, Floats, float | None]:
         """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item."""
-        query = self._normalize(vector)
+        query = normalize_query(vector, self.dimension)
         windows, background = self._find_candidates(query, self._allow(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
@@ -133,7 +135,7 @@ class VectorIndex(EntryTable):
 
     def score_rows(self, db: Reader, items: ItemTable, vector: Any, rows: Ints) -> Floats:
         """The cosine of each item row, nan where there is no vector."""
-        query = self._normalize(vector)
+        query = normalize_query(vector, self.dimension)
         answer = np.full(len(rows), np.nan)
         known = np.flatnonzero(rows >= 0)
         known = known[self._counts.values[rows[known]] > 0]
@@ -143,17 +145,6 @@ class VectorIndex(EntryTable):
         cosines = self._score(db, items, query, expand_ranges(firsts, counts))
         answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
-
-    def _normalize(self, vector: Any) -> Floats:
-        query = np.asarray(vector, dtype=np.float64).ravel()
-        if len(query) != self.dimension:
-            raise InvalidInput(
-                f"the vector has {len(query)} dimensions; those of its model have {self.dimension} here."
-            )
-        length = float(np.sqrt(np.square(query).sum()))
-        if not np.isfinite(length):
-            raise InvalidInput("the vector holds a value that is not a finite number.")
-        return query / length if length else query
 
     def _allow(self, mask: Mask) -> Flags | None:
         if self._allowed_for is not mask:
@@ -251,16 +242,42 @@ class VectorIndex(EntryTable):
         return chosen
 
 
-def multiply_rows(vectors: Array, query: Floats) -> Floats:
-    """The dot product of each row, by the same steps wherever it stands, so that equal vectors tie.
-
-    BLAS does not promise that."""
-    products: Floats = np.einsum("ij,j->i", np.asarray(vectors, dtype=np.float64), query)
-    return products.clip(-1.0, 1.0)
-
-
 def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
     """Rounded, so that the order of the windows does not show in it."""
     count = len(cosines) if allowed is None else int(np.count_nonzero(allowed))
     total = cosines.sum(dtype=np.float64, where=True if allowed is None else allowed)
     return round(float(total) / count, 4) if count else None
+
+
+def code_type(dimension: int) -> np.dtype[np.void]:
+    """One window as table `code` stores it."""
+    return np.dtype([("scale", "<f4"), ("error", "<f4"), ("codes", "i1", (dimension,))])
+
+
+def encode_items(items: Sequence[Vectors]) -> list[bytes]:
+    """The codes of each item's windows, all of one model, after a check of the vectors."""
+    coded = quantise(stack_windows(items, len(items[0].rows[0]) // 4))
+    ends = list(accumulate(len(vectors.rows) for vectors in items))
+    return [coded[start:end].tobytes() for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def encode_stored(windows: bytes, dimension: int) -> bytes | None:
+    """The codes of stored windows; None if their size is wrong."""
+    if not windows or len(windows) % (4 * dimension):
+        return None
+    return quantise(np.frombuffer(windows, dtype="<f4").reshape(-1, dimension)).tobytes()
+
+
+def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
+    """int8 codes, a scale per row, and an upper bound on the length of the difference."""
+    coded = np.empty(len(rows), dtype=code_type(rows.shape[1]))
+    top = np.abs(rows).max(axis=1)
+    scale = np.where(top > 0, top / np.float32(_LEVELS), np.float32(1))
+    codes = np.rint(rows / scale[:, None]).clip(-_LEVELS, _LEVELS)
+    rest = rows.astype(np.float64) - codes * scale[:, None].astype(np.float64)
+    length = np.sqrt(np.square(rest).sum(axis=1))
+    coded["scale"] = scale
+    coded["codes"] = codes
+    # One step up: rounding to float32 must not make the bound too small.
+    coded["error"] = np.nextafter(length.astype(np.float32), np.float32(np.inf))
+    return coded

@@ -1,8 +1,9 @@
-"""Check vectors before they are stored."""
+"""Check vectors, and multiply them so that equal ones tie."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Vectors
 
+Floats = npt.NDArray[np.float64]
 _MAX_SQUARED_LENGTH = 1.001**2
 
 
@@ -28,3 +30,22 @@ def stack_windows(vectors: Sequence[Vectors], dimension: int) -> npt.NDArray[np.
     if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARED_LENGTH:
         raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
     return matrix
+
+
+def normalize_query(vector: Any, dimension: int | None = None) -> Floats:
+    """The vector with unit length; one of no length stays. InvalidInput unless it has this dimension."""
+    query = np.asarray(vector, dtype=np.float64).ravel()
+    if dimension is not None and len(query) != dimension:
+        raise InvalidInput(f"the vector has {len(query)} dimensions; those of its model have {dimension} here.")
+    length = float(np.sqrt(np.square(query).sum()))
+    if not np.isfinite(length):
+        raise InvalidInput("the vector holds a value that is not a finite number.")
+    return query / length if length else query
+
+
+def multiply_rows(vectors: npt.NDArray[Any], query: Floats) -> Floats:
+    """The dot product of each row, by the same steps wherever it stands, so that equal vectors tie.
+
+    BLAS does not promise that."""
+    products: Floats = np.einsum("ij,j->i", np.asarray(vectors, dtype=np.float64), query)
+    return products.clip(-1.0, 1.0)
