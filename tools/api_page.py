@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api.md"
 FACES = ("Store", "Memory", "Session")
 PARTS = (
     "Slots", "Relations", "ScopedWorkingMemory", "WorkingMemory", "ConversationMemory", "EpisodicMemory",
-    "SemanticMemory", "ProceduralMemory", "Sessions", "Tasks", "Mirror",
+    "SemanticMemory", "ProceduralMemory", "Sessions", "ScopedRecords", "Tasks", "Mirror",
 )  # fmt: skip
 ASYNC = ("AsyncStore", "AsyncMemory", "AsyncSession", "AsyncAgentWithMemory", "AsyncRun")
 OTHERS = ("Run", "ResumableAgent", "AgentWithMemory", "Tool", "Receipt")

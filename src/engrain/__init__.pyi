@@ -70,6 +70,8 @@ from .core.model.recall import Hit as Hit
 from .core.model.recall import Omitted as Omitted
 from .core.model.recall import Recall as Recall
 from .core.model.recall_block import Section as Section
+from .core.model.records import Record as Record
+from .core.model.records import RecordDraft as RecordDraft
 from .core.model.results import CheckResult as CheckResult
 from .core.model.results import Explanation as Explanation
 from .core.model.results import ForgetResult as ForgetResult
@@ -110,6 +112,7 @@ from .tasks.workflow import ResumableAgent as ResumableAgent
 from .tiers.conversation import ConversationMemory as ConversationMemory
 from .tiers.episodic import EpisodicMemory as EpisodicMemory
 from .tiers.procedural import ProceduralMemory as ProceduralMemory
+from .tiers.records import ScopedRecords as ScopedRecords
 from .tiers.scoped_working import ScopedWorkingMemory as ScopedWorkingMemory
 from .tiers.semantic import Relations as Relations
 from .tiers.semantic import SemanticMemory as SemanticMemory

@@ -74,6 +74,7 @@ def open_services(
             journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
             model=_open_model(model, chosen),
             outcomes=getattr(store, "outcomes", None),
+            records=getattr(store, "records", None),
             same_store=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((index,) if index else ())),
             feed=index,

@@ -23,7 +23,18 @@ from engrain import (
     WorkingMemory,
 )
 
-PARTS = {"slots", "relations", "working", "conversation", "episodic", "semantic", "procedural", "sessions", "tasks"}
+PARTS = {
+    "slots",
+    "relations",
+    "working",
+    "conversation",
+    "episodic",
+    "semantic",
+    "procedural",
+    "sessions",
+    "records",
+    "tasks",
+}
 VALUES = {"scope", "reads", "current_session", "store", "services", "workers", *PARTS}
 # Each gives an object whose own verbs are awaited.
 NOT_AWAITED = {"task", "mirror", "session", "memory"}

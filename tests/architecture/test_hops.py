@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, SessionPosition
+from engrain import Memory, RecordDraft, SessionPosition
 from engrain.stores.sqlite import connection
 from engrain.stores.sqlite.store import SqliteStore
 from engrain.stores.sqlite.writer import WriteQueue
@@ -82,6 +82,9 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "explain": lambda memory: memory.explain(memory.list()[0].id),
     "forget": lambda memory: memory.forget(memory.list()[0].id),
     "erase": lambda memory: memory.erase(id=memory.list()[0].id),
+    "write a record": lambda memory: memory.records.write("space", [RecordDraft(("a",), b"1")]),
+    "scan records": lambda memory: memory.records.scan("space"),
+    "drop records": lambda memory: memory.records.drop("space"),
     "step": step,
     "remember_step": remember_step,
     "task": finish_task,

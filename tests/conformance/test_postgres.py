@@ -14,6 +14,7 @@ from engrain_conformance import (
     ItemStoreSuite,
     LateWriteSuite,
     OutcomesSuite,
+    RecordsSuite,
     SessionLogSuite,
     TransactionSuite,
     VectorIndexSuite,
@@ -97,6 +98,10 @@ class TestEpisodes(Postgres, EpisodesSuite):
 
 
 class TestOutcomes(Postgres, OutcomesSuite):
+    pass
+
+
+class TestRecords(Postgres, RecordsSuite):
     pass
 
 

@@ -13,6 +13,7 @@ from engrain_conformance import (
     LateWriteSuite,
     MemoryStepSuite,
     OutcomesSuite,
+    RecordsSuite,
     SessionLogSuite,
     TaskJournalSuite,
     TransactionSuite,
@@ -60,6 +61,10 @@ class TestEpisodes(Reference, EpisodesSuite):
 
 
 class TestOutcomes(Reference, OutcomesSuite):
+    pass
+
+
+class TestRecords(Reference, RecordsSuite):
     pass
 
 

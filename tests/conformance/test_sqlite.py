@@ -16,6 +16,7 @@ from engrain_conformance import (
     ItemStoreSuite,
     LateWriteSuite,
     OutcomesSuite,
+    RecordsSuite,
     SessionLogSuite,
     TransactionSuite,
     VectorIndexSuite,
@@ -77,6 +78,10 @@ class TestEpisodes(Sqlite, EpisodesSuite):
 
 
 class TestOutcomes(Sqlite, OutcomesSuite):
+    pass
+
+
+class TestRecords(Sqlite, RecordsSuite):
     pass
 
 

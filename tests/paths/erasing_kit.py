@@ -9,13 +9,13 @@ from typing import Any
 
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import ErasureResult, Memory, RestoreResult, Source, restore_backup
+from engrain import ErasureResult, Memory, RecordDraft, RestoreResult, Source, restore_backup
 from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
 FIELDS = (
     "text", "metadata", "slot", "session", "speaker", "source", "relation", "task", "goal", "input", "result", "large",
-    "event", "raw", "procedure", "trial", "summary", "request", "snapshot", "error", "decision",
+    "event", "raw", "procedure", "trial", "summary", "request", "snapshot", "error", "decision", "record",
 )  # fmt: skip
 
 
@@ -48,6 +48,9 @@ def fill(memory: Memory, word: str = WORD) -> None:
         memory.working.add_thought(said["snapshot"])
         run.step(said["input"], lambda given: f"{said['result']} of {given}", said["input"])
         run.step("large", lambda: said["large"] * 2_000)
+    memory.records.write(
+        said["record"], [RecordDraft((said["record"],), f"A body with {said['record']}.".encode() * 500)]
+    )
     memory.tasks.signal("waits-for-it", said["event"], said["event"])
 
 

@@ -6,12 +6,14 @@ import io
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 
-from engrain_conformance.clock import SetClock
+from engrain_conformance.clock import START, SetClock
 
-from engrain import Memory, Note
+from engrain import Memory, Note, RecordDraft
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.queries import Summary
 from engrain.memory.transfer import export_scope
+
+SOON = START + timedelta(days=90)
 
 
 def filled(memory: Memory, clock: SetClock) -> Memory:
@@ -42,6 +44,8 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
         run.step("one", lambda: 1)
         raise KeyError
     memory.tasks.signal("later", "paid", {"yes": 1})
+    memory.records.write("graph", [RecordDraft(("t", name), name.encode()) for name in ("b", "a", "")])
+    memory.records.write("graph", [RecordDraft(("t", "b"), b"\x00\xff"), RecordDraft(("soon",), b"1", expires_at=SOON)])
     log = memory.store.services.log
     log.summarize(memory.scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
     log.advance(memory.scope, "tuesday", "extract", 1)

@@ -75,7 +75,7 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
     assert done.receipt.values["verified"]["prints"] > len(FIELDS)
     counts = done.counts
     kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task")
-    assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "scope"))
+    assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "record", "scope"))
     assert [one for one in memory.store.doctor(memory.scope) if one.state == "fail"] == []
 
 
@@ -144,7 +144,7 @@ def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory,
         memory.store.verify_erasure(receipt, texts=[text])
 
 
-@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event"])
+@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event", "record"])
 def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ class MaintenanceRun:
             plan = partial(plan_vector_passes, counts=counts, removed=self._removed)
             self._plan_and_do("embedded", self._store, plan)
         self._prune_tasks()
+        self._expire_records()
         for context, folder in self._find_folders():
             plan_mirror = partial(plan_folder_sync, folder=folder, changed=context.scope in self._changed)
             self._plan_and_do("mirrored", context, plan_mirror)
@@ -139,6 +140,14 @@ class MaintenanceRun:
         qualifier = f"that ended more than {days:g} days ago"
         pruning = MaintenancePass("pruned", actions, REMOVED, "task", qualifier, lambda report: None)
         self._do_for_all(pruning, partial(journal.prune, before) if journal else None)
+
+    def _expire_records(self) -> None:
+        records, now = self._store.services.records, self._store.now
+        found = [self._plan("expired_records", one, find_expired_records) for one in self._contexts]
+        actions = tuple(action for some in found for action in some or ())
+        if records is not None and actions:
+            one = MaintenancePass("expired_records", actions, REMOVED, "record", "whose time is over", lambda _: None)
+            self._do_for_all(one, partial(records.expire, now))
 
     def _consolidate(self) -> None:
         self._changed = {action.scope for action in self._actions("promoted") if action.scope}
@@ -360,6 +369,18 @@ def find_old_tasks(context: MaintenanceContext, before: datetime) -> list[Mainte
         MaintenanceAction("remove", one.task, f"{one.status} {one.ended_at:%Y-%m-%d}, {why}", one.goal, context.scope)
         for one in ended
         if one.ended_at is not None and one.ended_at < before
+    ]
+
+
+def find_expired_records(context: MaintenanceContext) -> list[MaintenanceAction]:
+    """List the records of this scope whose time is over."""
+    records = context.services.records
+    if records is None or context.clock_jumped:
+        return []
+    over = records.expired(context.scope, context.now)
+    return [
+        MaintenanceAction("remove", "/".join((space, *key)), f"expired {end:%Y-%m-%d}", scope=context.scope)
+        for space, key, end in over
     ]
 
 

@@ -47,12 +47,13 @@ def read_background_state(workers: Workers) -> dict[str, Any]:
 
 
 def count_parts(services: Services, scope: Scope) -> dict[str, int | None]:
-    """Count sessions, episodes, procedures and tasks; None if their store does not answer or does not exist."""
-    episodes, journal = services.episodes, services.journal
+    """Count what a scope has besides items; None if its store does not answer or does not exist."""
+    episodes, journal, records = services.episodes, services.journal, services.records
     counts: Mapping[str, Callable[[], Any]] = {
         "sessions": lambda: len(services.log.sessions(scope, MAX_COUNT)),
         "episodes": lambda: episodes and len(episodes.recent(scope, None, MAX_COUNT, services.clock())),
         "procedures": lambda: services.items.count(ListQuery(scope, _PROCEDURES)),
+        "records": lambda: records and records.count(scope),
         "tasks": lambda: journal and len(journal.tasks(TaskQuery(scope, (), limit=MAX_COUNT))),
     }
     return {name: _count_or_none(count) for name, count in counts.items()}

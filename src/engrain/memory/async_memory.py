@@ -116,6 +116,7 @@ class AsyncStore:
     holds = _make_async(Store.holds)
     audit = _make_async(Store.audit)
     verify_audit = _make_async(Store.verify_audit)
+    find_records = _make_async(Store.find_records)
 
     async def call_in_thread(self, call: Callable[[Store], R]) -> R:
         """Internal: call a function with the opened store on a thread of the pool."""
@@ -322,6 +323,7 @@ class AsyncMemory:
     semantic = _AsyncPartOf("semantic")
     procedural = _AsyncPartOf("procedural")
     sessions = _AsyncPartOf("sessions")
+    records = _AsyncPartOf("records")
 
     @property
     def tasks(self) -> AsyncTasks:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
+    from engrain.tiers.records import ScopedRecords
     from engrain.tiers.scoped_working import ScopedWorkingMemory
     from engrain.tiers.semantic import Relations, SemanticMemory, Slots
     from engrain.tiers.sessions import CurrentSession, Sessions
@@ -484,6 +485,13 @@ class Memory:
         from engrain.tasks.admin import Tasks
 
         return self._get_part("tasks", lambda: Tasks(self._services, self._scope, lambda: self.working))
+
+    @property
+    def records(self) -> ScopedRecords:
+        """Opaque bodies by key, for frameworks that keep their own data here."""
+        from engrain.tiers.records import ScopedRecords
+
+        return self._get_part("records", lambda: ScopedRecords(self._services, self._scope))
 
     # The view itself
 

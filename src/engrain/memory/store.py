@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackupInfo
     from engrain.core.model.audit import AuditEntry, AuditResult
     from engrain.core.model.erasure import Hold, HoldRelease
+    from engrain.core.model.records import RecordKey
     from engrain.core.model.results import CheckResult, MaintenanceReport, MemoryInfo, Progress, Status
     from engrain.maintenance.workers import Workers
     from engrain.memory.memory import Memory
@@ -175,6 +176,15 @@ class Store:
         from engrain.memory.transfer import copy_store
 
         return copy_store(self.services, to, progress)
+
+    @traced
+    def find_records(self, space: str, prefix: RecordKey, *, tenant: str | None = None) -> list[Scope]:
+        """Return the memories of a tenant that have records under a prefix, such as the owner of a thread."""
+        from engrain.core.model.records import check_record_key, check_space
+        from engrain.tiers.records import require_records
+
+        port = require_records(self.services)
+        return port.find(tenant, check_space(space), check_record_key(prefix, "prefix"))
 
     # Privacy
 

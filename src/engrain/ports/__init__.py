@@ -14,6 +14,7 @@ from engrain.core.model.queries import Finding
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.items import ItemStore
+from engrain.ports.records import Records
 from engrain.ports.search import Embedder, Feed, VectorIndex, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
 from engrain.ports.storage import Folder, Movable
@@ -80,6 +81,7 @@ class Services:
     journal: TaskJournal | None = None
     model: Model | None = None  # a small one, for summaries and extraction
     outcomes: Outcomes | None = None
+    records: Records | None = None
     # Items and episodes are in one store, so that a plan can write both.
     same_store: bool = False
     servers: tuple[Server, ...] = ()

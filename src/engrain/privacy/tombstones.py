@@ -18,7 +18,7 @@ from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.storage import PAGE_SIZE, Movable, iterate_rows
 from engrain.privacy.receipts import Receipt
 
-_RECORDED_AT = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}
+_RECORDED_AT = {"item": "recorded_at", "episode": "happened_at", "task": "started_at", "record": "written_at"}
 
 
 class TombstoneFilter:

@@ -150,12 +150,15 @@ def _iterate_missing(
 
 
 def _drop_expired(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
-    """Drop expired episodes and expired raw texts."""
+    """Drop expired episodes, raw texts and records."""
     limit = None if now is None else to_micros(now)
     for row in rows:
-        if row.kind != "episode" or limit is None:
+        if row.kind not in ("episode", "record") or limit is None:
             yield row
         elif row.values["expires_at"] is None or row.values["expires_at"] > limit:
+            if row.kind == "record":
+                yield row
+                continue
             raw = row.values["raw"]
             yield replace(row, values={**row.values, "raw": raw if raw and raw["expires_at"] > limit else None})
 

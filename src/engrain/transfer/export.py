@@ -14,7 +14,7 @@ from engrain.core.formats.export_rows import EXPORTED_KINDS, Line, row_to_line
 from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.results import describe_counts
-from engrain.core.model.rows import Row
+from engrain.core.model.rows import Row, RowKind
 from engrain.ports import Services
 from engrain.ports.storage import Movable, iterate_pages, iterate_rows
 
@@ -72,8 +72,8 @@ def iterate_exported(services: Services, scope: Scope) -> Iterator[Row]:
     """Yield every row that an export contains, kind by kind, each in the order of its key."""
     store = require_movable(services)
     for kind in EXPORTED_KINDS:
-        if kind == "session":
-            yield from _iterate_sessions(store, scope)
+        if kind in ("session", "record"):
+            yield from _iterate_ranked(store, kind, scope)
         elif kind == "episode" and not services.same_store:
             yield from _iterate_episodes(services, store, scope)
         elif kind == "progress":
@@ -104,13 +104,16 @@ def _encode_line(line: Line) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
-    """Rank the sessions within this memory, oldest first: the store's own rank counts the changes of all memories."""
-    rows = list(iterate_rows(store, "session", scope))
-    order = sorted(rows, key=lambda row: (row.values["rank"], row.key))
-    ranks = {row.key: rank for rank, row in enumerate(order, 1)}
-    for row in rows:
-        yield replace(row, values={**row.values, "rank": ranks[row.key]})
+def _iterate_ranked(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
+    """Rank the rows within this memory, oldest first: the store's own rank counts the changes of all memories.
+
+    They are read twice, because bodies of records may not fit into memory together.
+    """
+    order = sorted((row.values["rank"], row.key) for row in iterate_rows(store, kind, scope))
+    ranks = {key: rank for rank, (_, key) in enumerate(order, 1)}
+    for row in iterate_rows(store, kind, scope):
+        # A row that was written since the first reading makes the export differ from its count, and so be repeated.
+        yield replace(row, values={**row.values, "rank": ranks.get(row.key, len(ranks) + 1)})
 
 
 def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:

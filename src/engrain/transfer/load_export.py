@@ -37,7 +37,12 @@ Answer = TypeVar("Answer")
 CONTENT_FIELDS = (
     "kind", "text", "recorded_at", "occurred_at", "slot", "session", "place", "speaker", "role", "relation",
 )  # fmt: skip
-_OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
+_OTHER_KINDS: tuple[RowKind, ...] = (
+    "cites", "session", "summary", "progress", "episode", "trial", "task", "event",
+    "record",
+)  # fmt: skip
+# Large values that no decision needs.
+_UNREAD: Mapping[str, Mapping[str, Any]] = {"item": {"vectors": {}}, "record": {"body": ""}}
 _REDACTED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "item": ("text", "metadata", "relation"),
     "summary": ("text",),
@@ -157,7 +162,8 @@ class _Decider:
 
     def _iterate_stored(self, kind: RowKind) -> Iterator[Row]:
         for row in iterate_rows(self._store, kind, self._scope):
-            yield replace(row, values={**row.values, "vectors": {}}) if kind == "item" else row
+            unread = _UNREAD.get(kind)
+            yield replace(row, values={**row.values, **unread}) if unread else row
 
     def _choose_items(self) -> None:
         given = [row for row in self._rows if row.kind == "item"]
@@ -280,6 +286,8 @@ class _Decider:
         if row.kind == "session":
             rank = self._first + row.values["rank"]
             return None if row.key[1] in self._emptied else replace(row, values={**row.values, "rank": rank})
+        if row.kind == "record":
+            return replace(row, values={**row.values, "rank": self._first + row.values["rank"]})
         if row.kind == "summary" and row.key[1] in self._partly_forgotten:
             return None
         if row.kind == "progress" and row.key[1] in self._emptied:

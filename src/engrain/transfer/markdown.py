@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, BinaryIO
 
@@ -51,7 +52,8 @@ def _read_rows(services: Services, scope: Scope, done: Callable[[int], None]) ->
     rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED_KINDS}
     unreported = 0
     for row in iterate_exported(services, scope):
-        rows[row.kind].append(row)
+        # People cannot read bodies of records.
+        rows[row.kind].append(replace(row, values={**row.values, "body": ""}) if row.kind == "record" else row)
         unreported += 1
         if unreported == PAGE_SIZE:  # by pages: a `done` that writes to the memory would otherwise never end
             done(unreported)
@@ -67,6 +69,7 @@ def _render_opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> li
         (said, "message", None),
         (len(rows["session"]), "conversation", None),
         (len(rows["task"]), "task", None),
+        (len(rows["record"]), "record of another program", "records of other programs"),
     )
     counted = ", ".join(count_noun(*count) for count in counts if count[0]) or "nothing"
     about = (

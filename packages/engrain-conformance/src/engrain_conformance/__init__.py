@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from engrain_conformance.items import ItemStoreSuite
     from engrain_conformance.late_writes import LateWriteSuite
     from engrain_conformance.outcomes import OutcomesSuite
+    from engrain_conformance.records import RecordsSuite
     from engrain_conformance.session_state import SessionStateSuite
     from engrain_conformance.sessions import SessionLogSuite
     from engrain_conformance.tasks import MemoryStepSuite, TaskJournalSuite
@@ -30,6 +31,7 @@ _HOME = {
     "MemoryStepSuite": "tasks",
     "DumpRestoreSuite": "dump_restore",
     "OutcomesSuite": "outcomes",
+    "RecordsSuite": "records",
     "SessionLogSuite": "sessions",
     "SessionStateSuite": "session_state",
     "TaskJournalSuite": "tasks",
@@ -48,6 +50,7 @@ __all__ = [
     "LateWriteSuite",
     "MemoryStepSuite",
     "OutcomesSuite",
+    "RecordsSuite",
     "SessionLogSuite",
     "SessionStateSuite",
     "TaskJournalSuite",

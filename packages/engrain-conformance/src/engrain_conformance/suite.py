@@ -50,6 +50,10 @@ class Suite:
         return store.outcomes
 
     @pytest.fixture
+    def records(self, store: Any) -> Any:
+        return store.records
+
+    @pytest.fixture
     def journal(self, store: Any) -> Any:
         return store.journal
 

@@ -51,8 +51,8 @@ def check_rows(rows: Sequence[Row], now: int, fault: ReportFault) -> None:
 
 def _check_times(rows: Iterable[Row], now: int, fault: ReportFault) -> None:
     for row in rows:
-        for name in ("recorded_at", "started_at", "ended_at"):
-            if row.kind in ("item", "task") and (row.values.get(name) or 0) > now:
+        for name in ("recorded_at", "started_at", "ended_at", "written_at"):
+            if row.kind in ("item", "task", "record") and (row.values.get(name) or 0) > now:
                 fault(row, f"{name} lies in the future.")
 
 

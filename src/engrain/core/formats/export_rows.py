@@ -13,6 +13,7 @@ from engrain.core.clock import check_time, from_micros, to_micros
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.items import KINDS, MAX_PLACE, RESERVED_KEY, TRUST
+from engrain.core.model.records import MAX_BODY, check_record_key, check_space, decode_key, encode_key
 from engrain.core.model.rows import Key, Row, RowKind
 from engrain.core.model.tasks import ENDED_STATUSES, StepKind, StepStatus
 from engrain.core.validation import (
@@ -30,7 +31,7 @@ from engrain.core.validation import (
 ROW_TAG = "row"
 # In this order. Tombstones and answered requests are left out: they are hashes under the key of one store.
 EXPORTED_KINDS: tuple[RowKind, ...] = (
-    "item", "cites", "session", "summary", "progress", "episode", "trial", "task", "step", "event",
+    "item", "cites", "session", "summary", "progress", "episode", "trial", "task", "step", "event", "record",
 )  # fmt: skip
 MAX_NUMBER = 2**53
 MAX_SOURCES = 100_000
@@ -152,6 +153,16 @@ def _check_raw(value: object, what: str) -> Line:
     return _check_fields(value, what, {"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})
 
 
+def _check_body(value: object, what: str) -> str:
+    try:
+        size = len(b64decode(value, validate=True)) if isinstance(value, str) and value.isascii() else -1
+    except NotBase64:
+        size = -1
+    if not 0 <= size <= MAX_BODY:
+        raise InvalidInput(f"{what} must be at most {MAX_BODY:,} bytes in base64.")
+    return str(value)
+
+
 _CHECKS: Mapping[str, Check] = {
     "key": check_key,
     "name": check_name,
@@ -170,6 +181,9 @@ _CHECKS: Mapping[str, Check] = {
     "vectors": _check_vectors,
     "relation": _check_relation,
     "raw": _check_raw,
+    "space": lambda value, what: check_space(value),
+    "parts": lambda value, what: encode_key(check_record_key(value, what)),
+    "body": _check_body,
     "item_kind": _one_of(KINDS),
     # A loaded task that had not ended is parked until somebody resumes it.
     "task_status": _one_of(("parked", *ENDED_STATUSES)),
@@ -195,6 +209,7 @@ _TABLES: Mapping[str, str] = {
     "step": """task:key number:number | name:key occurrence:count kind:step_kind status:step_status attempt:count
         epoch:count input:name key:name version:name began_at:time ended_at:time? result:json? error:note?""",
     "event": "task:key event:key | payload:json",
+    "record": "space:space key:parts | rank:number written_at:time expires_at:time? body:body",
 }
 
 
@@ -205,7 +220,7 @@ def _read_fields(table: str) -> dict[str, Check]:
 
 LINE_FIELDS: Mapping[str, Mapping[str, Check]] = {kind: _read_fields(table) for kind, table in _TABLES.items()}
 _KEY_FIELDS = {kind: tuple(_read_fields(table.partition("|")[0])) for kind, table in _TABLES.items()}
-_KEYS_NOT_IN_VALUES = {"cites", "session", "summary", "progress", "step", "event"}
+_KEYS_NOT_IN_VALUES = {"cites", "session", "summary", "progress", "step", "event", "record"}
 _TIME_FIELDS = {name for table in _TABLES.values() for name in re.findall(r"(\w+):time", table)}
 
 
@@ -228,6 +243,8 @@ def row_to_line(row: Row) -> Line:
     keys = dict(zip(_KEY_FIELDS[row.kind], row.key[-len(_KEY_FIELDS[row.kind]) :], strict=True))
     if row.kind == "step":
         keys["number"] = int(keys["number"])  # type: ignore[assignment]
+    if row.kind == "record":
+        keys["key"] = list(decode_key(keys["key"]))  # type: ignore[assignment]
     fields = {**values, **keys}
     filled = {name: fields[name] for name in LINE_FIELDS[row.kind] if fields.get(name) is not None}
     return {ROW_TAG: row.kind, **{k: _to_iso(v) if k in _TIME_FIELDS else v for k, v in filled.items()}}

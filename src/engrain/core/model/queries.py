@@ -125,6 +125,7 @@ class StoreStatus:
     purge_pending: bool
     details: Mapping[str, Any] = field(default_factory=dict)
     hidden: bool = False  # the database role sees one scope at a time, so counts over all scopes are unknown
+    records: int = 0
 
 
 class Finding(NamedTuple):

@@ -267,7 +267,7 @@ ROW_KIND_NAMES: Mapping[str, tuple[str, str | None]] = {
     "progress": ("mark of progress", "marks of progress"), "episode": ("episode", None),
     "raw_text": ("raw output", None), "trial": ("trial of a procedure", "trials of procedures"),
     "task": ("task", None), "step": ("step", None), "large_result": ("large result", None),
-    "snapshot": ("snapshot", None), "event": ("event", None),
+    "snapshot": ("snapshot", None), "event": ("event", None), "record": ("record", None),
     "erased_tombstone": ("tombstone of the erased", "tombstones of the erased"),
     "erased": ("erased subject", "erased subjects"), "hold": ("legal hold", None),
     "audit": ("row of the audit log", "rows of the audit log"),

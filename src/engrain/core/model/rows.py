@@ -19,12 +19,13 @@ from engrain.core.model.items import Citation, Item, Relation, Source
 from engrain.core.model.plans import Applied, Outcome
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
+from engrain.core.model.records import Record, encode_key
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import StepRecord, TaskRecord
 
 RowKind = Literal[
     "store", "item", "cites", "tombstone", "request", "session", "summary", "progress", "episode", "trial", "task",
-    "step", "event", "erased_tombstone", "erased", "hold", "audit",
+    "step", "event", "record", "erased_tombstone", "erased", "hold", "audit",
 ]  # fmt: skip
 # In the order of restoring: cited rows come before the rows that cite them.
 ROW_KINDS: tuple[RowKind, ...] = get_args(RowKind)
@@ -179,6 +180,18 @@ def step_to_row(scope: Scope, task: str, number: int, step: StepRecord) -> Row:
 
 def event_to_row(scope: Scope, task: str, event: str, payload: str) -> Row:
     return Row("event", (scope.id, task, event), {"scope": _scope_parts(scope), "payload": payload})
+
+
+def record_to_row(scope: Scope, space: str, rank: int, record: Record) -> Row:
+    """`rank` is the number of the change that wrote the record."""
+    values = {"rank": rank, "written_at": to_micros(record.written_at), "body": b64encode(record.body).decode()}
+    expires_at = None if record.expires_at is None else to_micros(record.expires_at)
+    key = (scope.id, space, encode_key(record.key))
+    return Row("record", key, {"scope": _scope_parts(scope), **values, "expires_at": expires_at})
+
+
+def row_to_body(row: Row) -> bytes:
+    return b64decode(row.values["body"])
 
 
 def erased_tombstone_to_row(hidden_id: str, hash: str) -> Row:

@@ -19,7 +19,7 @@ _BATCH = 500
 # The tables that hold bytes of a text, a name or a vector.
 _VACUUMED = (
     "item", "source", "citation", "entity", "word", "embedding", "session", "summary", "episode", "raw_text", "trial",
-    "scope", "progress", "request", "task", "step", "large_result", "snapshot", "event", "erasure",
+    "scope", "progress", "request", "task", "step", "large_result", "snapshot", "event", "record", "erasure",
 )  # fmt: skip
 _FIRST_SCOPE = "0" * 32
 _VACUUM = "vacuum (index_cleanup on, truncate off) "
@@ -34,7 +34,7 @@ class Health:
 
     def status(self, model: str | None = None) -> StoreStatus:
         rows = self.dialect.ask(None, "load_status", model=model)
-        items, open_items, scopes, change, unembedded, pending, size, hidden = rows[0]
+        items, open_items, scopes, change, unembedded, pending, size, hidden, records = rows[0]
         return StoreStatus(
             backend="postgres",
             location=self.dialect.database.address.shown,
@@ -47,6 +47,7 @@ class Health:
             unembedded=unembedded,
             purge_pending=bool(pending),
             hidden=hidden,
+            records=records,
             details={"server": f"Postgres {self.server_version}", "in schema": self.dialect.database.address.schema},
         )
 

@@ -25,6 +25,7 @@ from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.rows import Row, write_time
@@ -53,6 +54,7 @@ class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Req
         self.usage = UsageCounts(self.dialect, read_only)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
+        self.records = Records(self.dialect)
         self.journal = Tasks(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = Erasures(self.dialect, self.audit)

@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.model.filters import FLAG, NUMBER, TEXT, TIME, Filter, find_type
 from engrain.stores.relational.filters import FilterBuilder
-from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, RECORD_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Syntax
 
 _JSON_TYPES = {TEXT: "string", NUMBER: "number"}
@@ -35,6 +35,8 @@ SYNTAX = Syntax(
         "episode": EPISODE_COLUMNS,
         "task": TASK_COLUMNS,
         "step": STEP_COLUMNS,
+        "record": RECORD_COLUMNS,
+        "unexpired": "(record.expires_at is null or {at} < record.expires_at)",
         "visible": _VISIBLE,
         # At a moment that is known already.
         "visible_at": _VISIBLE.replace("{at}", "cast(:at as bigint)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from engrain.core.clock import from_micros
@@ -13,15 +14,25 @@ from engrain.core.model.audit import row_to_entry
 from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
+from engrain.core.model.records import Record, decode_key
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.model.sessions import RawOutput
 from engrain.stores.relational.audit import load_head
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_episode, read_hold, read_item, read_receipt
+from engrain.stores.relational.rows import (
+    ITEM_WIDTH,
+    read_answer,
+    read_episode,
+    read_hold,
+    read_item,
+    read_receipt,
+    read_time,
+)
 from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.tasks import read_step, read_task
 from engrain.stores.relational.usage import UsageCounts
 
+_PAGE_BYTES = 32_000_000  # bodies that are in memory at once
 _FIRST_SCOPE = "0" * 32  # most kinds begin their key with the id of a scope
 _NO_SCOPE_FIRST = ("item", "cites", "erased", "hold")
 Values = dict[str, Any]
@@ -108,6 +119,15 @@ def _dump_steps(tx: Transaction, values: Values) -> Iterator[Row]:
                 return
 
 
+def _dump_records(tx: Transaction, values: Values) -> Iterator[Row]:
+    """Fewer than the limit if they are large, but always one if there is any."""
+    sizes = accumulate(size for (size,) in tx.rows("dump_record_sizes", **values))
+    limit = sum(total <= _PAGE_BYTES for total in sizes)
+    for *owner, space, key, rank, at, expires_at, body in tx.rows("dump_records", **{**values, "limit": max(limit, 1)}):
+        record = Record(decode_key(key), bytes(body), from_micros(at), read_time(expires_at))
+        yield transfer.record_to_row(Scope(*owner), space, rank, record)
+
+
 def _dump_audit(tx: Transaction, after: Key | None, limit: int) -> Iterator[Row]:
     if after == ("head",):
         return
@@ -161,6 +181,7 @@ _DUMPS: Mapping[RowKind, Callable[[Transaction, Values], Iterator[Row]]] = {
     "trial": _make_dump("dump_trials", _make_trial),
     "task": _make_own_dump("dump_tasks", lambda row: transfer.task_to_row(read_task(row))),
     "step": _dump_steps,
+    "record": _dump_records,
     "event": _make_dump("dump_events", transfer.event_to_row),
     "erased_tombstone": _make_own_dump(
         "dump_erased_tombstones", lambda row: transfer.erased_tombstone_to_row(row[0], row[1].hex())

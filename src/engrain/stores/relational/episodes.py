@@ -61,17 +61,18 @@ class Episodes:
         return self._dialect.write(scope, do)
 
     def expire(self, now: datetime) -> int:
-        self._delete_in_batches("delete_expired_raw_texts", now)
-        return self._delete_in_batches("delete_expired_episodes", now)
+        delete_in_batches(self._dialect, "delete_expired_raw_texts", now)
+        return delete_in_batches(self._dialect, "delete_expired_episodes", now)
 
-    def _delete_in_batches(self, statement: str, now: datetime) -> int:
-        """Each batch is a transaction of its own, so that other writers come in between."""
 
-        def do(tx: Transaction) -> int | Deferred[int]:
-            on_hold = load_scopes_on_hold(tx)
-            return Deferred(tx.ask(statement, at=to_micros(now), limit=_BATCH, on_hold=on_hold), len)
+def delete_in_batches(dialect: Dialect, statement: str, now: datetime) -> int:
+    """Delete expired rows but those on hold. Each batch is a transaction, so that other writers come in between."""
 
-        total = 0
-        while (deleted := self._dialect.write(None, do)) == _BATCH:
-            total += deleted
-        return total + deleted
+    def do(tx: Transaction) -> int | Deferred[int]:
+        on_hold = load_scopes_on_hold(tx)
+        return Deferred(tx.ask(statement, at=to_micros(now), limit=_BATCH, on_hold=on_hold), len)
+
+    total = 0
+    while (deleted := dialect.write(None, do)) == _BATCH:
+        total += deleted
+    return total + deleted

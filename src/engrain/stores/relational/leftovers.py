@@ -122,7 +122,7 @@ def has_no_rows(tx: Transaction, part: Subject) -> bool:
 
 
 def _remove_older(tx: Transaction, at: int) -> int:
-    """Remove old items and tasks from a scope to which the user has written since.
+    """Remove old items, tasks and records from a scope to which the user has written since.
 
     An episode has its writer's time. One that seems old may be new by a clock that is behind: it stays, and is counted
     as left."""
@@ -131,6 +131,7 @@ def _remove_older(tx: Transaction, at: int) -> int:
     remove_items(tx, items, {one.n for one in items}, now)
     tx.run("delete_older_events", at=at)
     tx.run("delete_older_tasks", at=at)
+    tx.run("delete_older_records", at=at)
     if tx.changes:
         tx.end_write()
     return len(items)

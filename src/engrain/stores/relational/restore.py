@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
@@ -270,6 +271,14 @@ class RestoreRun:
         self._find_tasks(rows)
         steps = ({**row.values, "scope": self._key(row), "task": self._task(row)} for row in rows)
         self.tx.many("restore_step", steps)
+
+    def _write_record(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            body = transfer.row_to_body(row)
+            values = {**row.values, "space": row.key[1], "key": row.key[2], "body": body}
+            self.tx.run("restore_record", **{**values, "scope": self._key(row), "hash": sha256(body).digest()})
+        self.tx.run("advance_change", change_number=max(row.values["rank"] for row in rows))
+        self._reach(row.values["written_at"] for row in rows)
 
     # What belongs to the store
 

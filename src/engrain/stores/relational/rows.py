@@ -33,6 +33,8 @@ TASK_WIDTH = 15
 # The columns that tasks.read_step takes, in its order, from step and large_result.
 STEP_COLUMNS = """step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key,
   step.version, step.started_at, step.ended_at, coalesce(step.result, large_result.body), step.error"""
+# The columns that records read, in their order.
+RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 # Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 

@@ -13,7 +13,7 @@ OPEN, ERASING, HIDDEN = range(3)
 # Every table with rows of a scope; a table comes before those that its rows point to. An engine has more for searches.
 TABLES: tuple[str, ...] = (
     "source", "citation", "entity", "raw_text", "episode", "trial", "item", "session", "summary", "progress", "request",
-    "step", "snapshot", "task", "large_result", "event",
+    "step", "snapshot", "task", "large_result", "event", "record",
 )  # fmt: skip
 _UNCOUNTED = ("citation", "entity")
 

@@ -47,6 +47,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "snapshot": ("body",),
     "large_result": ("body",),
     "event": ("event", "payload"),
+    "record": ("space", "key", "body"),
 }
 
 
@@ -85,7 +86,7 @@ def _load_scope_pieces(tx: Transaction, key: int | None) -> Iterator[bytes]:
     for table, columns in _TEXTS.items():
         for column in columns:
             rows = tx.rows(load.fill(table=table, column=column), key=key)
-            yield from (text.encode() for (text,) in rows)
+            yield from (text if isinstance(text, bytes) else text.encode() for (text,) in rows)
     # The beginning of a vector may be alike in different scopes.
     most = _WHOLE_VECTOR if key is None else _VECTOR
     yield from (bytes(start) for (start,) in tx.rows("load_vector_pieces", key=key, most=most))

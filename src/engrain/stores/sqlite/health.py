@@ -46,7 +46,7 @@ class Health:
 
     def status(self, model: str | None = None) -> StoreStatus:
         rows = self.dialect.snapshot(lambda db: db.rows(_SQL["count_store"], {"model": model}))
-        ((items, open_items, scopes, last_change, unembedded, pending),) = rows
+        ((items, open_items, scopes, last_change, unembedded, pending, records),) = rows
         return StoreStatus(
             backend="sqlite",
             location=str(self._file.path or ":memory:"),
@@ -58,6 +58,7 @@ class Health:
             seq=last_change,
             unembedded=unembedded,
             purge_pending=bool(pending),
+            records=records,
             details={
                 "engine": self._file.engine,
                 "sqlite": self._file.version,

@@ -15,6 +15,7 @@ from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.reads import ItemReads
+from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
@@ -89,6 +90,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
+        self.records = Records(self.dialect)
         self.audit = Audit(self.dialect)
         self.erasing = SqliteErasures(self.dialect, self.audit, self._file, self._lock, self._pool)
         try:

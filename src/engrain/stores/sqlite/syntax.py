@@ -8,7 +8,7 @@ from typing import Any
 
 from engrain.core.model.filters import FLAG, NUMBER, TEXT, Filter, find_type
 from engrain.stores.relational.filters import FilterBuilder
-from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
+from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, RECORD_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
 from engrain.stores.relational.statements import Syntax
 from engrain.stores.sqlite.checksums import load_tables
 
@@ -45,10 +45,12 @@ SYNTAX = Syntax(
         "episode": _check_rows(EPISODE_COLUMNS, episode="id"),
         "task": _check_rows(TASK_COLUMNS, task="task", snapshot="body"),
         "step": _check_rows(STEP_COLUMNS, step="name", large_result="body"),
+        "record": _check_rows(RECORD_COLUMNS, record="key"),
         **_INTACT,
         "intact": "{intact_$}",
         "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
+        "unexpired": "(record.expires_at is null or {at} < record.expires_at)",
         "at": "coalesce(:at, {now})",
         "now": "(select max(:clock, counter.now) from counter)",
         "tick": "{now}",

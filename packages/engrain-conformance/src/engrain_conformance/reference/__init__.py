@@ -7,6 +7,7 @@ from engrain.core.identity import IdSource
 from engrain_conformance.reference.episodes import ReferenceEpisodes, ReferenceOutcomes
 from engrain_conformance.reference.erasure import ReferenceErasing
 from engrain_conformance.reference.items import ReferenceItems, ReferenceSessions
+from engrain_conformance.reference.records import ReferenceRecords
 from engrain_conformance.reference.rows import ReferenceRows
 from engrain_conformance.reference.search import ReferenceSearch
 from engrain_conformance.reference.state import ReferenceAudit
@@ -22,6 +23,7 @@ class ReferenceStore(ReferenceItems, ReferenceSearch, ReferenceSessions, Referen
         super().__init__(clock, ids)
         self.episodes = ReferenceEpisodes(self)
         self.outcomes = ReferenceOutcomes(self)
+        self.records = ReferenceRecords(self)
         self.journal = ReferenceTasks(self)
         self.audit = ReferenceAudit(self)
         self.erasing = ReferenceErasing(self)

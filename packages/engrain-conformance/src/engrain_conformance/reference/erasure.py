@@ -377,6 +377,7 @@ def _count_left_of_user(state: State, user: Subject, erasure: Erasure) -> dict[s
             "episodes": [one.happened_at for key, one in state.episodes.items() if key[0] == scope],
             "trials": [one.at for key, one in state.trials.items() if key[0] == scope],
             "tasks": [one.started_at for key, one in state.tasks.items() if key[0] == scope],
+            "records": [one.record.written_at for key, one in state.records.items() if key[0] == scope],
         }
         counts = {kind: sum(time <= at for time in known) for kind, known in times.items()}
         if not any(time > at for known in times.values() for time in known):

@@ -277,6 +277,7 @@ class ReferenceItems(StateHolder):
             seq=state.seq,
             unembedded=sum(model not in one.vectors if model else not one.vectors for one in items),
             purge_pending=False,
+            records=len(state.records),
         )
 
     @reads

@@ -7,14 +7,16 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
+from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as row_format
 from engrain.core.model.audit import AuditHead
+from engrain.core.model.records import Record, decode_key
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind, StoredItem
 from engrain.core.text.passages import index_words
 from engrain_conformance.reference.erasure import hide_user
-from engrain_conformance.reference.state import ChangeRow, State, StateHolder, StoredRow, reads
+from engrain_conformance.reference.state import ChangeRow, State, StateHolder, StoredRecord, StoredRow, reads
 
 Answer = TypeVar("Answer")
 
@@ -69,7 +71,18 @@ class ReferenceRows(StateHolder):
             done(len(rows))
 
 
-_NOT_EMPTY = ("items", "tombstones", "requests", "tasks", "episodes", "erased_tombstones", "erased", "holds", "audit")
+_NOT_EMPTY = (
+    "items",
+    "tombstones",
+    "requests",
+    "tasks",
+    "episodes",
+    "records",
+    "erased_tombstones",
+    "erased",
+    "holds",
+    "audit",
+)
 
 
 def _dump_items(state: State) -> Iterator[Row]:
@@ -90,6 +103,11 @@ def _dump_cites(state: State) -> Iterator[Row]:
 def _dump_sessions(state: State) -> Iterator[Row]:
     for (scope, session), length in state.lengths.items():
         yield row_format.session_to_row(scope, session, length, state.last_writes[scope, session])
+
+
+def _dump_records(state: State) -> Iterator[Row]:
+    for (scope, space, _), one in state.records.items():
+        yield row_format.record_to_row(scope, space, one.rank, one.record)
 
 
 def _dump_audit(state: State) -> Iterator[Row]:
@@ -120,6 +138,7 @@ _DUMPS: Mapping[RowKind, Callable[[State], Iterator[Row]]] = {
     "task": lambda state: (row_format.task_to_row(one) for one in state.tasks.values()),
     "step": _dump_steps,
     "event": lambda state: (row_format.event_to_row(*key, payload) for key, payload in state.events.items()),
+    "record": _dump_records,
     "erased_tombstone": lambda state: (row_format.erased_tombstone_to_row(*one) for one in state.erased_tombstones),
     "erased": lambda state: map(row_format.erased_to_row, state.erased.values()),
     "hold": lambda state: map(row_format.hold_to_row, state.holds.values()),
@@ -187,6 +206,16 @@ def _restore_step(state: State, row: Row) -> None:
     state.steps[row.scope, row.key[1], step.name, step.occurrence] = step
 
 
+def _restore_record(state: State, row: Row) -> None:
+    times = (row.values[name] for name in ("written_at", "expires_at"))
+    written_at, expires_at = (None if at is None else from_micros(at) for at in times)
+    assert written_at is not None
+    record = Record(decode_key(row.key[2]), row_format.row_to_body(row), written_at, expires_at)
+    state.records[row.scope, row.key[1], record.key] = StoredRecord(record, row.values["rank"])
+    state.seq = max(state.seq, row.values["rank"])
+    state.newest = max(state.newest, written_at)
+
+
 def _restore_audit(state: State, row: Row) -> None:
     found = row_format.row_to_audit(row)
     if isinstance(found, AuditHead):
@@ -227,6 +256,7 @@ _RESTORES: Mapping[RowKind, Callable[[State, Row], object]] = {
     "task": lambda state, row: state.tasks.update({(row.scope, row.key[1]): row_format.row_to_task(row)}),
     "step": _restore_step,
     "event": lambda state, row: state.events.update({(row.scope, row.key[1], row.key[2]): row.values["payload"]}),
+    "record": _restore_record,
     "erased_tombstone": lambda state, row: state.erased_tombstones.add((row.key[0], row.key[1])),
     "erased": _restore_erased,
     "hold": lambda state, row: state.holds.update({row.key[0]: row_format.row_to_hold(row)}),

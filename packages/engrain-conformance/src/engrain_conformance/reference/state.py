@@ -30,6 +30,7 @@ from engrain.core.model.items import Item, Words
 from engrain.core.model.plans import Applied
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
+from engrain.core.model.records import Record, RecordKey
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import StepRecord, TaskRecord
 
@@ -40,7 +41,7 @@ ERASING, HIDDEN = 1, 2
 # The fields whose keys begin with a scope.
 SCOPED_FIELDS = (
     "requests", "answered", "lengths", "last_writes", "summaries", "progress", "episodes", "raw_outputs", "trials",
-    "tasks", "steps", "events",
+    "tasks", "steps", "events", "records",
 )  # fmt: skip
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -55,6 +56,11 @@ class StoredRow:
     words: Words
     traits: int = 0
     vectors: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+class StoredRecord(NamedTuple):
+    record: Record
+    rank: int  # the change that wrote it
 
 
 class ChangeRow(NamedTuple):
@@ -83,6 +89,7 @@ class State:
     tasks: dict[Task, TaskRecord] = field(default_factory=dict)
     steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
     events: dict[tuple[Scope, str, str], str] = field(default_factory=dict)
+    records: dict[tuple[Scope, str, RecordKey], StoredRecord] = field(default_factory=dict)  # by space and key
     blocked: dict[Scope, int] = field(default_factory=dict)  # being erased, or hidden by a hold
     holds: dict[str, Hold] = field(default_factory=dict)
     erasing: dict[str, Erasure] = field(default_factory=dict)

@@ -331,6 +331,21 @@ create table event (
   primary key (scope, task, event)
 );
 
+-- Opaque bodies of frameworks. `changed` is the order of writing, and `hash` the SHA-256 of the body.
+create table record (
+  scope uuid not null,
+  changed bigint not null,
+  at bigint not null,
+  expires_at bigint,
+  space text collate "C" not null,
+  key text collate "C" not null,
+  hash bytea not null,
+  body bytea not null,
+  primary key (scope, space, key)
+);
+
+create index record_expires on record (expires_at) where expires_at is not null;
+
 create table audit (
   n bigint primary key,
   at bigint not null,

@@ -14,7 +14,8 @@ select
   -- Row-level security shows this role the items of one scope and no more.
   row_security_active('item'::regclass) and not exists (
     select 1 from pg_policy, unnest(polroles) as role
-    where polrelid = 'item'::regclass and polname = 'maintenance' and (role = 0 or pg_has_role(role, 'usage')));
+    where polrelid = 'item'::regclass and polname = 'maintenance' and (role = 0 or pg_has_role(role, 'usage'))),
+  (select count(*) from record);
 
 -- find_schema_version --
 select value from meta where name = 'schema';

@@ -134,17 +134,20 @@ select id from item where scope = :scope;
 -- find_older_rows --
 select 1 where exists (select 1 from item where scope = :scope and recorded_at <= :at)
   or exists (select 1 from episode where scope = :scope and happened_at <= :at)
-  or exists (select 1 from task where scope = :scope and started_at <= :at);
+  or exists (select 1 from task where scope = :scope and started_at <= :at)
+  or exists (select 1 from record where scope = :scope and at <= :at);
 
 -- find_newer_rows --
 select 1 where exists (select 1 from item where scope = :scope and recorded_at > :at)
   or exists (select 1 from episode where scope = :scope and happened_at > :at)
-  or exists (select 1 from task where scope = :scope and started_at > :at);
+  or exists (select 1 from task where scope = :scope and started_at > :at)
+  or exists (select 1 from record where scope = :scope and at > :at);
 
 -- find_concurrent_rows --
 -- Older rows that have the store's time. An episode has its writer's, whose clock may be behind.
 select 1 where exists (select 1 from item where scope = :scope and recorded_at <= :at)
-  or exists (select 1 from task where scope = :scope and started_at <= :at);
+  or exists (select 1 from task where scope = :scope and started_at <= :at)
+  or exists (select 1 from record where scope = :scope and at <= :at);
 
 -- load_older_items --
 select n, id, kind, text, session, place from item where scope = :scope and recorded_at <= :at order by n;
@@ -155,6 +158,9 @@ delete from event where scope = :scope and task in (
 
 -- delete_older_tasks --
 delete from task where scope = :scope and started_at <= :at;
+
+-- delete_older_records --
+delete from record where scope = :scope and at <= :at;
 
 -- count_older_items --
 select count(*) from item where {+}scope = :scope and id {in:ids} and recorded_at <= :at;

@@ -4,7 +4,7 @@ select value from meta where name = 'key' {for_update};
 
 -- find_any_row --
 select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
-  or exists (select 1 from task) or exists (select 1 from episode) or exists (select 1 from hold)
+  or exists (select 1 from task) or exists (select 1 from episode) or exists (select 1 from record) or exists (select 1 from hold)
   or exists (select 1 from erasure_receipt) or exists (select 1 from audit);
 
 -- store_key --

@@ -363,6 +363,23 @@ create table event (
   primary key (scope, task, event)
 ) strict, without rowid;
 
+-- Opaque bodies of frameworks. `changed` is the order of writing, and `hash` the SHA-256 of the body.
+create table record (
+  n integer primary key,
+  checksum integer not null default 1099511627776,
+  scope integer not null references scope (scope),
+  changed integer not null,
+  at integer not null,
+  expires_at integer,
+  space text not null,
+  key text not null,
+  hash blob not null,
+  body blob not null
+) strict;
+
+create unique index record_key on record (scope, space, key);
+create index record_expires on record (expires_at) where expires_at is not null;
+
 -- Its chain of hashes finds damage, so that it needs no checksums.
 create table audit (
   n integer primary key,

@@ -7,7 +7,8 @@ select
   (select count(*) from item where not exists (
     select 1 from model join vector on vector.key = (model.n << 40 | item.n)
     where :model is null or model.key = :model)),
-  (select count(*) from meta where name = 'purge');
+  (select count(*) from meta where name = 'purge'),
+  (select count(*) from record);
 
 -- count_index_faults --
 -- Items without words, vectors without an item, vectors without codes or codes without a vector.
