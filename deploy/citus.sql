@@ -43,3 +43,4 @@ select create_distributed_table('large_result', 'scope', colocate_with => 'scope
 select create_distributed_table('step', 'scope', colocate_with => 'scope');
 select create_distributed_table('snapshot', 'scope', colocate_with => 'scope');
 select create_distributed_table('event', 'scope', colocate_with => 'scope');
+select create_distributed_table('record', 'scope', colocate_with => 'scope');

@@ -16,6 +16,7 @@ from export_kit import body, exported
 
 from engrain import AsyncMemory, BadText, InvalidInput, Memory, OnHold, RecordDraft, Scope, Store, TooLarge
 from engrain.core.model.records import MAX_BODY, MAX_KEY
+from engrain.stores.relational import dump
 
 
 def put(memory: Memory, *names: str, **options: Any) -> None:
@@ -101,7 +102,7 @@ def test_an_operator_finds_the_memories_of_a_record(memory: Memory) -> None:
 def test_the_status_counts_records(memory: Memory) -> None:
     put(memory, "a", "b")
     put(Memory(memory.store, user="ben"), "c")
-    assert memory.store.status(memory.scope).counts["records"] == 2
+    assert memory.store.status(memory.scope).holds["records"] == 2
     assert memory.store.status().store["records"] == 3
 
 
@@ -126,7 +127,7 @@ def test_an_export_brings_records_with_their_order(open_memory: Open, clock: Set
     put(other, "a", "z")
     path = tmp_path / "ana.jsonl"
     memory.export(path)
-    assert other.load(path).added == 2
+    assert other.load(path, other_scope=True).added == 2
     assert names(other, order="newest") == ["b", "", "z", "a"]
     fresh = open_memory(store=str(tmp_path / "fresh.db"))
     fresh.load(path)
@@ -134,14 +135,17 @@ def test_an_export_brings_records_with_their_order(open_memory: Open, clock: Set
     assert body(exported(fresh)) == body(exported(memory))
 
 
-def test_a_large_memory_is_copied_page_by_page(open_memory: Open, tmp_path: Path) -> None:
+def test_a_large_memory_is_copied_page_by_page(
+    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dump, "PAGE_BYTES", 3_000)
     memory = open_memory()
-    for n in range(4):
-        memory.records.write("s", [RecordDraft((str(n),), bytes([n]) * 12_000_000)])
+    memory.records.write("s", [RecordDraft((str(n),), bytes([n]) * 1_200) for n in range(4)])
+    memory.records.write("s", [RecordDraft(("large",), bytes(9_000))])
     rows = memory.store.services.items
     assert len(rows.dump("record", None, 500)) == 2  # type: ignore[attr-defined]
     copied = memory.store.copy(tmp_path / "copy.db")
-    assert copied.rows["record"] == 4
+    assert copied.rows["record"] == 5
 
 
 def test_an_erased_user_leaves_no_byte_and_an_old_export_brings_nothing_back(

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from engrain.core.clock import to_micros
+from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.validation import check_name
 
 IdSource = Callable[[datetime], str]
@@ -78,3 +79,17 @@ def hash_keyed(key: bytes, *parts: str) -> str:
         raw = part.encode()
         digest.update(b"%d:" % len(raw) + raw)
     return digest.hexdigest()
+
+
+def check_scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
+    for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
+        # Nearly always an unset variable: all users would share one memory.
+        if value == "":
+            raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
+    return Scope(tenant, agent, user)
+
+
+def check_reads(reads: object) -> tuple[Scope, ...]:
+    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
+        return tuple(dict.fromkeys(reads))
+    raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

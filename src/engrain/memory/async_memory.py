@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, T
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import InvalidInput, StoreClosed
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
 from engrain.core.validation import check_key
-from engrain.memory.memory import Memory, check_reads, check_scope
+from engrain.memory.memory import Memory
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
 from engrain.tasks.execution import TaskOptions

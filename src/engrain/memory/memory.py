@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 
 from engrain.core.clock import Clock, Time, check_duration, check_time, system_clock
-from engrain.core.errors import EmptyText, InvalidInput
-from engrain.core.identity import Scope
+from engrain.core.errors import InvalidInput
+from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
 from engrain.core.model.messages import Message, MessageResult
@@ -590,17 +590,3 @@ class Memory:
                 if found is None:
                     found = self._parts[name] = make()
         return found
-
-
-def check_scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
-    for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
-        # Nearly always an unset variable: all users would share one memory.
-        if value == "":
-            raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
-    return Scope(tenant, agent, user)
-
-
-def check_reads(reads: object) -> tuple[Scope, ...]:
-    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
-        return tuple(dict.fromkeys(reads))
-    raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

@@ -9,8 +9,7 @@ from urllib.parse import unquote
 
 from engrain.core.errors import EngrainError
 from engrain.core.http_routes import RIGHTS, SCOPE_HEADERS, Route
-from engrain.core.identity import Scope
-from engrain.memory.memory import check_scope
+from engrain.core.identity import Scope, check_scope
 from engrain.server.keys import SCOPE_PARTS, KeyFile, KeyLimits
 from engrain.server.problems import Problem, to_problem
 from engrain.server.verbs import Caller

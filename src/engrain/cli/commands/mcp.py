@@ -11,7 +11,7 @@ from engrain.cli.commands.serve import check_listener, choose_access, log_to_std
 from engrain.cli.context import CommandContext
 from engrain.core.errors import BackendMissing
 from engrain.core.http_routes import RIGHTS
-from engrain.memory.memory import check_scope
+from engrain.core.identity import check_scope
 
 if TYPE_CHECKING:
     from engrain.mcp.http import McpApi

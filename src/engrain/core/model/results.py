@@ -60,7 +60,8 @@ class Explanation:
 class Status:
     """The state of a memory: its current items, the whole store, the embedder, pending work and use of the model.
 
-    `holds` counts sessions, episodes, procedures and tasks, each up to 1,000; None if their store does not answer.
+    `holds` counts sessions, episodes, procedures, tasks (each up to 1,000) and records; None if their store does not
+    answer.
     """
 
     scope: str

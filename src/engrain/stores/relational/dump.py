@@ -32,7 +32,7 @@ from engrain.stores.relational.scopes import hash_scope
 from engrain.stores.relational.tasks import read_step, read_task
 from engrain.stores.relational.usage import UsageCounts
 
-_PAGE_BYTES = 32_000_000  # bodies that are in memory at once
+PAGE_BYTES = 32_000_000  # bodies that are in memory at once
 _FIRST_SCOPE = "0" * 32  # most kinds begin their key with the id of a scope
 _NO_SCOPE_FIRST = ("item", "cites", "erased", "hold")
 Values = dict[str, Any]
@@ -122,7 +122,7 @@ def _dump_steps(tx: Transaction, values: Values) -> Iterator[Row]:
 def _dump_records(tx: Transaction, values: Values) -> Iterator[Row]:
     """Fewer than the limit if they are large, but always one if there is any."""
     sizes = accumulate(size for (size,) in tx.rows("dump_record_sizes", **values))
-    limit = sum(total <= _PAGE_BYTES for total in sizes)
+    limit = sum(total <= PAGE_BYTES for total in sizes)
     for *owner, space, key, rank, at, expires_at, body in tx.rows("dump_records", **{**values, "limit": max(limit, 1)}):
         record = Record(decode_key(key), bytes(body), from_micros(at), read_time(expires_at))
         yield transfer.record_to_row(Scope(*owner), space, rank, record)
