@@ -15,9 +15,9 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Store
-from engrain.core.errors import OutcomeUnknown, StoreCorrupt
+from engrain.core.errors import OutcomeUnknown, StoreCorrupt, StoreError
 from engrain.core.model.results import CheckResult
-from engrain.stores.sqlite.connection import compute_checksum
+from engrain.stores.sqlite.connection import Connection, compute_checksum
 
 # Writes, and dies without closing the store.
 WRITER = """
@@ -109,6 +109,39 @@ def test_a_damaged_row_is_not_written_over(path: Path) -> None:
             memory.remember("Ana lives in Loja.", slot="user.city")
         assert memory.remember("Something else.")  # other rows are written
     assert check_integrity(path).state == "fail"
+
+
+def test_writes_that_fail_leave_the_digests_as_they_were(path: Path) -> None:
+    """A member that raises, a statement that fails halfway, and one that fails at its second row and is caught."""
+    fails = "insert into tombstone (scope, hash, at) select 1, x'00', value from json_each('[1, 2]')"
+
+    def catch(db: Connection) -> None:
+        with pytest.raises(StoreError):
+            db.run(fails)
+        db.run("insert into tombstone (scope, hash, at) values (1, x'01', 1)")
+
+    with opened(path) as memory:
+        store = memory.store.services.items
+        for statements in ([fails], ["insert into tombstone (scope, hash, at) values (1, x'02', 1)", fails]):
+            with pytest.raises(StoreError):
+                store.transaction(lambda db: [db.run(one) for one in statements])  # type: ignore[attr-defined] # noqa: B023
+        store.transaction(catch)  # type: ignore[attr-defined]
+        assert store.snapshot(lambda db: db.rows("select hash from tombstone")) == [(b"\x01",)]  # type: ignore[attr-defined]
+    assert check_integrity(path).state == "pass"
+
+
+def test_a_load_and_the_writes_after_it_have_checksums(path: Path, tmp_path: Path) -> None:
+    """A load inserts rows or updates them, so that triggers compute its checksums, and only its."""
+    with opened(path) as memory:
+        memory.export(tmp_path / "all.jsonl")
+        memory.load(tmp_path / "all.jsonl")
+        assert memory.remember("Ana plays chess.")
+        listed = "select name from sqlite_temp_schema where name like '%_insert'"
+        store = memory.store.services.items
+        triggers = {name for (name,) in store.transaction(lambda db: db.rows(listed))}  # type: ignore[attr-defined]
+        assert "request_insert" in triggers
+        assert not triggers & {"item_insert", "source_insert", "words_insert"}
+    assert check_integrity(path).state == "pass"
 
 
 def test_without_a_backup_a_rebuild_keeps_what_is_there(path: Path) -> None:

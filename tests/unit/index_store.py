@@ -18,7 +18,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.sqlite import migrate
-from engrain.stores.sqlite.checksums import list_triggers, seal_rows
+from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index.view import IndexCache
@@ -94,6 +94,8 @@ class IndexStore:
         guarded = Connection(self.connection)
         seal_rows(guarded)
         guarded.add_triggers(list_triggers())
+        guarded.add_insert_triggers(list_insert_triggers())
+        self.differences = guarded.differences
         self.run_count = 0
         self.items: dict[int, Row] = {}
         self.seq = 0
@@ -164,8 +166,8 @@ class IndexStore:
             source = "insert into source (scope, item, number, kind, name) values (?, ?, ?, 'user', ?)"
             self.run(source, (scope, row.n, number, name))
         if index:
-            IndexRows(self).delete_vectors(row.n)
-            IndexRows(self).write([(row.n, words_of(row.passages), None)])
+            IndexRows(self).delete(row.n)
+            IndexRows(self).add([(row.n, words_of(row.passages), None)])
             for model, vectors in row.vectors.items():
                 IndexRows(self).replace_vectors(row.n, vectors_of(model, vectors))
 

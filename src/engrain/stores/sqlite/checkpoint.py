@@ -80,7 +80,7 @@ class Checkpointer:
         # held keeps the log going until it is our turn; then a commit of our own restarts it.
         def restart_log(reader: Connection, db: Connection) -> None:
             reader.run("begin")
-            reader.rows("select change from counter")
+            reader.rows("select change from counter where n = 0")
             db.rows("pragma wal_checkpoint(passive)")
             with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
                 reader.run("commit")
@@ -93,5 +93,5 @@ class Checkpointer:
 def start_log(db: Connection) -> None:
     """Commit a change of no other effect, so that no caller's write is the first in a new log."""
     db.run("begin immediate")
-    db.run("update counter set logs = logs + 1 where n = 1")
+    db.run("update counter set logs = logs + 1 where n = 0")
     db.commit()

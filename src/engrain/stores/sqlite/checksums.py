@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from engrain.core.errors import EngrainError, StoreCorrupt
-from engrain.stores.relational.statements import read_migrations
-from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, choose_engine, connect
+from engrain.stores.relational.statements import number_parameters, read_migrations
+from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, choose_engine, compute_checksum, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
 _UNCHECKED = {"checksum", "digest", "logs"}
 _INDEX = {"words", "code", "vector"}
+_COUNTER = "counter"
+# Tables that every remembered item adds to. Their inserts bring the checksum along: see insert_row. A trigger would
+# make SQLite copy each page that a statement changes, in case the trigger fails.
+_BRING_CHECKSUM = {"item", "source", *_INDEX}
+_ADD_TO_DIGEST = (
+    "insert into counter (n, digest, checksum) values (?1, ?2, ?3) "
+    "on conflict (n) do update set digest = digest + excluded.digest"
+)
+_INSERT = re.compile(r"insert into (\w+)")
 
 
 class Table(NamedTuple):
@@ -28,24 +39,21 @@ class Table(NamedTuple):
         """SQL that gives `value`, and raises StoreCorrupt if the row was changed other than by a write of ours."""
         return f"checked_row({value}, '{self.name}', {self.name}.checksum, {self.list_values(self.name)})"
 
-    def build_triggers(self) -> list[str]:
-        """They keep the row's checksum, and the digest of its scope: without a scope, of the store."""
-        owner = "scope set digest = digest + {} where scope = {}.scope"
-        if "scope" not in self.columns:
-            owner = "counter set digest = digest + {} where n = 1"
+    def build_triggers(self) -> dict[str, str]:
+        """They keep the row's checksum, and note how the digest of its scope changes: without a scope, of the store."""
+        new, old = self.list_values("new"), self.list_values("old")
+        scope = "{}.scope" if "scope" in self.columns else "null"
         where = " and ".join(f"{column} = new.{column}" for column in self.key)
-        written = f"(select checksum from {self.name} where {where})"
-        store = f"update {self.name} set checksum = row_checksum({self.list_values('new')}) where {where}"
-        # An update must not give a damaged row a new checksum.
-        old = f"checked_row(1, '{self.name}', old.checksum, {self.list_values('old')})"
+        store = f"begin update {self.name} set checksum = {{}} where {where}"
+        inserted = store.format(f"inserted_row({scope.format('new')}, {new})")
+        updated = store.format(f"updated_row('{self.name}', {scope.format('new')}, old.checksum, {old}, {new})")
+        on = f"on main.{self.name}"
         bodies = {
-            "insert": f"{store}; update {owner.format(f'{written} - {NO_CHECKSUM}', 'new')}",
-            f"update of {', '.join(self.columns)}": f"{store} and {old}; "
-            f"update {owner.format(f'{written} - old.checksum', 'new')}",
-            "delete": f"update {owner.format(f'{NO_CHECKSUM} - old.checksum', 'old')}",
+            "insert": f"insert {on} when new.checksum = {NO_CHECKSUM} {inserted}",
+            "update": f"update of {', '.join(self.columns)} {on} {updated}",
+            "delete": f"delete {on} begin select deleted_row({scope.format('old')}, old.checksum)",
         }
-        begin, on = f"create temp trigger {self.name}", f"on main.{self.name}"
-        return [f"{begin}_{event[:6]} after {event} {on} begin {body}; end" for event, body in bodies.items()]
+        return {event: f"create temp trigger {self.name}_{event} after {body}; end" for event, body in bodies.items()}
 
 
 @cache
@@ -84,14 +92,88 @@ def list_triggers() -> list[str]:
     """The triggers that keep checksums and digests with every write of a connection.
 
     They are temporary. A row that another program changes keeps its old checksum, and so is found."""
-    return [trigger for table in load_tables().values() for trigger in table.build_triggers()]
+    return [
+        trigger
+        for table in load_tables().values()
+        for event, trigger in table.build_triggers().items()
+        if table.name != _COUNTER and (event != "insert" or table.name not in _BRING_CHECKSUM)
+    ]
+
+
+@cache
+def find_target(sql: str) -> Table | None:
+    """The table of an insert that must bring a checksum along."""
+    found = _INSERT.match(sql)
+    return load_tables()[found[1]] if found and found[1] in _BRING_CHECKSUM else None
+
+
+class _Insert(NamedTuple):
+    """An insert that brings a checksum along, with the values of each column and of each parameter in their order."""
+
+    sql: str
+    of_scope: bool
+    read_columns: Callable[[Mapping[str, Any]], Sequence[Any]]
+    read_parameters: Callable[[Mapping[str, Any]], Sequence[Any]]
+
+
+@cache
+def _prepare_insert(sql: str) -> _Insert:
+    table = find_target(sql)
+    assert table, sql
+    numbered, read_parameters = number_parameters(sql)
+    return _Insert(numbered, "scope" in table.columns, itemgetter(*table.columns), read_parameters)
+
+
+def insert_row(db: Connection, sql: str, values: dict[str, Any]) -> None:
+    """Insert a row with its checksum. `values` has each column of the table in the type that SQLite stores."""
+    insert = _prepare_insert(sql)
+    checksum = compute_checksum(*insert.read_columns(values))
+    values["checksum"] = checksum
+    db.run(insert.sql, insert.read_parameters(values))
+    db.differences.append((values["scope"] if insert.of_scope else None, checksum - NO_CHECKSUM))
+
+
+@cache
+def list_insert_triggers() -> list[tuple[str, str]]:
+    """Names and SQL of triggers for inserts that bring no checksum: a restore inserts a row or updates it."""
+    return [(f"{name}_insert", load_tables()[name].build_triggers()["insert"]) for name in sorted(_BRING_CHECKSUM)]
 
 
 def seal_rows(db: Connection) -> None:
     """Write every checksum and digest anew, in a transaction that has no triggers: for rows of a migration."""
     for table in load_tables().values():
         db.run(f"update {table.name} set checksum = row_checksum({table.list_values(table.name)})")
-    _store_digests(db)
+    db.differences += _compare_digests(db)
+    count_commit(db)
+
+
+def count_commit(db: Connection) -> int:
+    """Write the digests of the scopes that this transaction has changed, and number its commit. Call it last."""
+    sums: dict[int | None, int] = {}
+    for scope, difference in db.differences:
+        sums[scope] = sums.get(scope, 0) + difference
+    db.differences.clear()
+    total = sums.pop(None, 0)
+    for scope, difference in sums.items():
+        db.run(_ADD_TO_DIGEST, (scope, difference, compute_checksum(scope, 0, 0, 0)))
+    ((number,),) = db.rows(
+        _build_counter_update(commits="commits + 1", digest="digest + ?1") + " returning commits", (total,)
+    )
+    return int(number)
+
+
+def raise_counter(db: Connection, change: int, now: int) -> None:
+    """Let the newest change and the newest time be no lower than these."""
+    db.run(_build_counter_update(change="max(change, ?1)", now="max(now, ?2)"), (change, now))
+
+
+@cache
+def _build_counter_update(**columns: str) -> str:
+    """The counter has its checksum from each statement: it is written with every commit, and a trigger takes longer."""
+    counter = load_tables()[_COUNTER]
+    changes = ", ".join(f"{name} = {value}" for name, value in columns.items())
+    values = ", ".join(columns.get(name, name) for name in counter.columns)
+    return f"update counter set {changes}, checksum = row_checksum({values}) where n = 0 and {counter.build_check('1')}"
 
 
 def accept_rows(db: Connection) -> int:
@@ -106,7 +188,7 @@ def accept_rows(db: Connection) -> int:
             change = f"delete from {table.name}"
         with suppress(StoreCorrupt):
             accepted += len(db.rows(f"{change} where checksum <> {computed} returning 1"))
-    _store_digests(db)
+    db.differences += _compare_digests(db)
     return accepted
 
 
@@ -123,28 +205,22 @@ def find_damage(db: Connection) -> list[str]:
             found += [f"{count:,} rows of table {table.name} are damaged"] if count else []
     if found:
         return found
-    sums = _sum_checksums(db)
-    kept: dict[int | None, int] = {
-        None: 0,
-        **dict(db.rows("select scope, digest from scope")),
-        **dict(db.rows("select null, digest from counter")),
-    }
-    wrong = [scope for scope in sums.keys() | kept.keys() if sums.get(scope, 0) != kept.get(scope, 0)]
-    return [f"rows are missing, or of another time, in {len(wrong):,} of {len(kept):,} scopes"] if wrong else []
+    if wrong := len(_compare_digests(db)):
+        ((count,),) = db.rows("select count(*) from scope")
+        return [f"rows are missing, or of another time, in {wrong:,} of {count + 1:,} scopes"]
+    return []
 
 
-def _store_digests(db: Connection) -> None:
-    db.run("update scope set digest = 0")
-    for scope, digest in _sum_checksums(db).items():
-        where = "counter set digest = ?1" if scope is None else "scope set digest = ?1 where scope = ?2"
-        db.run(f"update {where}", (digest,) if scope is None else (digest, scope))
-
-
-def _sum_checksums(db: Connection) -> dict[int | None, int]:
-    """The digest of each scope as its rows are now; None stands for rows of no scope."""
-    sums: dict[int | None, int] = {}
+def _compare_digests(db: Connection) -> list[tuple[int | None, int]]:
+    """What each digest lacks of the sum of its rows, if anything; None stands for rows of no scope."""
+    lacking: dict[int | None, int] = {}
+    for scope, digest in db.rows("select nullif(n, 0), digest from counter"):
+        lacking[scope] = -digest
+    for scope, difference in db.differences:  # noted, and not yet in the digest
+        lacking[scope] = lacking.get(scope, 0) - difference
     for table in load_tables().values():
         scope = "scope" if "scope" in table.columns else "null"
-        for key, digest in db.rows(f"select {scope}, sum(checksum - {NO_CHECKSUM}) from {table.name} group by 1"):
-            sums[key] = sums.get(key, 0) + digest
-    return sums
+        if table.name != _COUNTER:
+            for key, digest in db.rows(f"select {scope}, sum(checksum - {NO_CHECKSUM}) from {table.name} group by 1"):
+                lacking[key] = lacking.get(key, 0) + digest
+    return [(scope, difference) for scope, difference in lacking.items() if difference]

@@ -91,40 +91,105 @@ class Connection:
         self._raw = raw
         self._execute = raw.execute
         self._has_triggers = False
-        for name, function in (("row_checksum", compute_checksum), ("checked_row", _check_row)):
-            if isinstance(raw, sqlite3.Connection):
-                raw.create_function(name, -1, function, deterministic=True)
-            else:
-                raw.create_scalar_function(name, function, deterministic=True)
+        # How the rows that this transaction has written change the digests: (scope, difference).
+        self.differences: list[tuple[int | None, int]] = []
+        self._next_item: int | None = None
+        self._insert_triggers: Sequence[tuple[str, str]] = ()
+        self._add_function("row_checksum", compute_checksum)
+        self._add_function("checked_row", _check_row)
+
+    def _add_function(self, name: str, function: Callable[..., Any], deterministic: bool = True) -> None:
+        if isinstance(self._raw, sqlite3.Connection):
+            self._raw.create_function(name, -1, function, deterministic=deterministic)
+        else:
+            self._raw.create_scalar_function(name, function, deterministic=deterministic)
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
+        noted = len(self.differences)
         try:
             found: list[Row] = self._execute(sql, args).fetchall()
         except _DATA_ERRORS as exc:
-            self._raise(exc)
+            self._raise(exc, noted)
         return found
 
     def run(self, sql: str, args: Args = ()) -> None:
+        noted = len(self.differences)
         try:
             self._execute(sql, args)
         except _DATA_ERRORS as exc:
-            self._raise(exc)
+            self._raise(exc, noted)
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
-        try:
-            self._raw.executemany(sql, rows)
-        except _DATA_ERRORS as exc:
-            self._raise(exc)
+        for args in rows:
+            self.run(sql, args)
+
+    def begin_writing(self) -> None:
+        for name, _ in self._insert_triggers:
+            self.run(f"drop trigger if exists temp.{name}")
+        self._insert_triggers = ()
+        self.run("begin immediate")
+        self.differences.clear()  # of a transaction that was rolled back
+        self._next_item = None
+
+    def set_savepoint(self) -> int:
+        """Begin what `undo` takes back, given the number that is returned."""
+        self.run("savepoint member")
+        return len(self.differences)
+
+    def undo(self, savepoint: int) -> None:
+        self.run("rollback to member")
+        self.run("release member")
+        del self.differences[savepoint:]
+        self._next_item = None
+
+    def take_number(self) -> int:
+        """A number for a new item: never that of an item that was deleted."""
+        if self._next_item is None:
+            rows = self.rows("select seq from sqlite_sequence where name = 'item'")
+            self._next_item = rows[0][0] + 1 if rows else 1
+        number, self._next_item = self._next_item, self._next_item + 1
+        return number
 
     def add_triggers(self, triggers: Sequence[str]) -> None:
         """Add temporary triggers, once and outside any transaction."""
         if self._has_triggers:
             return
+        self._add_noting_functions()
         self.run("begin")
         for trigger in triggers:
             self.run(trigger)
         self.run("commit")
         self._has_triggers = True
+
+    def add_insert_triggers(self, triggers: Sequence[tuple[str, str]]) -> None:
+        """Add more triggers, by name, until the end of the transaction: its statements choose numbers themselves."""
+        self._next_item = None
+        if not self._insert_triggers:
+            self._insert_triggers = triggers
+            for _, trigger in triggers:
+                self.run(trigger)
+
+    def _add_noting_functions(self) -> None:
+        """Functions for triggers: each gives a row's checksum, and notes how it changes the digest."""
+        note = self.differences.append
+
+        def insert(scope: int | None, *values: Any) -> int:
+            checksum = zlib.crc32(marshal.dumps(values, 2))
+            note((scope, checksum))
+            return NO_CHECKSUM + checksum
+
+        def update(table: str, scope: int | None, before: int, *values: Any) -> int:
+            half = len(values) // 2
+            _check_row(1, table, before, *values[:half])  # a damaged row must not get a new checksum
+            checksum = compute_checksum(*values[half:])
+            note((scope, checksum - before))
+            return checksum
+
+        def delete(scope: int | None, checksum: int) -> None:
+            note((scope, NO_CHECKSUM - checksum))
+
+        for name, function in (("inserted_row", insert), ("updated_row", update), ("deleted_row", delete)):
+            self._add_function(name, function, deterministic=False)
 
     def commit(self) -> None:
         """OutcomeUnknown if the commit may have become durable although it failed."""
@@ -185,7 +250,8 @@ class Connection:
         except _DRIVER_ERRORS as exc:
             raise make_error(_result_code(exc), str(exc)) from exc  # it is closed all the same
 
-    def _raise(self, exc: Exception) -> NoReturn:
+    def _raise(self, exc: Exception, noted: int = 0) -> NoReturn:
+        del self.differences[noted:]  # what a failed statement wrote is undone
         if isinstance(exc, UnicodeDecodeError) or _DAMAGED in str(exc):
             raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
         if isinstance(exc, _CLOSED_ERRORS) and "closed" in str(exc):

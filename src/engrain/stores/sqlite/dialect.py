@@ -22,6 +22,7 @@ from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
 from engrain.stores.relational.statements import Statement, number_parameters
+from engrain.stores.sqlite.checksums import find_target, insert_row, list_insert_triggers, raise_counter
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
@@ -32,6 +33,8 @@ Answer = TypeVar("Answer")
 MODEL_SHIFT = 40
 _ERASED = 3  # the state of a scope that has no names
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Columns that get their values later.
+_NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -55,6 +58,7 @@ class SqliteTransaction:
         self._change: int | None = None
         self._now = 0
         self._owner: str | None = None
+        self._numbers: dict[str, int] = {}  # of items that were added, by their ids
 
     @property
     def owner(self) -> str:
@@ -71,14 +75,34 @@ class SqliteTransaction:
         return Fetched(self.rows(statement, **values))
 
     def run(self, statement: str | Statement, **values: Any) -> None:
-        found = self.dialect.find(statement)
-        sql, order = number_parameters(found.sql)
-        self.db.run(sql, order(self._complete(found, values)))
+        self.many(statement, (values,))
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
+        if "checksum" in found.parameters:
+            for row in rows:
+                insert_row(self.db, found.sql, self._complete_item(self._complete(found, dict(row))))
+            return
+        if find_target(found.sql):
+            self.db.add_insert_triggers(list_insert_triggers())
         sql, order = number_parameters(found.sql)
         self.db.many(sql, (order(self._complete(found, dict(row))) for row in rows))
+
+    def _complete_item(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the number of an item: a new one, or that of the item whose id is among the values."""
+        if "number" in values:
+            values["item"] = self._find_number(values["id"])
+            return values
+        number = self._numbers[values["id"]] = self.db.take_number()
+        # With the types that SQLite stores.
+        values["importance"], values["trust"] = float(values["importance"]), float(values["trust"])
+        values["pinned"] = int(values["pinned"])
+        return _NEW_ITEM | values | {"n": number, "changed": values["change"]}
+
+    def _find_number(self, id_: str) -> int:
+        if id_ not in self._numbers:
+            ((self._numbers[id_],),) = self.rows("find_item", id=id_)
+        return self._numbers[id_]
 
     def lock_scope(self) -> None:
         """The transaction has the whole file already."""
@@ -124,17 +148,16 @@ class SqliteTransaction:
     def begin_write(self) -> tuple[int, int]:
         if self.scope is not None:
             self.lock_scope()
-        ((self._change, newest),) = self.db.rows("select change, now from counter")
+        ((self._change, newest),) = self.db.rows("select change, now from counter where n = 0")
         self._now = max(self.dialect.clock_micros(), newest)
         return self._change, self._now
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
-        sql = "update counter set change = max(change, :change), now = max(now, :now) where n = 1"
-        self.db.run(sql, {"change": self._change, "now": self._now})
+        raise_counter(self.db, self._change or 0, self._now)
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        IndexRows(self.db).write(entries)
+        IndexRows(self.db).add(entries)
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         for (n, _), replacement in vectors.items():
@@ -148,7 +171,7 @@ class SqliteTransaction:
             IndexRows(self.db).delete(n)
 
     def store_time(self, now: int) -> None:
-        self.db.run("update counter set now = max(now, :now) where n = 1", {"now": now})
+        raise_counter(self.db, 0, now)
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -157,12 +180,12 @@ class SqliteTransaction:
     def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
         index = IndexRows(self.db)
         for _, number in replaced:
-            index.delete_vectors(number)
+            index.delete(number)
         written: list[tuple[int, Words, Vectors | None]] = []
         for one in entries:
             vectors: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
             written += ((one.item, one.words, each) for each in vectors or [None])
-        index.write(written)
+        index.add(written)
 
     def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
         """Add the values that the transaction supplies."""
@@ -234,22 +257,28 @@ class IndexRows:
     def __init__(self, db: Connection) -> None:
         self._db = db
 
-    def write(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
-        """Replace the rows of these items; vectors of other models stay."""
+    def add(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
+        """Add rows of items that have none, with the vectors of one model or of several."""
         by_model: dict[str, list[tuple[int, Vectors]]] = {}
+        words_by_item: dict[int, Words] = {}
         for n, words, vectors in entries:
-            self._db.run(load_sql()["write_index_words"], {"item": n, "pairs": words.pairs})
+            words_by_item[n] = words
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
+        for n, words in words_by_item.items():
+            insert_row(self._db, load_sql()["add_index_words"], {"item": n, "pairs": words.pairs})
         for items in by_model.values():
-            self._write_vectors(items)
+            self._add_vectors(items)
+
+    def replace_words(self, n: int, words: Words) -> None:
+        self._db.run(load_sql()["delete_index_words"], {"item": n})
+        insert_row(self._db, load_sql()["add_index_words"], {"item": n, "pairs": words.pairs})
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
+        self.delete_vectors(n, vectors.model)
         if vectors.rows:
-            self._write_vectors([(n, vectors)])
-        else:
-            self.delete_vectors(n, vectors.model)
+            self._add_vectors([(n, vectors)])
 
     def delete(self, n: int) -> None:
         self._db.run(load_sql()["delete_index_words"], {"item": n})
@@ -270,9 +299,10 @@ class IndexRows:
             for key in (vector_key(model, n) for n in items):
                 for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
                     if coded := encode_stored(windows, dimension):
-                        self._db.run(load_sql()["write_code"], {"key": key, "windows": coded})
+                        self._db.run(load_sql()["delete_code"], {"key": key})
+                        insert_row(self._db, load_sql()["add_code"], {"key": key, "windows": coded})
 
-    def _write_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
+    def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
         from engrain.stores.sqlite.index.vectors import encode_items
 
@@ -281,8 +311,8 @@ class IndexRows:
         coded = encode_items([vectors for _, vectors in items])
         for (n, vectors), codes in zip(items, coded, strict=True):
             key = vector_key(model, n)
-            self._db.run(load_sql()["write_code"], {"key": key, "windows": codes})
-            self._db.run(load_sql()["write_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
+            insert_row(self._db, load_sql()["add_code"], {"key": key, "windows": codes})
+            insert_row(self._db, load_sql()["add_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
         values = {"model": model, "dimension": dimension}
@@ -349,7 +379,7 @@ class SqliteDialect:
         """The given time, or now: the clock, or the newest recorded time if that is later."""
         if at is not None:
             return to_micros(at)
-        ((newest,),) = db.rows("select now from counter")
+        ((newest,),) = db.rows("select now from counter where n = 0")
         return max(self.clock_micros(), int(newest))
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:

@@ -16,7 +16,7 @@ from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
-from engrain.stores.sqlite.checksums import accept_rows, find_damage
+from engrain.stores.sqlite.checksums import accept_rows, find_damage, raise_counter
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
 from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
 from engrain.stores.sqlite.index.view import IndexCache
@@ -117,7 +117,8 @@ class Health:
             now = db.rows(_SQL["load_texts_between"], {"first": rows[0][0], "last": rows[-1][0]})
             same = [n for n, text in now if before.get(n) == text]
             index = IndexRows(db)
-            index.write([(n, words[n], None) for n in same])
+            for n in same:
+                index.replace_words(n, words[n])
             index.rewrite_codes(same)
             db.many(_SQL["set_passages"], [{"passages": words[n].passages, "n": n} for n in same])
             _mark_changed(db, same)
@@ -297,4 +298,4 @@ def _mark_changed(db: Connection, items: Iterable[int]) -> None:
     ((last,),) = db.rows(_SQL["find_last_change"])
     changes = [{"change": change, "n": n} for change, n in enumerate(items, last + 1)]
     db.many(_SQL["mark_changed"], changes)
-    db.run(_SQL["set_last_change"], {"change": last + len(changes)})
+    raise_counter(db, last + len(changes), 0)

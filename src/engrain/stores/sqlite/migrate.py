@@ -105,7 +105,7 @@ def _upgrade(db: Connection, file: StoreFile) -> None:
     have = read_version(db, file)  # again: another process may have upgraded it meanwhile
     if have and have < latest_version() and file.path:
         _back_up(db, file.sibling(f"-before-v{latest_version()}"))
-    db.run("begin immediate")
+    db.begin_writing()
     try:
         run_migrations(db, [(number, script) for number, script in load_migrations() if number > have])
         seal_rows(db)

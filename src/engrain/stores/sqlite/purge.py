@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreBusy, StoreError
-from engrain.stores.sqlite.checksums import list_triggers
+from engrain.stores.sqlite.checksums import count_commit, list_triggers
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.lock import FileLock, read_at, write_at
@@ -98,7 +98,7 @@ class Purge:
             if not _empty_log(db, _WAIT_FOR_READERS_MILLISECONDS):
                 return False
         db.add_triggers(list_triggers())
-        db.run("begin immediate")
+        db.begin_writing()
         next_page = None
         if self._file.key is None and self._file.path and self._lock:
             if self._file.log_size():
@@ -109,6 +109,7 @@ class Purge:
             next_page = overwrite_unused_bytes(file, first if cleaned_for == mark else 0, SLICE_SECONDS)
         db.run(_SQL["delete_meta" if next_page is None else "set_meta"], {"name": "purge", "value": mark})
         self._cleaned = mark, next_page or 0
+        count_commit(db)
         db.commit()
         return True if next_page is None else None
 

@@ -24,6 +24,7 @@ from engrain.stores.relational.usage import Outcomes, UsageCounts
 from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups, remove_killed_restore
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
+from engrain.stores.sqlite.checksums import count_commit
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
 from engrain.stores.sqlite.erasure import SqliteErasures
@@ -195,7 +196,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     # The hooks of the writer
 
     def before_commit(self, db: Connection) -> None:
-        ((self._commits,),) = db.rows(_SQL["count_commit"])
+        self._commits = count_commit(db)
 
     def confirm_commit(self) -> None:
         # After the commit: a caller with an answer must be able to find its write.

@@ -52,7 +52,7 @@ SYNTAX = Syntax(
         "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
         "unexpired": "(record.expires_at is null or {at} < record.expires_at)",
         "at": "coalesce(:at, {now})",
-        "now": "(select max(:clock, counter.now) from counter)",
+        "now": "(select max(:clock, counter.now) from counter where counter.n = 0)",
         "tick": "{now}",
         "wall_clock": ":clock",
         "lease_clock": ":steady_clock",

@@ -295,7 +295,7 @@ class WriteQueue:
             self._lock.acquire(LOCK_SECONDS)
         try:
             db.add_triggers(list_triggers())
-            db.run("begin immediate")
+            db.begin_writing()
             self._changes_before = db.total_changes
         except BaseException:
             self.clear()
@@ -316,12 +316,13 @@ class WriteQueue:
         if work is None:
             return
         self._member = threading.get_ident(), db
+        savepoint = None
         try:
-            db.run("savepoint member")
+            savepoint = db.set_savepoint()
             write.answer = work(db)
             db.run("release member")
         except BaseException as error:  # noqa: BLE001  (its caller gets it)
-            undone = _undo_member(db)
+            undone = _undo_member(db, savepoint)
             write.fail(_drop_frame(error))
             if not undone:
                 raise _copy_error(error) from None
@@ -364,12 +365,11 @@ def _log_errors() -> Iterator[None]:
         _log.exception("the work around a commit failed")
 
 
-def _undo_member(db: Connection) -> bool:
+def _undo_member(db: Connection, savepoint: int | None) -> bool:
     """False if the whole transaction is gone: SQLite rolls it back on a full disk, for example."""
     try:
-        if db.in_transaction:
-            db.run("rollback to member")
-            db.run("release member")
+        if db.in_transaction and savepoint is not None:
+            db.undo(savepoint)
             return True
     except EngrainError:
         pass

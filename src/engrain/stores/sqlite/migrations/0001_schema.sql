@@ -6,8 +6,9 @@
 
 create table meta (name text primary key, checksum integer not null default 1099511627776, value any) strict, without rowid;
 
--- One row: the newest change, the newest time recorded, how often the write-ahead log was restarted, the number of
--- commits, and the digest of all rows that belong to no scope.
+-- Row 0: the newest change, the newest time recorded, how often the write-ahead log was restarted, the number of commits,
+-- and the digest of all rows that belong to no scope. A row for each scope, by its number: the digest of its rows, which
+-- is the sum of their checksums. In one table, so that a commit writes one page less.
 create table counter (
   n integer primary key,
   checksum integer not null default 1099511627776,
@@ -19,8 +20,7 @@ create table counter (
 ) strict;
 
 -- State: 0 open; 1 being erased; 2 hidden by a hold; 3 erased, a row without names, so that its number is never reused.
--- A scope that is not open has a keyed hash for its id, so that no reader finds it. The digest is the sum of the
--- checksums of its rows.
+-- A scope that is not open has a keyed hash for its id, so that no reader finds it.
 create table scope (
   scope integer primary key,
   checksum integer not null default 1099511627776,
@@ -28,8 +28,7 @@ create table scope (
   tenant text,
   agent text,
   user text,
-  state integer not null default 0,
-  digest integer not null default 0
+  state integer not null default 0
 ) strict;
 
 create table item (
@@ -429,4 +428,4 @@ create table erasure_receipt (
 
 -- The key of every hash.
 insert into meta (name, value) values ('key', lower(hex(randomblob(32))));
-insert into counter (n) values (1);
+insert into counter (n) values (0);

@@ -3,7 +3,7 @@ select
   (select count(*) from item),
   (select count(*) from item where valid_to is null and retracted_at is null),
   (select count(*) from scope where exists (select 1 from item where item.scope = scope.scope)),
-  (select change from counter),
+  (select change from counter where n = 0),
   (select count(*) from item where not exists (
     select 1 from model join vector on vector.key = (model.n << 40 | item.n)
     where :model is null or model.key = :model)),
@@ -59,9 +59,6 @@ select n, text from item where n between :first and :last;
 
 -- set_passages --
 update item set passages = :passages where n = :n;
-
--- set_last_change --
-update counter set change = :change where n = 1;
 
 -- mark_changed --
 update item set changed = :change where n = :n;

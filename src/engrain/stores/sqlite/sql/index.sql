@@ -87,16 +87,14 @@ select n, dimension from model;
 -- add_vector_model --
 insert into model (key, dimension) values (:model, :dimension) returning n, dimension;
 
--- write_index_words --
-insert into words (item, pairs) values (:item, :pairs) on conflict (item) do update set pairs = excluded.pairs;
+-- add_index_words --
+insert into words (item, pairs, checksum) values (:item, :pairs, :checksum);
 
--- write_code --
-insert into code (key, windows) values (:key, :windows)
-on conflict (key) do update set windows = excluded.windows;
+-- add_code --
+insert into code (key, windows, checksum) values (:key, :windows, :checksum);
 
--- write_index_vector --
-insert into vector (key, windows) values (:key, :windows)
-on conflict (key) do update set windows = excluded.windows;
+-- add_index_vector --
+insert into vector (key, windows, checksum) values (:key, :windows, :checksum);
 
 -- delete_index_words --
 delete from words where item = :item;

@@ -12,13 +12,13 @@ where scope = :scope and (:history or ({visible})) and {where} and item.n < case
 order by item.n desc limit :limit;
 
 -- find_newest_time --
-select now from counter;
+select now from counter where n = 0;
 
 -- find_last_change --
-select change from counter;
+select change from counter where n = 0;
 
 -- find_settled_change --
-select change from counter;
+select change from counter where n = 0;
 
 -- load_unembedded --
 -- Oldest first.

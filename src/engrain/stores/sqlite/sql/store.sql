@@ -1,11 +1,8 @@
 -- find_meta --
 select value from meta where name = :name and {intact:meta};
 
--- count_commit --
-update counter set commits = commits + 1 where n = 1 returning commits;
-
 -- find_commits --
-select commits from counter;
+select commits from counter where n = 0;
 
 -- set_meta --
 insert into meta (name, value) values (:name, :value) on conflict (name) do update set value = excluded.value;
