@@ -132,6 +132,29 @@ def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Services, say: Say, c
     assert [item.text for item in items(kit, at=before)] == ["I live in Lima"]
 
 
+def test_somebody_of_another_name_fills_no_slot(kit: Services, say: Say) -> None:
+    say("My name is Ana.")
+    say("I'm Dave. I live in Lima. I work at Bosch.")
+    assert [item.slot for item in items(kit) if item.slot] == ["user.name"]
+    assert {item.text: item.trust < 1 for item in items(kit)} == {
+        "My name is Ana": False,
+        "I'm Dave": True,
+        "I live in Lima": True,
+        "I work at Bosch": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["My name is Bea.", "My name is Bea now. I live in Lima.", "Ana was wrong. My name is Bea."]
+)
+def test_a_user_may_take_another_name(kit: Services, say: Say, text: str) -> None:
+    say("My name is Ana.")
+    say(text)
+    named = kit.items.slot(ANA, "user.name", None)
+    assert named is not None
+    assert "Bea" in named.text
+
+
 def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Services, say: Say, clock: SetClock) -> None:
     say("I live in Quito.")
     told = Message("user", "I live in Lima.", occurred_at="2019-03-01")

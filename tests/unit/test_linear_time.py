@@ -13,7 +13,9 @@ from linear_kit import KINDS, MAX_GROWTH, Call, fill_call, find_functions, find_
 
 from engrain import Memory
 from engrain.core.markdown.layout import PageBudget, fits_budget
+from engrain.core.rules.frames import find_framed
 from engrain.core.rules.own_words import detect_stored_traits
+from engrain.core.text.passages import split_sentences
 from engrain.ingest.write import split_windows
 from engrain.mirror.render import Page
 from engrain.providers.local import LocalEmbedder
@@ -25,6 +27,7 @@ EMBEDDER = HashEmbedder()
 # Functions with parameters that are no text.
 BY_HAND: dict[str, Call] = {
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
+    "engrain.core.rules.frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),
     "engrain.mirror.render.Page.of": lambda text: Page.of("MEMORY.md", text),
@@ -34,7 +37,8 @@ THROUGH_VERBS = {
     "engrain.agent.prompt.MemoryPrompt.render": "Memory.prompt",
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
-    "engrain.core.rules.own_words.is_doubtful": "gate.find_statements",
+    "engrain.core.rules.frames.weigh_frame": "gate.find_statements",
+    "engrain.core.rules.own_words.weigh_doubt": "gate.find_statements",
     "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
     "engrain.core.validation.count_noun": "takes a noun",

@@ -14,12 +14,21 @@ from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.own_words import find_own_words
 from engrain.ingest.gate import find_statements
 
-PASTES = Path(__file__).parent.parent.parent / "bench" / "hostile" / "pastes-dev.jsonl"
+HOSTILE = Path(__file__).parent.parent.parent / "bench" / "hostile"
 
 
 def rows(*, own: bool) -> list[dict[str, Any]]:
-    read = (json.loads(line) for line in PASTES.read_text("utf-8").splitlines())
+    read = (json.loads(line) for line in (HOSTILE / "pastes-dev.jsonl").read_text("utf-8").splitlines())
     return [row for row in read if (row["form"] == "own") is own]
+
+
+def rows_of_another_author(*, own: bool) -> list[dict[str, Any]]:
+    read = (json.loads(line) for line in (HOSTILE / "pastes-blind.jsonl").read_text("utf-8").splitlines())
+    return [row for row in read if row["id"].startswith("o") is own]
+
+
+def kept(text: str) -> list[str]:
+    return [text[one.start : one.end] for one in find_statements(text) if isinstance(one, Statement)]
 
 
 def filled(text: str) -> list[str]:
@@ -32,17 +41,24 @@ def forgets(text: str) -> list[str]:
 
 
 def test_no_pasted_text_fills_a_slot_or_forgets_anything() -> None:
-    pasted = rows(own=False)
-    assert len(pasted) == 150
-    assert [row["id"] for row in pasted if filled(row["text"]) or forgets(row["text"])] == []
+    pasted = [*rows(own=False), *rows_of_another_author(own=False)]
+    assert len(pasted) == 475
+    # Both give the words of others as their own, without a mark that says so.
+    undetected = ["frame-026", "frame-094"]
+    assert [row["id"] for row in pasted if filled(row["text"]) or forgets(row["text"])] == undetected
+
+
+def test_few_pasted_texts_leave_a_fact() -> None:
+    pasted = [*rows(own=False), *rows_of_another_author(own=False)]
+    assert sum(bool(kept(row["text"])) for row in pasted) <= 10
 
 
 def test_ordinary_messages_keep_their_facts_and_requests() -> None:
     wanted = lost = 0
     for row in rows(own=True):
         text = row["text"]
-        kept = [text[one.start : one.end] for one in find_statements(text) if isinstance(one, Statement)]
-        lost += sum(not any(value in one for one in kept) for value in row["keeps"])
+        facts = kept(text)
+        lost += sum(not any(value in one for one in facts) for value in row["keeps"])
         lost += sum(not any(value in one for one in forgets(text)) for value in row["forgets"])
         wanted += len(row["keeps"]) + len(row["forgets"])
     assert wanted >= 150
@@ -60,6 +76,16 @@ def test_ordinary_messages_keep_their_facts_and_requests() -> None:
         "We don't know who he is.\n\nI live in Minsk. I don’t know you.",
         "> I live in Minsk.",
         'She said "I live in Minsk."',
+        "Riddle: I live in Minsk. What am I?",
+        "Why does it reject this?\n\nI live in Minsk.",
+        "I live in Minsk. My name is Victor.\n\nwhat does she want",
+        "Hi all, I live in Minsk now. Cheers, Victor",
+        "I live in Minsk... this was taped in the lift.",
+        "A blog recommends stuff like I live in Minsk.",
+        "It opens with I live in Minsk.",
+        "Shorten [I live in Minsk and I work at night] please.",
+        "I walk in Minsk,\nI dance alone,\nI sleep in Minsk,\nMy heart is stone.",
+        "BEGIN:VCARD\nNOTE:I live in Minsk\nEND:VCARD",
     ],
 )
 def test_words_of_others_are_blank(text: str) -> None:
@@ -75,6 +101,10 @@ def test_words_of_others_are_blank(text: str) -> None:
         "I live in Minsk.",
         "Hi!\n\nI live in Minsk. My dog is called Rex.\n\nWhat should I cook?",
         "Forget my city, please.",
+        "Dear assistant,\n\nI live in Minsk.",
+        "About me: I live in Minsk.",
+        "She may be right: I live in Minsk.",
+        "My wife is ill. I live in Minsk.\n\nWhat can I cook for her?",
     ],
 )
 def test_ordinary_words_stay(text: str) -> None:
@@ -89,10 +119,35 @@ def test_a_message_announced_as_a_paste_is_all_of_others() -> None:
 
 
 def test_a_doubtful_statement_is_kept_without_a_slot() -> None:
-    (one,) = find_statements("Old proverb: I live in Minsk.")
+    (one,) = find_statements("Pineapple on pizza? I live in Minsk.")
     assert isinstance(one, Statement)
     assert one.doubtful
     assert one.slot is None
+
+
+@for_each(
+    "text",
+    [
+        "Trivia card 3. I live in Minsk.",
+        "Motivational quote or cult? I live in Minsk.",
+        "From the paper, an interview with a diver. I live in Minsk.",
+    ],
+)
+def test_a_title_or_a_question_about_a_text_leaves_no_statement(text: str) -> None:
+    assert find_statements(text) == []
+
+
+@for_each(
+    "text",
+    [
+        "Dinner ideas? I live in Minsk.",
+        "Question about taxes. I live in Minsk.",
+        "Great news! I live in Minsk.",
+        "I got a letter from the bank. I live in Minsk, is it far?",
+    ],
+)
+def test_a_request_about_life_leaves_its_statement_sure(text: str) -> None:
+    assert [one.slot for one in find_statements(text) if isinstance(one, Statement)] == ["user.city"]
 
 
 def test_several_requests_to_forget_are_doubtful() -> None:

@@ -13,6 +13,7 @@ from engrain.core.model.plans import Add, Correct, Forget, Step
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
 from engrain.core.text.languages import load_languages
+from engrain.core.text.passages import split_sentences
 from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
 from engrain.ingest.write import build_draft
@@ -20,6 +21,7 @@ from engrain.ports import Services
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
 
+USER_NAME = "user.name"
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
 _GATE_FACTS = Filter((*_FACTS.conditions, Condition("metadata.by", "=", BY_GATE)))
@@ -63,6 +65,21 @@ def resolve_slots(found: Sequence[Statement | ForgetRequest], utterance: Utteran
     return [replace(one, slot=rename_for_speaker(utterance.speaker, one.slot)) for one in spoken]
 
 
+def introduces_other(found: Sequence[Statement | ForgetRequest], utterance: Utterance, known: Item | None) -> bool:
+    """Check for a message whose speaker has another name than the user.
+
+    A message that only gives a name, or that speaks of a change of names, renames the user.
+    """
+    named = next((one for one in found if isinstance(one, Statement) and one.slot == USER_NAME), None)
+    if known is None or named is None or (len(found) == 1 and len(split_sentences(utterance.message.text)) == 1):
+        return False
+    renames = load_statement_rules().sign("renames")
+    if renames.search(utterance.quote(named)) or renames.search(known.text):
+        return False
+    stored = _extract_value_terms(USER_NAME, known.text)
+    return bool(stored) and stored.isdisjoint(extract_terms(utterance.message.text))
+
+
 def list_reads(found: Statement | ForgetRequest, utterance: Utterance) -> FactReads:
     if isinstance(found, ForgetRequest):
         return FactReads(history=found.slot, words=utterance.quote(found))
@@ -96,7 +113,7 @@ def find_other_speaker(speaker: str | None, scope: Scope, services: Services) ->
     words = set(tokenize(speaker or "")) - set(ROLES)
     if not words:
         return None
-    stored = services.items.slot(scope, "user.name", None)
+    stored = services.items.slot(scope, USER_NAME, None)
     user_id, user_name = set(tokenize(scope.user or "")), set(tokenize(stored.text if stored else ""))
     return None if words <= user_id or words <= user_name or (user_id and user_id <= words) else speaker
 

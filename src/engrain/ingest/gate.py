@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engrain.core.model.items import ForgetRequest, Statement
-from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_announced, is_doubtful
+from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_announced, weigh_doubt
 from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
@@ -23,6 +23,7 @@ MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
+_MAX_DOUBT = 1  # signs that somebody else made a statement
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
 _PLAIN_WORD = re.compile(r"[\w']+")
@@ -90,14 +91,14 @@ class _MessageReader:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
         others, mixed = find_announced(self.text, self.shown, self.before)
         end = self._find_serious_end()
-        unsure = is_doubtful(self.shown, [self._find_stated_span(one) for one in self.found])
+        weight = weigh_doubt(self.shown, self.sentences, [self._find_stated_span(one) for one in self.found])
         own: list[Found] = []
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
             if isinstance(one, ForgetRequest):
-                own.append(replace(one, doubtful=doubtful or mixed or unsure or foreign))
-            elif not foreign:
-                own.append(replace(one, slot=None, replaces=None, doubtful=True) if unsure else one)
+                own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign))
+            elif not foreign and weight <= _MAX_DOUBT:
+                own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
         return own
 
     def _find_stated_span(self, one: Found) -> Span:

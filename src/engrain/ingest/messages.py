@@ -26,10 +26,12 @@ from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import (
+    USER_NAME,
     StoredFacts,
     Utterance,
     find_meant,
     find_other_speaker,
+    introduces_other,
     list_reads,
     plan_steps,
     resolve_slots,
@@ -160,7 +162,7 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
         if turn.found and turn.message.speaker:
             utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, services))
         before, doubtful = steps, []
-        for found in resolve_slots(turn.found, utterance):
+        for found in _list_own(turn, utterance, scope, services):
             if not forgets and isinstance(found, ForgetRequest):
                 continue
             stored = _read_stored(found, utterance, scope, services)
@@ -172,6 +174,17 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
     return _Derived(steps, proposed)
+
+
+def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, services: Services) -> list[Found]:
+    """Return what the gate found. It fills no slot if the message is by somebody of another name."""
+    found = resolve_slots(turn.found, utterance)
+    if not any(one.slot == USER_NAME for one in found):
+        return found
+    if not introduces_other(found, utterance, services.items.slot(scope, USER_NAME, None)):
+        return found
+    sure = (one for one in found if isinstance(one, ForgetRequest) or not one.doubtful)
+    return [replace(one, doubtful=True, slot=one.slot if isinstance(one, ForgetRequest) else None) for one in sure]
 
 
 def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Services) -> StoredFacts:

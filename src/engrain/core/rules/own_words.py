@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
+from engrain.core.rules.frames import HIDDEN_LETTER, asks_about_unseen, cue, find_framed, shape, weigh_frame
 from engrain.core.rules.message_filters import is_prompt_injection
-from engrain.core.rules.statements import compile_pattern, detect_traits, fill_pattern
-from engrain.core.text.languages import load_languages, merge_section
+from engrain.core.rules.statements import detect_traits
+from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import Sentence, Span, merge_spans, split_sentences
 from engrain.core.text.tokenizer import tokenize
 
-# A letter that no pattern names, so that a hidden word still counts as a word.
-HIDDEN_LETTER = "ᚠ"
 PASTED = 16  # a trait next to those of rules/statements.py
 _MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
 _MAY_HAVE_PASTED = re.compile(r"[\n:?\"`“„«‘]")  # whatever announces or surrounds the words of others
@@ -41,6 +37,7 @@ _RULE_LINE = re.compile(
 )
 _COMMA_ROWS = re.compile(r"(?:^[^\n,;]{0,80}(?:[,;](?! )[^\n,;]{0,200})+(?:\n|\Z)){3,}", re.MULTILINE)
 _KEY_ROWS = re.compile(r"(?:^[ \t]*(?-i:[a-z_])[\w-]{0,30}[:=] ?[^\n]*(?:\n|\Z)){2,}", re.MULTILINE)
+_CAPITAL_ROWS = re.compile(r"(?:^[A-Z][A-Z-]{1,20}[;:]\S[^\n]*(?:\n|\Z)){2,}", re.MULTILINE)
 _NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps|edit|context|tip|facts?"
 _SPEAKER_LINE = re.compile(
     rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
@@ -56,11 +53,13 @@ _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 _LABEL = re.compile(r"[^\w\n]*(?P<label>[^\n:.!?—–]{2,80}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
 _QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
+    r"|\[(?=(?:[^\]\s]+\s){3})[^\[\]\n]{12,2000}\]"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
 _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
+_LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
 _PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
@@ -110,10 +109,10 @@ def blank_blocks(text: str) -> str:
 
 def blank_pasted(text: str) -> str:
     """Blank what has the shape of a pasted text and hide what is quoted. The length stays the same."""
-    document = _shape("document").search(text)
+    document = shape("document").search(text)
     own = text[: document.start()] + _NOT_A_LINE_END.sub(" ", text[document.start() :]) if document else text
-    own = _shape("pasted").sub(_blank, _shape("terminal").sub(_blank, own))
-    own = _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own))
+    own = shape("pasted").sub(_blank, shape("terminal").sub(_blank, own))
+    own = _CAPITAL_ROWS.sub(_blank, _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own)))
     if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
         own = _SPEAKER_LINE.sub(_blank, own)
     own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
@@ -125,30 +124,33 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
 
     `shown` is the text without pasted words.
     """
-    if any(_cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
+    if any(cue("announced").search(said[-_MAX_CUE_CHARACTERS:]) for _, said in before[-2:]):
         return [(0, len(text))], True
     sentences = split_sentences(shown)
-    if _cue("narrated").search(shown):
+    if cue("narrated").search(shown):
         return [(0, len(text))], True
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
-    spans += _find_foreign(text, shown)
+    spans += [*find_framed(shown, sentences), *_find_foreign(text, shown)]
     mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
     return merge_spans(spans), mixed
 
 
-def is_doubtful(shown: str, stated: Sequence[Span]) -> bool:
-    """Check if the words around the statements let it be doubtful who made them."""
+def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
+    """Weigh the signs around statements that somebody else made them: 0 none, 1 doubtful, 2 or more surely."""
     edges = [0, *(edge for span in merge_spans(list(stated)) for edge in span), len(shown)]
     around = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-    if any(_cue("hint").search(one) for one in around) or _shape("furniture").search(shown):
-        return True
+    weight = weigh_frame(shown, sentences, stated)
     # After a statement "the report goes to Carla" tells more; "is the report fine?" asks about it.
     naming = (*around[:-1], *(one for one in around[-1:] if "?" in one or _POINTING.match(one)))
-    if any(_cue("named").search(one) for one in naming):
-        return True
+    weight += (
+        any(cue("hint").search(one) for one in around)
+        or any(cue("named").search(one) for one in naming)
+        or shape("furniture").search(shown) is not None
+        or asks_about_unseen(shown)
+    )
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
-    return any(not _cue("personal").search(one) and not _cue("own_label").search(one) for one in labels)
+    return weight + any(not cue("personal").search(one) and not cue("own_label").search(one) for one in labels)
 
 
 def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -157,14 +159,17 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
     A cue whose object stands in quotes or in a block announces no more than that.
     """
     for sentence in sentences:
-        said = shown[sentence.start : min(_line_end(shown, sentence.end), sentence.start + _MAX_CUE_CHARACTERS)]
-        colon = _cue("colon").search(said)
-        ahead = _cue("forward").search(shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS])
+        whole = shown[sentence.start : sentence.end + 2][:_MAX_CUE_CHARACTERS]
+        said = whole[: sentence.end - sentence.start]
+        colon = cue("colon").search(whole)
+        ahead = cue("forward").search(said)
+        if ahead is None and _LINE_END.match(shown, sentence.end):
+            ahead = cue("mentioned").search(said)
         if colon is None and ahead is None:
             continue
         found = ahead or colon
         assert found is not None
-        bracket = said.find(")", found.end())
+        bracket = whole.find(")", found.end())
         start = sentence.start + (colon.end() if colon else bracket + 1) if colon or bracket >= 0 else sentence.end
         if HIDDEN_LETTER in shown[sentence.start + found.start() : start]:
             continue
@@ -181,10 +186,10 @@ def _find_before_cues(shown: str, sentences: Sequence[Sentence]) -> Iterator[Spa
     line = shown.rfind("\n", 0, sentences[-1].end) + 1
     last = [one for one in sentences if one.start >= line]
     earlier = sentences[: len(sentences) - len(last)]
-    pointing = any(_cue("backward").search(shown[one.start : one.end][:_MAX_CUE_CHARACTERS]) for one in last)
+    pointing = any(cue("backward").search(shown[one.start : one.end][:_MAX_CUE_CHARACTERS]) for one in last)
     if earlier and pointing and not earlier[-1].is_question:
         yield 0, last[0].start
-    elif not earlier and _cue("backward").search(shown[last[-1].start : last[-1].end]) and "above" in shown.lower():
+    elif not earlier and cue("backward").search(shown[last[-1].start : last[-1].end]) and "above" in shown.lower():
         yield 0, last[-1].start
 
 
@@ -222,17 +227,16 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
     if any(
-        pattern.search(shown)
-        for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, _shape("sign_off"), _UNCLOSED_QUOTE)
+        pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
     ):
         return True
     said = [shown[one.start : one.end] for one in sentences]
-    if any(_cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
+    if any(cue(name).search(one[:_MAX_CUE_CHARACTERS]) for name in ("forward", "colon", "backward") for one in said):
         return True
     impersonal = [
         one
         for one, sentence in zip(said, sentences, strict=True)
-        if not sentence.is_question and one.count(" ") >= _MIN_IMPERSONAL_WORDS and not _cue("personal").search(one)
+        if not sentence.is_question and one.count(" ") >= _MIN_IMPERSONAL_WORDS and not cue("personal").search(one)
     ]
     return len(impersonal) > _MAX_IMPERSONAL_SENTENCES
 
@@ -283,37 +287,3 @@ def _blank_spans(text: str, spans: Sequence[Span]) -> Iterator[str]:
 
 def _blank(match: re.Match[str]) -> str:
     return _NOT_A_LINE_END.sub(" ", match[0])
-
-
-def _line_end(text: str, start: int) -> int:
-    return len(text) if (end := text.find("\n", start)) < 0 else end
-
-
-def _cue(name: str) -> re.Pattern[str]:
-    return compile_pattern(_load_cues()[name])
-
-
-@cache
-def _shape(name: str) -> re.Pattern[str]:
-    """Return the pattern of lines of a shape, to their ends."""
-    pattern = _load_cues()[name]
-    if name == "pasted":  # its words are names: "ERROR" is not "Error"
-        return re.compile(rf"^(?:\t|[ ]{{4,}}(?![-*•\d])|[ \t]*+(?:{pattern})).*$", re.MULTILINE)
-    if name == "terminal":
-        return re.compile(rf"^[ \t]*+(?:{pattern})[^\n]*(?:\n(?=[ \t]*[^\s])[^\n]*)*", re.MULTILINE)
-    return re.compile(rf"^[ \t*_]*+(?:{pattern})", re.MULTILINE | re.IGNORECASE)
-
-
-@cache
-def _load_cues() -> Mapping[str, str]:
-    """Read the cues of all languages, since a message does not say its language."""
-    folder = resources.files("engrain.core") / "data" / "pasted"
-    tables = []
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        table = tomllib.loads(entry.read_text("utf-8"))
-        parts: dict[str, str] = {}
-        for name, part in table["parts"].items():  # each may use the earlier ones
-            parts[name] = f"(?:{fill_pattern(part, parts)})"
-        tables.append({name: [fill_pattern(one, parts) for one in some] for name, some in table["cues"].items()})
-    merged = merge_section([{"cues": table} for table in tables], "cues")
-    return {name: "|".join(f"(?:{pattern})" for pattern in patterns) for name, patterns in merged.items()}

@@ -1,0 +1,185 @@
+"""Find the words of others by the frame around them: a label, a request, a letter, a verse or their source."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from engrain.core.rules.statements import compile_pattern, fill_pattern
+from engrain.core.text.languages import merge_section
+from engrain.core.text.passages import Sentence, Span
+
+# A letter that no pattern names, so that a hidden word still counts as a word.
+HIDDEN_LETTER = "ᚠ"
+_MAX_CUE_CHARACTERS = 400
+_MIN_VERSE_LINES, _MIN_VERSE_COMMAS, _MAX_VERSE_WORDS = 3, 2, 12
+_MAX_LIST_LABEL_WORDS = 3
+# The words before a colon, from the start of their sentence. A list may label its entries.
+_LEAD = re.compile(
+    r"(?:^|(?<=[.!?…] )|(?<=[—–;] ))[ \t]*(?P<bullet>[-*•])?[^\w\n]{0,4}(?P<lead>[^\n:.!?]{2,100})"
+    r":(?=[ \t]*(?P<rest>[^\s/]?))",
+    re.MULTILINE,
+)
+_LETTER = re.compile(r"[^\W\d_]")
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
+_LINE = re.compile(r"\S[^\n]*")
+_STANZA = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
+
+
+def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the spans of a message that its frame gives to somebody else."""
+    yield from _find_labelled(shown)
+    yield from _find_asked_about(shown)
+    yield from _find_letters(shown)
+    yield from _find_verses(shown)
+    yield from _find_retold(shown, sentences)
+    yield from _find_sourced(shown, sentences)
+
+
+def weigh_frame(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
+    """Weigh how much the sentences around statements speak of a text: 0 not at all, 2 or more surely.
+
+    A sentence of the speaker about himself, a request for advice or a courtesy weighs nothing. A title, an order or a
+    question before the statements weighs 1, and 2 if it names a kind of text. A question behind them only adds to that.
+    """
+    first = min((start for start, _ in stated), default=0)
+    weight = asked_after = 0
+    for sentence in sentences:
+        said = shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS]
+        if shown[sentence.end : sentence.end + 1] == "!" or HIDDEN_LETTER in said or cue("self").search(said):
+            continue
+        if any(start < sentence.end and sentence.start < end for start, end in stated) or cue("addressed").search(said):
+            continue
+        if not _LETTER.search(said):
+            continue
+        opens, bare = sentence.end <= first, sentence.is_question or not _has_verb(said)
+        if (opens or bare) and cue("textual").search(said):
+            weight += 2
+        elif bare and not any(cue(name).search(said) for name in ("advice", "own_label", "speaker")):
+            weight += opens
+            asked_after |= not opens
+    return weight + (weight and asked_after)
+
+
+def _has_verb(said: str) -> bool:
+    return cue("verb").search(said) is not None
+
+
+def asks_about_unseen(shown: str) -> bool:
+    """Check for a first or last line that asks about something which the speaker has not introduced."""
+    lines = [match[0] for match in _LINE.finditer(shown)]
+    edges = lines[:1] + lines[-1:] if len(lines) > 1 else []
+    return any(cue("unseen").search(line) and not cue("speaker").search(line) for line in edges)
+
+
+def _find_labelled(shown: str) -> Iterator[Span]:
+    """Yield what follows a label such as "Riddle:", unless the speaker labels own statements."""
+    for match in _LEAD.finditer(shown):
+        lead = match["lead"]
+        if match["bullet"] and len(lead.split()) <= _MAX_LIST_LABEL_WORDS:
+            continue
+        own = any(cue(name).search(lead) for name in ("self", "own_label", "remark"))
+        if own and not cue("known_person").search(lead):
+            continue
+        end = _PARAGRAPH_END.search(shown, match.end())
+        yield match.end(), end.start() if end and match["rest"] else len(shown)
+
+
+def _find_asked_about(shown: str) -> Iterator[Span]:
+    """Yield the lines below or above a line that points at them: "Why does it reject this?"."""
+    lines = [match.span() for match in _LINE.finditer(shown)]
+    if len(lines) < 2:
+        return
+    (_, first_end), (last_start, last_end) = lines[0], lines[-1]
+    if _asks("pointing", shown[:first_end]) or _asks("third_person", shown[:first_end]):
+        yield first_end, len(shown)
+    last = shown[last_start:last_end]
+    about_stranger = _asks("third_person", last) and not cue("known_person").search(shown[:last_start])
+    if _asks("pointing", last) or about_stranger:
+        yield 0, last_start
+
+
+def _asks(name: str, line: str) -> bool:
+    said = line[-_MAX_CUE_CHARACTERS:]
+    return cue(name).search(said) is not None and cue("speaker").search(said) is None
+
+
+def _find_letters(shown: str) -> Iterator[Span]:
+    """Yield the text from a greeting of other people to the end of the letter."""
+    for match in shape("to_group").finditer(shown):
+        yield match.start(), _find_letter_end(shown, match.end()) or len(shown)
+    for match in shape("to_person").finditer(shown):
+        end = _find_letter_end(shown, match.end())
+        if end is not None:
+            yield match.start(), end
+
+
+def _find_letter_end(shown: str, start: int) -> int | None:
+    """Return the end of the line that signs a letter, or of the name below it."""
+    signed = shape("signed").search(shown, start)
+    return None if signed is None else signed.end()
+
+
+def _find_verses(shown: str) -> Iterator[Span]:
+    """Yield stanzas of short lines that end with commas."""
+    for stanza in _STANZA.finditer(shown):
+        lines = [line.rstrip() for line in stanza[0].split("\n")]
+        short = len(lines) >= _MIN_VERSE_LINES and all(len(line.split()) <= _MAX_VERSE_WORDS for line in lines[-3:])
+        if short and sum(line.endswith(",") for line in lines) >= _MIN_VERSE_COMMAS:
+            yield stanza.span()
+
+
+def _find_retold(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the rest of a sentence after words such as "people write stuff like I …", and what goes on in its voice."""
+    for place, sentence in enumerate(sentences):
+        said = shown[sentence.start : sentence.end][:_MAX_CUE_CHARACTERS]
+        match = cue("retold").search(said) or cue("reported").search(said)
+        if match is None or cue("subject").search(said[: match.start()]):
+            continue
+        end = sentence.end
+        for later in sentences[place + 1 :] if match.re is cue("retold") else ():
+            if later.is_question or not cue("speaker").match(shown, later.start, later.end):
+                break
+            end = later.end
+        yield sentence.start + match.end(), end
+
+
+def _find_sourced(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Yield the text before a sentence that tells where it stood: "this was taped in the lift"."""
+    for sentence in reversed(sentences[1:]):
+        if cue("sourced").match(shown, sentence.start, sentence.end):
+            yield 0, sentence.start
+            return
+
+
+def cue(name: str) -> re.Pattern[str]:
+    return compile_pattern(_load_cues()[name])
+
+
+@cache
+def shape(name: str) -> re.Pattern[str]:
+    """Return the pattern of lines of a shape, to their ends."""
+    pattern = _load_cues()[name]
+    if name == "pasted":  # its words are names: "ERROR" is not "Error"
+        return re.compile(rf"^(?:\t|[ ]{{4,}}(?![-*•\d])|[ \t]*+(?:{pattern})).*$", re.MULTILINE)
+    if name == "terminal":
+        return re.compile(rf"^[ \t]*+(?:{pattern})[^\n]*(?:\n(?=[ \t]*[^\s])[^\n]*)*", re.MULTILINE)
+    return re.compile(rf"^[ \t*_]*+(?:{pattern})", re.MULTILINE | re.IGNORECASE)
+
+
+@cache
+def _load_cues() -> Mapping[str, str]:
+    """Read the cues of all languages, since a message does not say its language."""
+    folder = resources.files("engrain.core") / "data" / "pasted"
+    tables = []
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        table = tomllib.loads(entry.read_text("utf-8"))
+        parts: dict[str, str] = {}
+        for name, part in table["parts"].items():  # each may use the earlier ones
+            parts[name] = f"(?:{fill_pattern(part, parts)})"
+        tables.append({name: [fill_pattern(one, parts) for one in some] for name, some in table["cues"].items()})
+    merged = merge_section([{"cues": table} for table in tables], "cues")
+    return {name: "|".join(f"(?:{pattern})" for pattern in patterns) for name, patterns in merged.items()}
