@@ -9,8 +9,9 @@ import pytest
 from engrain.core.model.tier_limits import TIERS, WindowLimits
 
 
-def test_every_kind_of_memory_is_in_the_table() -> None:
+def test_every_kind_of_memory_is_in_the_table_under_its_name() -> None:
     assert list(TIERS) == ["working", "conversation", "episodic", "semantic", "procedural", "files"]
+    assert all(tier.name == name and tier.holds and tier.lives and tier.found_by for name, tier in TIERS.items())
 
 
 def test_the_limits_are_those_of_the_design() -> None:

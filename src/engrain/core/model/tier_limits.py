@@ -30,18 +30,34 @@ CONVERSATION_LIMITS = WindowLimits(
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """The limits of one kind of memory. None means no limit."""
+    """One kind of memory. None means no limit. `at_scale` names the stores for more than one machine."""
 
+    name: str
+    holds: str
+    lives: str
+    found_by: str
+    store: str
+    at_scale: tuple[str, ...] = ()
     ttl_seconds: int | None = None
     max_items: int | None = None
     window: WindowLimits | None = None
 
 
-TIERS: Mapping[str, Tier] = MappingProxyType(
-    {
-        "working": Tier(max_items=WORKING_LIMITS.max_items, window=WORKING_LIMITS),
-        "conversation": Tier(max_items=CONVERSATION_LIMITS.max_items, window=CONVERSATION_LIMITS),
-        "episodic": Tier(ttl_seconds=86_400, max_items=1_000),
-        **dict.fromkeys(("semantic", "procedural", "files"), Tier()),
-    }
-)
+_ALL = (
+    Tier("working", "task, goal, subgoals, results, scratchpad and variables; a buffer of the newest items",
+         "the task", "order", "process", max_items=WORKING_LIMITS.max_items, window=WORKING_LIMITS),
+    Tier("conversation", "messages: a window for the model, and the whole log that everything else cites",
+         "window: the session; log: kept", "order; across sessions by meaning and words", "sqlite", ("postgresql",),
+         max_items=CONVERSATION_LIMITS.max_items, window=CONVERSATION_LIMITS),
+    Tier("episodic", "turns, tool calls, decisions, errors and their resolutions; the newest of each session",
+         "24 hours unless important, time-decayed", "recency", "sqlite", ("redis",),
+         ttl_seconds=86_400, max_items=1_000),
+    Tier("semantic", "facts, preferences, knowledge, relations",
+         "until forgotten", "meaning, words, slot", "sqlite", ("postgresql", "qdrant", "chroma")),
+    Tier("procedural", "named ways of doing things, their versions, and how often each succeeded",
+         "until replaced", "key, goal", "sqlite", ("postgresql",)),
+    Tier("files", "SOUL.md (identity), MEMORY.md (curated facts), memory/YYYY-MM-DD.md (daily log)",
+         "until edited", "name", "folder"),
+)  # fmt: skip
+
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in _ALL})
