@@ -12,28 +12,26 @@ from engrain.core.chat import transcripts
 from engrain.core.chat.render import split_system, to_anthropic, to_openai
 from engrain.core.chat.window import Window, WindowPrefix, count_message_tokens, fit_window, needs_summary
 from engrain.core.clock import Time
-from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput, raise_interrupt
+from engrain.core.errors import Conflict, InvalidInput, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, item_to_message, match_results, message_to_note
 from engrain.core.model.plans import Applied, make_request
-from engrain.core.model.queries import VectorQuery, WordQuery
+from engrain.core.model.recall import RecallRequest
 from engrain.core.model.tier_limits import CONVERSATION_LIMITS, WindowLimits
-from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Services
-from engrain.ports.search import pin_embedder
+from engrain.retrieval.search import search
 
 MessageFormat = Literal["anthropic", "openai"]
 
 MIN_WINDOW_TOKENS = 256
 PAGE_SIZE = 500
 MAX_LOOKBACK = 1_000  # messages that are searched for the call of a result
-MAX_CANDIDATES = 50  # from words, and as many from vectors
-FUSION_CONSTANT = 60.0  # the higher, the less the first places of a ranking weigh against the others
+MAX_CANDIDATES = 100
 
 _log = logging.getLogger("engrain")
 
@@ -139,7 +137,9 @@ class ConversationMemory:
         """Return the best messages for the query: those that contain it literally, then by words and meaning."""
         wanted = check_text(query, "query", MAX_QUERY).casefold().strip()
         check_count(n, "n", 1, 1_000)
-        scores = self._score_messages(query)
+        where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
+        request = RecallRequest(query, (self._scope,), MAX_CANDIDATES, now=self._services.clock(), where=where)
+        scores = {hit.item.id: hit.score for hit in search(request, self._services).hits}
         found: dict[str, tuple[bool, float, int]] = {}
         for row in self._read_all():
             contains = wanted in row.text.casefold()
@@ -243,27 +243,6 @@ class ConversationMemory:
         first = self._services.log.read(self._scope, self.session, 0, 1)
         opening = item_to_message(first[0]) if first else None
         return opening.text if opening and summaries.is_opening_message(opening) else ""
-
-    def _score_messages(self, query: str) -> dict[str, float]:
-        """Score the messages found by words or meaning, by fusing the two rankings."""
-        where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
-        words = WordQuery(tuple(dict.fromkeys(extract_terms(query))), self._scope, where, limit=MAX_CANDIDATES)
-        ranked = [[hit.id for hit in self._services.words.best(words).hits]] if words.terms else []
-        embedder = pin_embedder(self._services.embedder)
-        model = embedder.model
-        redacted = self._services.redact(query) if self._services.redact else query
-        try:
-            vector = embedder.embed([redacted], "query")[0]
-            vectors = VectorQuery(vector, model.key, self._scope, where, limit=MAX_CANDIDATES)
-            near = self._services.vectors.nearest(vectors)
-            ranked.append([id for id, cosine in zip(near.ids, near.cosines, strict=True) if cosine >= model.floor])
-        except EmbedderFailed as exc:
-            _log.warning("search uses words only: %s", exc)
-        scores: dict[str, float] = {}
-        for ids in ranked:
-            for place, id in enumerate(ids):
-                scores[id] = scores.get(id, 0.0) + 1 / (FUSION_CONSTANT + place)
-        return scores
 
     def _read_all(self) -> Iterator[Item]:
         start = 0
