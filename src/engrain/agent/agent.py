@@ -166,9 +166,9 @@ class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
         async def run_parts(parts: Sequence[Part]) -> list[Any]:
             # Wait for all: completed calls are recorded, even if others fail.
             found = await asyncio.gather(*map(run_part, parts), return_exceptions=True)
-            for one in found:
-                if isinstance(one, BaseException):
-                    raise one
+            for result in found:
+                if isinstance(result, BaseException):
+                    raise result
             return found
 
         with self._hold_exclusively():
@@ -205,4 +205,4 @@ def _parse_model(model: Model | str) -> Model:
 def _parse_tools(tools: object) -> list[Tool]:
     if isinstance(tools, (str, Tool)) or not isinstance(tools, Iterable | None):
         raise InvalidInput(f"tools must be a list of functions, not {type(tools).__name__}.")
-    return [one if isinstance(one, Tool) else make_tool(one) for one in tools or ()]
+    return [tool if isinstance(tool, Tool) else make_tool(tool) for tool in tools or ()]

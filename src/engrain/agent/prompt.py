@@ -70,7 +70,9 @@ class MemoryPrompt:
         if show_work:
             context = memory.working.context(int(self._budget * WORK_SHARE))
             parts.append(str(Section(SESSION_HEADING, tuple(context.splitlines()))))
-        shown = frozenset(item.id for item in _list_items(opening)) | {one.id for one in window.messages if one.id}
+        shown = frozenset(item.id for item in _list_items(opening)) | {
+            message.id for message in window.messages if message.id
+        }
         left = max(0, self._budget - sum(map(estimate_tokens, parts)))
         found = memory.recall(question[:MAX_QUERY_CHARACTERS], n=RECALL_HITS, budget=left, shown=shown)
         return "\n\n".join(part for part in (*parts, str(found)) if part)

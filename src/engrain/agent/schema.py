@@ -79,7 +79,7 @@ def _read_hints(function: Any, name: str) -> dict[str, Any]:
 def _describe_type(hint: Any, where: str, optional: bool = False) -> Schema:
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        text = next((one for one in inside[1:] if isinstance(one, str)), None)
+        text = next((note for note in inside[1:] if isinstance(note, str)), None)
         return {**_describe_type(inside[0], where, optional), **({"description": text} if text else {})}
     if hint in (Any, object):
         return {}
@@ -181,7 +181,7 @@ def _fit_value(value: Any, schema: Any, where: str, problems: list[str]) -> Any:
         problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
         return value
     if "enum" in schema:
-        if not any(type(one) is type(value) and one == value for one in schema["enum"]):
+        if not any(type(choice) is type(value) and choice == value for choice in schema["enum"]):
             problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
         return value
     kinds = _list_types(schema)
@@ -190,7 +190,9 @@ def _fit_value(value: Any, schema: Any, where: str, problems: list[str]) -> Any:
     if kinds and not any(_has_type(value, kind) for kind in kinds):
         problems.append(f"{where} must be {_describe_schema(schema)}, not {_shorten_value(value)}")
     elif isinstance(value, list) and "items" in schema:
-        return [_fit_value(one, schema["items"], f"{where}[{place}]", problems) for place, one in enumerate(value)]
+        return [
+            _fit_value(element, schema["items"], f"{where}[{place}]", problems) for place, element in enumerate(value)
+        ]
     elif isinstance(value, dict):
         problems += [f"{where}[{name!r}] is missing" for name in schema.get("required", ()) if name not in value]
         return _fit_object(value, schema, where, problems)
@@ -200,12 +202,12 @@ def _fit_value(value: Any, schema: Any, where: str, problems: list[str]) -> Any:
 def _fit_object(value: Mapping[str, Any], schema: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     found: dict[str, Any] = {}
-    for name, one in value.items():
+    for name, argument in value.items():
         inner = f"{where}[{name!r}]" if where else repr(name)
         if name not in known and others is False:
             names = ", ".join(known) or "no argument at all"
             problems.append(f"{inner} is not known (it takes {names})")
-        found[name] = _fit_value(one, known.get(name, others), inner, problems)
+        found[name] = _fit_value(argument, known.get(name, others), inner, problems)
     return found
 
 
@@ -230,7 +232,7 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(map(_describe_schema, schema["anyOf"]))
     if "enum" in schema:
-        return "one of " + ", ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+        return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
     return " or ".join(_TYPE_NAMES.get(kind, kind) for kind in _list_types(schema)) or "anything"
 
 

@@ -300,9 +300,11 @@ class Turn:
         self._calls += results
         answers = map(self._build_message, reply.calls, results)
         ids = yield from self._add_to_log([Message("assistant", reply.text, calls=reply.calls), *answers], self._steps)
-        self._whole_results.update(zip(ids[1:], (one.result for one in results), strict=False))
+        self._whole_results.update(zip(ids[1:], (result.result for result in results), strict=False))
         yield from self._remember_learned(reply.calls, results, ids)
-        outside = [id for id, one in zip(ids[1:], results, strict=False) if one.tool not in self._config.memory_tools]
+        outside = [
+            id for id, result in zip(ids[1:], results, strict=False) if result.tool not in self._config.memory_tools
+        ]
         self._result_ids = [*self._result_ids, *outside][-MAX_CITED_RESULTS:]
         yield from self._note_results(reply.text, results)
 
@@ -332,7 +334,7 @@ class Turn:
     def _remember_learned(self, calls: Sequence[ToolCall], called: Sequence[CallResult], ids: list[str]) -> Flow[None]:
         """Remember what the model asked for. The item cites the user's message and the words of the call in the log."""
         memory_tools = self._config.memory_tools
-        wanted = [not one.failed and one.tool in memory_tools and one.tool == REMEMBER for one in called]
+        wanted = [not call.failed and call.tool in memory_tools and call.tool == REMEMBER for call in called]
         row = (yield StoreCall(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
         spans = find_call_spans(row) if row else []
         heard = (yield StoreCall(partial(self._memory.get, self._user_message_ids[0]))) if row else None
@@ -351,10 +353,10 @@ class Turn:
         """Note the results in working memory, whose snapshot is stored with the task."""
         if self._journal.is_over or self._steps <= self._noted_steps:
             return
-        for one in called:
-            result = shorten(one.result)
-            seen = {"failed": result} if one.failed else result
-            yield StoreCall(partial(self._memory.working.step, shorten(thought), _name_action(one), seen))
+        for call in called:
+            result = shorten(call.result)
+            seen = {"failed": result} if call.failed else result
+            yield StoreCall(partial(self._memory.working.step, shorten(thought), _name_action(call), seen))
             thought = ""
         if self._owns_work:
             yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
@@ -397,7 +399,7 @@ class Turn:
 
         It cites the log, so that it is forgotten together with the messages.
         """
-        worked = self._journal.durable or any(one.tool not in self._config.memory_tools for one in answer.calls)
+        worked = self._journal.durable or any(call.tool not in self._config.memory_tools for call in answer.calls)
         if not self._owns_work or not worked:
             return
         request = self._journal.request_id(self._id, self._steps + 1)
@@ -451,5 +453,5 @@ def _name_action(called: CallResult) -> str:
 
 def _drop_trailing_answers(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:
     """Leave out assistant messages after the last message of the user or a tool: a model answers those."""
-    last = max((at for at, one in enumerate(said) if one.role in ("user", "tool")), default=-1)
-    return tuple(one for at, one in enumerate(said) if at <= last or one.role != "assistant")
+    last = max((at for at, message in enumerate(said) if message.role in ("user", "tool")), default=-1)
+    return tuple(message for at, message in enumerate(said) if at <= last or message.role != "assistant")

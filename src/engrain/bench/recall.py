@@ -172,14 +172,14 @@ def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str
         r10=recall_at(top, gold, 10),
         ndcg10=ndcg_at(top, gold, 10),
         mrr=reciprocal_rank(top, gold),
-        rb1000=recall_in_budget([(one.doc, one.size) for one in long], gold, 1_000),
-        rb1000_whole=recall_in_budget([(one.doc, one.whole) for one in long], gold, 1_000),
+        rb1000=recall_in_budget([(document.doc, document.size) for document in long], gold, 1_000),
+        rb1000_whole=recall_in_budget([(document.doc, document.whole) for document in long], gold, 1_000),
     )
 
 
 def mean(scores: Sequence[Scores]) -> Scores:
     names = Scores.__slots__
-    return Scores(**{name: math.fsum(getattr(one, name) for one in scores) / len(scores) for name in names})
+    return Scores(**{name: math.fsum(getattr(score, name) for score in scores) / len(scores) for name in names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,12 @@ def answer_questions(folder: Folder, embedder: Embedder, progress: Progress) -> 
             top, long = (list_found(recall(question.text, n=n, min_relevance=0)) for n in (TOP_HITS, BUDGET_HITS))
             above = list_found(recall(question.text, n=TOP_HITS))
             answers.append(
-                Answer(question, tuple(one.doc for one in top), tuple(long), tuple(one.doc for one in above))
+                Answer(
+                    question,
+                    tuple(document.doc for document in top),
+                    tuple(long),
+                    tuple(document.doc for document in above),
+                )
             )
             progress(f"{folder.name}: asking", number, len(folder.questions))
     return answers
@@ -231,7 +236,7 @@ def list_found(recall: Recall) -> list[FoundDocument]:
 
 
 def summarize_folder(folder: Folder, answers: Sequence[Answer]) -> dict[str, Any]:
-    scored = [one for one in answers if one.question.gold]
+    scored = [answer for answer in answers if answer.question.gold]
     return {
         "items": len(folder.docs),
         "spaces": len(folder.spaces),
@@ -257,15 +262,15 @@ def summarize_answers(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def _measure_floor(answers: Sequence[Answer]) -> dict[str, Any]:
     """Measure how often the floor returns nothing for unanswerable questions, and its cost for the others."""
-    without = [one for one in answers if not one.question.gold]
-    having = [one for one in answers if one.question.gold]
-    on = [recall_at(one.above_floor, one.question.gold, TOP_HITS) for one in having]
-    cost = mean([one.scores for one in having]).r10 - sum(on) / len(on) if on else 0.0
-    hits = sum(len(one.above_floor) for one in without)
+    without = [answer for answer in answers if not answer.question.gold]
+    having = [answer for answer in answers if answer.question.gold]
+    on = [recall_at(answer.above_floor, answer.question.gold, TOP_HITS) for answer in having]
+    cost = mean([answer.scores for answer in having]).r10 - sum(on) / len(on) if on else 0.0
+    hits = sum(len(answer.above_floor) for answer in without)
     return {
         "without_gold": len(without),
-        "returned_nothing": sum(not one.above_floor for one in without) / len(without) if without else None,
+        "returned_nothing": sum(not answer.above_floor for answer in without) / len(without) if without else None,
         "hits_per_question_without_gold": hits / len(without) if without else None,
         "cost_r10": cost,
-        "silenced_with_gold": sum(not one.above_floor for one in having) / len(having) if having else None,
+        "silenced_with_gold": sum(not answer.above_floor for answer in having) / len(having) if having else None,
     }

@@ -66,12 +66,12 @@ class FailFastPort:
 def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
     """Return replacements for the ports of this services that may be on a server of their own."""
     feed: object = services.feed
-    servers = [one for one in services.servers if one is not feed]
+    servers = [server for server in services.servers if server is not feed]
 
     def find_trouble() -> str | None:
         check()
         # The server with the episodes is not known here, so they are read unless no server answers.
-        return servers[0].trouble if servers and all(one.trouble for one in servers) else None
+        return servers[0].trouble if servers and all(server.trouble for server in servers) else None
 
     found: dict[str, Any] = {}
     if services.episodes is not None and not services.same_store:
@@ -151,7 +151,7 @@ class CheckContext:
     @property
     def newest_items(self) -> list[Item]:
         if self._others is not None:
-            return [item for one in self.memories for item in one.newest_items]
+            return [item for memory in self.memories for item in memory.newest_items]
         query = ListQuery(self.scope, limit=self.limit)
         return self._once(f"newest {self.scope.id}", lambda: self.services.items.page(query))
 
@@ -161,7 +161,7 @@ class CheckContext:
 
     def find_last_recorded(self, what: str) -> datetime | None:
         """Return the time of the last such audit entry; None if there is none among the newest entries."""
-        return max((one.at for one in self.audit_entries if one.what == what), default=None)
+        return max((entry.at for entry in self.audit_entries if entry.what == what), default=None)
 
     @property
     def audit_entries(self) -> list[AuditEntry]:
@@ -186,18 +186,18 @@ class CheckContext:
 
     def find_own(self, point: str) -> Verdict | None:
         """Return the store's own finding; None if it has none."""
-        one = self._once("own", self._check_store).get(point)
-        return one and Verdict(one.state, one.why.rstrip("."), one.fix)
+        finding = self._once("own", self._check_store).get(point)
+        return finding and Verdict(finding.state, finding.why.rstrip("."), finding.fix)
 
     def find_on_servers(self, point: str) -> list[Verdict]:
         """Return the findings of the memory's servers."""
-        found = [one for one in self._server_findings if one.point == point]
-        return [Verdict(one.state, one.why.rstrip("."), one.fix) for one in found]
+        found = [finding for finding in self._server_findings if finding.point == point]
+        return [Verdict(finding.state, finding.why.rstrip("."), finding.fix) for finding in found]
 
     def _check_store(self) -> dict[str, Finding]:
         items = self.services.items
         around = items.deployment() if isinstance(items, Deployed) else []
-        return {one.point: one for one in (*items.check(), *around)}
+        return {finding.point: finding for finding in (*items.check(), *around)}
 
     @property
     def _server_findings(self) -> list[Finding]:
@@ -212,7 +212,7 @@ class CheckContext:
         # In parallel: of several servers that do not answer, only the slowest costs time.
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
             answers = list(pool.map(lambda server: server.check(), asked))
-        return known + [one for answer in answers for one in answer]
+        return known + [finding for answer in answers for finding in answer]
 
     def _list_memories(self) -> list[CheckContext]:
         if not self._others:
@@ -223,16 +223,21 @@ class CheckContext:
         if len(spread) > MAX_MEMORIES:
             last = sorted(spread, key=self._read_last_write, reverse=True)[:MAX_MEMORIES]
         limit = min(MAX_ITEMS_PER_MEMORY, max(MIN_ITEMS_PER_MEMORY, MAX_ITEMS_OVERALL // len(last)))
-        return [self._narrow_to(one, limit) for one in last]
+        return [self._narrow_to(scope, limit) for scope in last]
 
     def _read_last_write(self, scope: Scope) -> float:
         newest = self.services.items.page(ListQuery(scope, history=True, limit=1))
         return newest[0].recorded_at.timestamp() if newest else 0.0
 
     def _narrow_to(self, scope: Scope, limit: int) -> CheckContext:
-        one = copy(self)
-        one.scope, one.limit, one.is_one_of_several, one._others = scope, limit, self._others is not None, None
-        return one
+        narrowed = copy(self)
+        narrowed.scope, narrowed.limit, narrowed.is_one_of_several, narrowed._others = (
+            scope,
+            limit,
+            self._others is not None,
+            None,
+        )
+        return narrowed
 
     def _once(self, what: str, ask: Callable[[], T]) -> T:
         if what not in self._known:
@@ -266,7 +271,7 @@ def report_own(point: str, otherwise: str) -> Callable[[CheckContext], Verdict]:
 def describe_span(span: timedelta) -> str:
     """Describe a length of time in the largest unit that fits."""
     units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-    unit, length = next((one for one in units if span.total_seconds() >= one[1]), units[-1])
+    unit, length = next((unit for unit in units if span.total_seconds() >= unit[1]), units[-1])
     return count_noun(int(span.total_seconds() // length), unit)
 
 
@@ -276,7 +281,7 @@ def describe_age(time: datetime, now: datetime) -> str:
 
 def find_worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     """Return the first of the worst verdicts; None if there are none."""
-    return min(verdicts, key=lambda one: SEVERITY.index(one.state), default=None)
+    return min(verdicts, key=lambda verdict: SEVERITY.index(verdict.state), default=None)
 
 
 def run_checks(
@@ -306,8 +311,8 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
     """Run a check for all memories. Return the worst finding, and name its memory."""
     if not check.each or context.memory_count is None:
         return _run_check(check, context)
-    found = [(one.scope, _run_check(check, one)) for one in context.memories[: check.most]]
-    scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
+    found = [(memory.scope, _run_check(check, memory)) for memory in context.memories[: check.most]]
+    scope, first = min(found, key=lambda found: SEVERITY.index(found[1].state))
     if first.state == "pass" and check.whole:
         overall = _run_check(replace(check, run=check.whole), context)
         if overall.state != "pass":

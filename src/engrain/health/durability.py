@@ -94,7 +94,7 @@ def _is_new(context: CheckContext) -> bool:
     every, old = list_scopes(context.services), parse_filter({"recorded_at": {"<=": context.now - NEW_STORE_AGE}})
     if len(every) > MAX_SORTED_MEMORIES:
         return False  # a store with so many memories needs a backup on its first day
-    return not any(context.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+    return not any(context.services.items.page(ListQuery(scope, old, history=True, limit=1)) for scope in every)
 
 
 def _find_damage(path: Path) -> str:

@@ -36,10 +36,10 @@ def check_waiting_tasks(context: CheckContext) -> Verdict:
     if journal is None:
         return report_pass("this store keeps no tasks")
     stopped = journal.tasks(TaskQuery(context.scope, ("parked", "expired", "failed"), limit=MAX_TASKS))
-    waiting = {one.task: str(one.status) for one in stopped}
-    for one in journal.tasks(TaskQuery(context.scope, ("running", "waiting"), limit=MAX_TASKS)):
-        if any(step.status == "ambiguous" for step in journal.unsettled(context.scope, one.task)):
-            waiting[one.task] = "ambiguous"
+    waiting = {task.task: str(task.status) for task in stopped}
+    for task in journal.tasks(TaskQuery(context.scope, ("running", "waiting"), limit=MAX_TASKS)):
+        if any(step.status == "ambiguous" for step in journal.unsettled(context.scope, task.task)):
+            waiting[task.task] = "ambiguous"
     if not waiting:
         return report_pass("no task waits for a person")
     named = list_first([f"{task} ({status})" for task, status in waiting.items()])
@@ -52,10 +52,10 @@ def check_leases(context: CheckContext) -> Verdict:
     if context.services.journal is None:
         return report_pass("this store keeps no tasks")
     stale = context.services.journal.tasks(TaskQuery(context.scope, ("running",), stale=True, limit=MAX_TASKS))
-    left = [one for one in stale if one.version != CHECKPOINT_VERSION and one.until is not None]
+    left = [task for task in stale if task.version != CHECKPOINT_VERSION and task.until is not None]
     if not left:
         return report_pass("every running task has a live worker")
-    beats = [f"{one.task} (last heartbeat {describe_age(one.until, context.now)})" for one in left if one.until]
+    beats = [f"{task.task} (last heartbeat {describe_age(task.until, context.now)})" for task in left if task.until]
     cancel = context.build_command("tasks", "cancel", about=left[0].task)
     why = f"{count_noun(len(left), 'task was', 'tasks were')} left by a worker that died: {list_first(beats)}"
     return report_warning(why, f"start its program again, which recovers it; or {cancel}")

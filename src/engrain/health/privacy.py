@@ -54,14 +54,16 @@ def check_erasures(context: CheckContext) -> Verdict:
         why = f"{many} not complete, the oldest begun {describe_age(begun, context.now)}"
         report = report_failure if context.now - begun > MAX_ERASURE_TIME else report_warning
         return report(why, context.build_command("erase", "--resume"))
-    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
-    for one in done:
-        left = erasing.count_remaining(Erasure(one.receipt, one.subject_hash, one.by, "anonymized", one.at))
+    done = sorted(erasing.all_erased(), key=lambda erased: erased.at)[-MAX_VERIFIED_ERASURES:]
+    for subject in done:
+        left = erasing.count_remaining(
+            Erasure(subject.receipt, subject.subject_hash, subject.by, "anonymized", subject.at)
+        )
         if rows := sum(left.values()):
-            erased = f"receipt {one.receipt} says they were erased {describe_age(one.at, context.now)}"
+            erased = f"receipt {subject.receipt} says they were erased {describe_age(subject.at, context.now)}"
             why = f"{rows:,} rows are back although {erased}"
             return report_failure(
-                why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
+                why, f"engrain erase that {subject.by} once more, and look where they came from: engrain audit"
             )
     for user, at in _find_refused_erasures(context, erasing).items():
         asked = f"an erasure requested {describe_age(at, context.now)}"
@@ -107,7 +109,7 @@ def check_secrets(context: CheckContext) -> Verdict:
     ids = []
     for item in context.newest_items:
         texts = (item.text, json.dumps(dict(item.metadata), ensure_ascii=False, default=str))
-        found = {one.kind for text in texts for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)}
+        found = {span.kind for text in texts for span in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)}
         if found:
             kinds.update(found)
             ids.append(item.id)
@@ -153,7 +155,7 @@ def _count_overdue(context: CheckContext) -> dict[str, int]:
     ended = services.journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT)) if services.journal else []
     return {
         "episodes": len(expired),
-        "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
+        "tasks": sum(task.ended_at is not None and task.ended_at < before for task in ended),
         "holds": 0 if context.is_one_of_several else len(_list_old_holds(context)),
     }
 
@@ -171,10 +173,10 @@ def _list_old_holds(context: CheckContext) -> list[Hold]:
     erasing, user = context.services.erasing, find_owner(context.scope)
     if erasing is None:
         return []
-    old = [one for one in erasing.holds() if context.now - one.at > MAX_HOLD_AGE]
+    old = [hold for hold in erasing.holds() if context.now - hold.at > MAX_HOLD_AGE]
     if context.memory_count is not None:
         return old
-    return [one for one in old if user and one.subject_hash == erasing.hash_subject(user)]
+    return [hold for hold in old if user and hold.subject_hash == erasing.hash_subject(user)]
 
 
 CHECKS = (

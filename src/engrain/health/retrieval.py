@@ -85,7 +85,9 @@ def check_self_recall(context: CheckContext) -> Verdict:
         terms = tuple(dict.fromkeys(extract_terms(item.text)))[:MAX_TERMS]
         if terms and not context.services.words.counts(WordQuery(terms, context.scope), [item.id]).hits:
             lost.append(item.id)
-    down = context.services.feed is not None and any(one.state == "fail" for one in context.find_on_servers("vectors"))
+    down = context.services.feed is not None and any(
+        verdict.state == "fail" for verdict in context.find_on_servers("vectors")
+    )
     if not down:  # do not wait for the server again
         lost += [id for id in _list_lost_by_meaning(context, sample) if id not in lost]
     if lost:

@@ -29,7 +29,7 @@ def check_isolation(context: CheckContext) -> Verdict:
     if owners and owners.state != "pass":
         nobodys = format_command("list", store=context.store_name)
         owners = owners._replace(fix=f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return find_worst([one for one in (context.find_own("isolation"), owners) if one]) or report_pass(
+    return find_worst([verdict for verdict in (context.find_own("isolation"), owners) if verdict]) or report_pass(
         "each memory is separate in this process"
     )
 
@@ -41,10 +41,10 @@ def check_trust(context: CheckContext) -> Verdict:
         ListQuery(context.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
     )
     speaks = [*items.slots(context.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
-    low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
+    low = {item.id: item for item in (*speaks, *pinned) if item.trust < MIN_OWN_TRUST}
     if not low:
         return report_pass(f"what describes the user comes from the user ({count_noun(len(speaks), 'slot')})")
-    listed = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
+    listed = list_first([f"{item.slot or item.id} (trust {item.trust:g})" for item in low.values()])
     many = count_noun(len(low), "item about the user was", "items about the user were")
     why = f"{many} taken from a page, a file or a tool: {listed}"
     shown = context.build_command("explain", next(iter(low)))
@@ -56,14 +56,14 @@ def check_trust(context: CheckContext) -> Verdict:
 def check_instructions(context: CheckContext) -> Verdict:
     where = parse_filter({"trust": {"<=": MAX_OTHERS_TRUST}})
     read = context.services.items.page(ListQuery(context.scope, where, limit=context.limit))
-    found = [one for one in read if is_prompt_injection(one.text[:MAX_CHARACTERS_READ])]
+    found = [item for item in read if is_prompt_injection(item.text[:MAX_CHARACTERS_READ])]
     if not read:
         return report_pass("every text comes from the user")
     if not found:
         return report_pass(f"none of {len(read):,} texts from others gives orders to the model")
-    listed = list_first([f"{one.id} from {one.source}" if one.source else one.id for one in found])
+    listed = list_first([f"{item.id} from {item.source}" if item.source else item.id for item in found])
     why = f"{len(found):,} of {len(read):,} texts from others read like orders to the model: {listed}"
-    source = next((source for one in found if (source := _find_origin(context, one))), None)
+    source = next((source for item in found if (source := _find_origin(context, item))), None)
     if source is None:
         return report_warning(why, f"{context.build_command('get', found[0].id)}, then engrain forget")
     return report_warning(
@@ -80,8 +80,8 @@ def _find_origin(context: CheckContext, item: Item) -> str | None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
     said = context.services.items.page(ListQuery(context.scope, asked, limit=context.limit))
-    before = sorted((one for one in said if (one.place or 0) < item.place), key=lambda one: one.place or 0)
-    calls = [call for one in before for call in read_calls(one.text, one.metadata)]
+    before = sorted((other for other in said if (other.place or 0) < item.place), key=lambda other: other.place or 0)
+    calls = [call for other in before for call in read_calls(other.text, other.metadata)]
     made = [call for call in calls if call.id == get_answered_call(item.metadata)]
     return min(find_addresses(made[-1]), default=None) if made else None
 

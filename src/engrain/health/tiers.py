@@ -47,7 +47,7 @@ def check_stores(context: CheckContext) -> Verdict:
         return redis._replace(fix=redis.fix or START_SERVER)
     if not_writable := context.find_own("writable"):
         return not_writable
-    servers = f", with {list_first([one.where for one in services.servers])}" if services.servers else ""
+    servers = f", with {list_first([server.where for server in services.servers])}" if services.servers else ""
     return report_pass(f"all kinds of memory answer, in {context.store.backend}{servers}")
 
 
@@ -96,8 +96,8 @@ def check_episodes(context: CheckContext) -> Verdict:
     if context.services.episodes is None:
         return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
-        len(one.actions)
-        for one in lapsing.plan_episode_passes(MaintenanceContext(context.services, context.scope, context.now))
+        len(planned.actions)
+        for planned in lapsing.plan_episode_passes(MaintenanceContext(context.services, context.scope, context.now))
     )
     most = TIERS["episodic"].max_items
     wrong = (
@@ -128,10 +128,10 @@ def check_procedures(context: CheckContext) -> Verdict:
         return report_pass("there is no procedure yet")
     tallies = context.services.outcomes.tallies(context.scope, list(known))
     bad = [
-        f"{known[id]} ({one.successes} of {one.successes + one.failures})"
-        for id, one in tallies.items()
-        if one.successes + one.failures >= MIN_TRIALS
-        and estimate_success_rate(one.successes, one.failures) < estimate_success_rate(0, 0)
+        f"{known[id]} ({tally.successes} of {tally.successes + tally.failures})"
+        for id, tally in tallies.items()
+        if tally.successes + tally.failures >= MIN_TRIALS
+        and estimate_success_rate(tally.successes, tally.failures) < estimate_success_rate(0, 0)
     ]
     if bad:
         worse = count_noun(len(bad), "procedure does", "procedures do")

@@ -114,11 +114,11 @@ def take_due_backup(services: Services, rotation: Rotation, name: str, now: date
 def remove_partial_backups(services: Services, rotation: Rotation, now: datetime) -> None:
     """Remove partial files of killed processes."""
     stem = _store_name(services)
-    for one in rotation.folder.glob(f"{stem}-*.db.part"):
-        begun = parse_backup_time(stem, one.name.removesuffix(".part"))
+    for file in rotation.folder.glob(f"{stem}-*.db.part"):
+        begun = parse_backup_time(stem, file.name.removesuffix(".part"))
         if begun is not None and abs(now - begun) > ABANDONED_AFTER:
             with contextlib.suppress(OSError):
-                one.unlink(missing_ok=True)
+                file.unlink(missing_ok=True)
 
 
 def remove_old_backup(services: Services, rotation: Rotation, name: str, now: datetime) -> bool:
@@ -173,7 +173,7 @@ def _find_removable(stem: str, names: Sequence[str], rotation: Rotation, now: da
 
 def _list_files(folder: Path) -> set[str]:
     try:
-        return {one.name for one in folder.iterdir()}
+        return {file.name for file in folder.iterdir()}
     except OSError:
         return set()  # writing there reports the error
 

@@ -67,19 +67,21 @@ def consolidate(services: Services, scope: Scope, *, dry_run: bool = False) -> C
     context = MaintenanceContext(services, scope, now, clock_jumped=jumped)
     found = _find_removable(context)
     if not dry_run:
-        removed = _remove_items(context, [one.item.id for one in found], lambda _: None)
+        removed = _remove_items(context, [removal.item.id for removal in found], lambda _: None)
         write.purge_or_log(services)
-        found = [one for one in found if one.item.id in removed]
+        found = [removal for removal in found if removal.item.id in removed]
     return ConsolidationResult(dry_run, tuple(found))
 
 
 def plan_consolidation(context: MaintenanceContext) -> MaintenancePass:
     found = _find_removable(context)
-    actions = tuple(MaintenanceAction("remove", one.item.id, one.reason, one.item.text) for one in found)
+    actions = tuple(
+        MaintenanceAction("remove", removal.item.id, removal.reason, removal.item.text) for removal in found
+    )
 
     def act(report: ReportProgress) -> PassResult:
-        removed = _remove_items(context, [one.id for one in actions], report)
-        return PassResult(tuple(one for one in actions if one.id in removed))
+        removed = _remove_items(context, [action.id for action in actions], report)
+        return PassResult(tuple(action for action in actions if action.id in removed))
 
     return MaintenancePass("consolidated", actions, REMOVED, "item", "of little importance and rarely used", act)
 
@@ -116,8 +118,8 @@ def _remove_items(context: MaintenanceContext, ids: Sequence[str], report: Repor
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in page)
         done = items.apply(Plan(context.scope, steps))
         # A missing item went with another one, or somebody else removed it.
-        for id, one in zip(page, done.outcomes, strict=True):
-            removed |= {id, *one.others} if one.status == "forgotten" else set()
+        for id, outcome in zip(page, done.outcomes, strict=True):
+            removed |= {id, *outcome.others} if outcome.status == "forgotten" else set()
         report(len(page))
     return removed.intersection(removable)
 

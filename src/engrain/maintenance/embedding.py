@@ -50,7 +50,7 @@ class VectorBackfill:
                 if made := self._embed_singly(missing, began):
                     return made
             else:
-                return [one.id for one in missing]
+                return [item.id for item in missing]
         return []
 
     @property
@@ -66,17 +66,17 @@ class VectorBackfill:
 
     def _read_missing(self, limit: int) -> list[UnembeddedItem]:
         found = self._services.items.unembedded(self._services.embedder.model.key, limit + len(self.refused))
-        return [one for one in found if one.id not in self.refused][:limit]
+        return [item for item in found if item.id not in self.refused][:limit]
 
     def _embed_singly(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
         made: list[str] = []
-        for one in missing:
+        for item in missing:
             try:
-                write.embed_items(self._services, [one], began)
+                write.embed_items(self._services, [item], began)
             except EmbedderFailed as exc:
-                self.refused[one.id] = str(exc)
+                self.refused[item.id] = str(exc)
             else:
-                made.append(one.id)
+                made.append(item.id)
         return made
 
 
@@ -283,7 +283,7 @@ def plan_vector_passes(
     """
     wanted = context.reembed or counts.others <= counts.own
     found = context.services.items.unembedded(context.services.embedder.model.key, NO_LIMIT) if wanted else []
-    missing = [one for one in found if one.id not in removed]
+    missing = [item for item in found if item.id not in removed]
     return [_plan_embedding(context, missing), _plan_vector_removal(context, counts.models)]
 
 
@@ -300,10 +300,10 @@ def _plan_embedding(context: MaintenanceContext, missing: list[UnembeddedItem]) 
                 report(len(ids))
         except EmbedderFailed as exc:
             trouble = str(exc)
-        return PassResult(tuple(one for one in actions if one.id in embedded), trouble or backfill.trouble)
+        return PassResult(tuple(action for action in actions if action.id in embedded), trouble or backfill.trouble)
 
     why = f"it had no vector of {model.name}"
-    actions = tuple(MaintenanceAction("embed", one.id, why, one.text, one.scope) for one in missing)
+    actions = tuple(MaintenanceAction("embed", item.id, why, item.text, item.scope) for item in missing)
     which = f"that had no vector of {model.name}"
     return MaintenancePass("embedded", actions, ("embedded", "embed"), "item", which, act)
 

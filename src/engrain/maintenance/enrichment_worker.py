@@ -85,8 +85,8 @@ class EnrichmentWorker:
     def catch_up(self, scopes: Iterable[Scope]) -> None:
         """Queue the sessions that were never read to their end, as after a crash."""
         for scope in scopes if self._enabled else ():
-            for one in reversed(self._services.log.behind(scope, EXTRACT_PROGRESS, MAX_QUEUED_SESSIONS)):
-                self.wake(scope, one.session, to_the_end=True)
+            for unread in reversed(self._services.log.behind(scope, EXTRACT_PROGRESS, MAX_QUEUED_SESSIONS)):
+                self.wake(scope, unread.session, to_the_end=True)
 
     def refine(self, refine: Callable[[], bool]) -> None:
         """Call this function with the next session."""
@@ -232,7 +232,7 @@ class EnrichmentWorker:
         session = str(cited.session)
         for _ in range(MAX_ATTEMPTS):
             version = load_version(self._services, scope, session)
-            if [one.text for one in self._services.items.get_many(scope, [cited.id])] != [cited.text]:
+            if [item.text for item in self._services.items.get_many(scope, [cited.id])] != [cited.text]:
                 break
             plan = Plan(scope, (Add(draft),), summary_version=(session, version))
             try:

@@ -38,19 +38,19 @@ class EpisodeEntries:
 def plan_episode_passes(context: MaintenanceContext) -> list[MaintenancePass]:
     """Plan promotion, expiry, trimming and orphan removal in this order, each after the one before."""
     loaded = _load_entries(context)
-    promoted = [one for one in loaded.entries if _should_last(one) and loaded.text(one)]
-    lasting = {one.id for one in promoted}
-    kept = [replace(one, expires_at=None) if one.id in lasting else one for one in loaded.entries]
+    promoted = [entry for entry in loaded.entries if _should_last(entry) and loaded.text(entry)]
+    lasting = {entry.id for entry in promoted}
+    kept = [replace(entry, expires_at=None) if entry.id in lasting else entry for entry in loaded.entries]
     removable = [] if context.is_held else kept
-    expired = [one for one in removable if not one.alive(context.now)] if not context.clock_jumped else []
-    alive = [one for one in removable if one.alive(context.now)]
+    expired = [entry for entry in removable if not entry.alive(context.now)] if not context.clock_jumped else []
+    alive = [entry for entry in removable if entry.alive(context.now)]
     surplus = _find_surplus(alive)
-    trimmed = {one.id for one in surplus}
+    trimmed = {entry.id for entry in surplus}
     # In another store an entry stays when its log row is forgotten.
     orphans = [
-        one
-        for one in (alive if not context.services.same_store else ())
-        if one.id not in trimmed and one.item is not None and one.item not in loaded.rows
+        entry
+        for entry in (alive if not context.services.same_store else ())
+        if entry.id not in trimmed and entry.item is not None and entry.item not in loaded.rows
     ]
     return [
         _plan_promotion(context, loaded, promoted),
@@ -65,9 +65,9 @@ def _load_entries(context: MaintenanceContext) -> EpisodeEntries:
     entries = () if episodes is None else tuple(episodes.recent(context.scope, None, NO_LIMIT, _BEGINNING))
     wanted: Sequence[Episode] = entries
     if context.services.same_store:  # entries of forgotten rows are gone already
-        ending = [one for one in entries if _should_last(one) or not one.alive(context.now)]
+        ending = [entry for entry in entries if _should_last(entry) or not entry.alive(context.now)]
         wanted = [*ending, *_find_surplus(entries)]
-    ids = list(dict.fromkeys(one.item for one in wanted if one.item))
+    ids = list(dict.fromkeys(entry.item for entry in wanted if entry.item))
     rows = context.services.items.get_many(context.scope, ids) if ids else []
     return EpisodeEntries(entries, {row.id: row for row in rows}, began)
 
@@ -79,12 +79,14 @@ def _should_last(entry: Episode) -> bool:
 
 def _plan_promotion(context: MaintenanceContext, loaded: EpisodeEntries, entries: Sequence[Episode]) -> MaintenancePass:
     def act(report: ReportProgress) -> None:
-        for one in entries:
-            _promote_entry(context, one, loaded)
+        for entry in entries:
+            _promote_entry(context, entry, loaded)
             report(1)
 
     why = f"of importance %.2f: from {MIN_PROMOTED_IMPORTANCE:g} on it lasts"
-    actions = tuple(MaintenanceAction("keep", one.id, why % one.importance, loaded.text(one)) for one in entries)
+    actions = tuple(
+        MaintenanceAction("keep", entry.id, why % entry.importance, loaded.text(entry)) for entry in entries
+    )
     return MaintenancePass("promoted", actions, ("kept", "keep"), "episode", "for good, as knowledge", act)
 
 
@@ -110,8 +112,10 @@ def _plan_expiry(context: MaintenanceContext, loaded: EpisodeEntries, expired: S
             _remove(context, expired[start : start + PAGE_SIZE], report)
 
     actions = tuple(
-        MaintenanceAction("remove", one.id, f"its time was over {one.expires_at:%Y-%m-%d %H:%M}", loaded.text(one))
-        for one in expired
+        MaintenanceAction(
+            "remove", entry.id, f"its time was over {entry.expires_at:%Y-%m-%d %H:%M}", loaded.text(entry)
+        )
+        for entry in expired
     )
     qualifier = "whose time is over, and raw outputs past theirs"
     return MaintenancePass("expired", actions, REMOVED, "episode", qualifier, act)
@@ -119,7 +123,7 @@ def _plan_expiry(context: MaintenanceContext, loaded: EpisodeEntries, expired: S
 
 def _remove(context: MaintenanceContext, entries: Sequence[Episode], report: ReportProgress) -> None:
     if context.services.episodes is not None:
-        context.services.episodes.remove(context.scope, [one.id for one in entries])
+        context.services.episodes.remove(context.scope, [entry.id for entry in entries])
     report(len(entries))
 
 
@@ -127,26 +131,26 @@ def _find_surplus(entries: Sequence[Episode]) -> list[Episode]:
     """Find entries beyond the limit of a session. Each write keeps the limit; an earlier one may have been higher."""
     most = TIERS["episodic"].max_items or NO_LIMIT
     sessions: dict[str, list[Episode]] = {}
-    for one in entries:  # newest first
-        sessions.setdefault(one.session, []).append(one)
-    return [one for found in sessions.values() for one in found[most:]]
+    for entry in entries:  # newest first
+        sessions.setdefault(entry.session, []).append(entry)
+    return [entry for found in sessions.values() for entry in found[most:]]
 
 
 def _plan_trim(context: MaintenanceContext, loaded: EpisodeEntries, surplus: Sequence[Episode]) -> MaintenancePass:
     most = TIERS["episodic"].max_items or NO_LIMIT
 
     def act(report: ReportProgress) -> None:
-        for session in dict.fromkeys(one.session for one in surplus):
+        for session in dict.fromkeys(entry.session for entry in surplus):
             if context.services.episodes is not None:
                 context.services.episodes.trim(context.scope, session, most)
         report(len(surplus))
 
     why = f"beyond the newest {most:,} of session %s"
-    actions = tuple(MaintenanceAction("remove", one.id, why % one.session, loaded.text(one)) for one in surplus)
+    actions = tuple(MaintenanceAction("remove", entry.id, why % entry.session, loaded.text(entry)) for entry in surplus)
     return MaintenancePass("trimmed", actions, REMOVED, "episode", f"beyond the newest {most:,} of a session", act)
 
 
 def _plan_orphan_removal(context: MaintenanceContext, orphans: Sequence[Episode]) -> MaintenancePass:
-    actions = tuple(MaintenanceAction("remove", one.id, "its words were forgotten") for one in orphans)
+    actions = tuple(MaintenanceAction("remove", entry.id, "its words were forgotten") for entry in orphans)
     act = partial(_remove, context, orphans)
     return MaintenancePass("tidied", actions, REMOVED, "episode", "whose words were forgotten", act)

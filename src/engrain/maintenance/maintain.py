@@ -117,25 +117,25 @@ class MaintenanceRun:
         for context in self._contexts:
             found = self._plan("episodes", context, plan_episode_passes)
             promoted &= found is not None and self._do(context, found[0])
-            for one in (found or ())[1:]:
-                (expiring if one.name == "expired" else later).append((context, one))
+            for planned in (found or ())[1:]:
+                (expiring if planned.name == "expired" else later).append((context, planned))
         if not promoted:
-            expiring = [(context, replace(one, actions=())) for context, one in expiring]
+            expiring = [(context, replace(planned, actions=())) for context, planned in expiring]
             reason = StoreError("left for the next round: not all important episodes could be kept.")
             self._note_failure("expired", None, reason)
         episodes = self._store.services.episodes
         if expiring and {*list_scopes(self._store.services)} <= {context.scope for context in self._contexts}:
-            actions = [action for context, one in expiring for action in _set_scope(context.scope, one).actions]
+            actions = [action for context, planned in expiring for action in _set_scope(context.scope, planned).actions]
             expire = partial(episodes.expire, self._store.now) if episodes and promoted else None
             self._do_for_all(replace(expiring[0][1], actions=tuple(actions)), expire)
             expiring = []
-        for context, one in (*expiring, *later):
-            self._do(context, one)
+        for context, planned in (*expiring, *later):
+            self._do(context, planned)
 
     def _prune_tasks(self) -> None:
         journal, days = self._store.services.journal, self._store.policies.task_days
         before = self._store.now - timedelta(days=days)
-        found = [self._plan("pruned", one, partial(find_old_tasks, before=before)) for one in self._contexts]
+        found = [self._plan("pruned", context, partial(find_old_tasks, before=before)) for context in self._contexts]
         actions = tuple(action for some in found for action in some or ())
         qualifier = f"that ended more than {days:g} days ago"
         pruning = MaintenancePass("pruned", actions, REMOVED, "task", qualifier, lambda report: None)
@@ -201,8 +201,8 @@ class MaintenanceRun:
     def _plan_and_do(
         self, name: str, context: MaintenanceContext, plan: Callable[[MaintenanceContext], list[MaintenancePass]]
     ) -> None:
-        for one in self._plan(name, context, plan) or ():
-            self._do(context, one)
+        for planned in self._plan(name, context, plan) or ():
+            self._do(context, planned)
 
     def _plan(self, name: str, context: MaintenanceContext, plan: Callable[[MaintenanceContext], T]) -> T | None:
         """Return the plan; None if it fails."""
@@ -216,34 +216,34 @@ class MaintenanceRun:
             self._note_failure(name, context.owner, exc)
             return None
 
-    def _do(self, context: MaintenanceContext, one: MaintenancePass, always: bool = False) -> bool:
+    def _do(self, context: MaintenanceContext, planned: MaintenancePass, always: bool = False) -> bool:
         """Carry out a pass, `always` even without actions. False if it failed."""
-        actions, succeeded = one.actions, True
+        actions, succeeded = planned.actions, True
         if not self._dry_run and (actions or always):
             try:
                 self._hooks.before_pass()
-                result = one.act(self._hooks.report)
+                result = planned.act(self._hooks.report)
                 actions = result.actions if result else actions
                 if result and result.problem:
-                    self._note_failure(one.name, context.owner, result.problem)
+                    self._note_failure(planned.name, context.owner, result.problem)
             except StoreClosed:
                 raise
             except EngrainError as exc:
-                self._note_failure(one.name, context.owner, exc)
+                self._note_failure(planned.name, context.owner, exc)
                 actions, succeeded = (), False
-        _, so_far = self._done.setdefault(one.name, (one, []))
-        so_far.extend(_set_scope(context.owner, replace(one, actions=actions)).actions)
+        _, so_far = self._done.setdefault(planned.name, (planned, []))
+        so_far.extend(_set_scope(context.owner, replace(planned, actions=actions)).actions)
         return succeeded
 
-    def _do_for_all(self, one: MaintenancePass, call: Callable[[], object] | None) -> None:
+    def _do_for_all(self, planned: MaintenancePass, call: Callable[[], object] | None) -> None:
         """Let the store do a pass for all scopes at once, also those that have planned nothing."""
 
         def act(report: ReportProgress) -> None:
             if call is not None:
                 call()
-            report(len(one.actions))
+            report(len(planned.actions))
 
-        self._do(self._store, replace(one, act=act), always=call is not None and not self._store.clock_jumped)
+        self._do(self._store, replace(planned, act=act), always=call is not None and not self._store.clock_jumped)
 
     def _note_failure(self, name: str, scope: Scope | None, reason: EngrainError | str) -> None:
         if isinstance(reason, EngrainError):
@@ -260,26 +260,26 @@ class MaintenanceRun:
     def count_removed(self) -> dict[Scope | None, Counter[str]]:
         """Count the removals by scope and name of the pass."""
         counts: dict[Scope | None, Counter[str]] = {}
-        for name, (one, actions) in self._done.items():
-            for action in actions if one.verb is REMOVED else ():
+        for name, (planned, actions) in self._done.items():
+            for action in actions if planned.verb is REMOVED else ():
                 counts.setdefault(action.scope, Counter())[name] += 1
         return counts
 
     def build_report(self, trouble: Sequence[str]) -> MaintenanceReport:
-        done = [replace(one, actions=tuple(actions)) for one, actions in self._done.values()]
+        done = [replace(planned, actions=tuple(actions)) for planned, actions in self._done.values()]
         return MaintenanceReport(
             self._dry_run,
-            {one.name: len(one.actions) for one in done},
+            {planned.name: len(planned.actions) for planned in done},
             tuple(map(self._describe_pass, done)),
-            tuple(action for one in done for action in one.actions),
-            (*trouble, *(self._describe_failure(*one) for one in self._trouble.items())),
+            tuple(action for planned in done for action in planned.actions),
+            (*trouble, *(self._describe_failure(*failure) for failure in self._trouble.items())),
             len(self._contexts),
         )
 
-    def _describe_pass(self, one: MaintenancePass) -> str:
+    def _describe_pass(self, planned: MaintenancePass) -> str:
         own = {None, *(context.scope for context in self._contexts)}
-        others = sum(action.scope not in own for action in one.actions)
-        return one.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
+        others = sum(action.scope not in own for action in planned.actions)
+        return planned.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
 
     def _describe_failure(self, text: str, scopes: Sequence[Scope | None]) -> str:
         if scopes[0] is None or len(self._contexts) == 1:
@@ -287,8 +287,8 @@ class MaintenanceRun:
         return f"{scopes[0]}: {text}" if len(scopes) == 1 else f"{text} (of {scopes[0]} and {len(scopes) - 1:,} more)"
 
 
-def _set_scope(scope: Scope | None, one: MaintenancePass) -> MaintenancePass:
-    return replace(one, actions=tuple(replace(action, scope=action.scope or scope) for action in one.actions))
+def _set_scope(scope: Scope | None, planned: MaintenancePass) -> MaintenancePass:
+    return replace(planned, actions=tuple(replace(action, scope=action.scope or scope) for action in planned.actions))
 
 
 def _describe_clock_jump(known: ClockState, now: datetime) -> str:
@@ -346,14 +346,15 @@ def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
 
     def act(report: ReportProgress) -> PassResult:
         answers = resume_erasures(context.services, lambda _: None)
-        complete = {one.id for one in answers if one.receipt}
-        waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
+        complete = {answer.id for answer in answers if answer.receipt}
+        waiting = [f"{answer.id}: {answer.why}" for answer in answers if answer.pending]
         report(len(complete))
         trouble = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
-        return PassResult(tuple(one for one in actions if one.id in complete), trouble)
+        return PassResult(tuple(action for action in actions if action.id in complete), trouble)
 
     actions = tuple(
-        MaintenanceAction("complete", one.id, f"an erasure by {one.by}, begun {one.at:%Y-%m-%d}") for one in running
+        MaintenanceAction("complete", erasure.id, f"an erasure by {erasure.by}, begun {erasure.at:%Y-%m-%d}")
+        for erasure in running
     )
     return [MaintenancePass("erased", actions, ("completed", "complete"), "erasure", "under way", act)]
 
@@ -366,9 +367,11 @@ def find_old_tasks(context: MaintenanceContext, before: datetime) -> list[Mainte
     ended = journal.tasks(TaskQuery(context.scope, ENDED_STATUSES, limit=NO_LIMIT))
     why = f"more than {days:g} days ago"
     return [
-        MaintenanceAction("remove", one.task, f"{one.status} {one.ended_at:%Y-%m-%d}, {why}", one.goal, context.scope)
-        for one in ended
-        if one.ended_at is not None and one.ended_at < before
+        MaintenanceAction(
+            "remove", task.task, f"{task.status} {task.ended_at:%Y-%m-%d}, {why}", task.goal, context.scope
+        )
+        for task in ended
+        if task.ended_at is not None and task.ended_at < before
     ]
 
 

@@ -100,6 +100,6 @@ def load_clock_state(services: Services, now: datetime, *scopes: Scope) -> Clock
         return known
     # Items of the last day do not count: the same clock may have been wrong then.
     before = parse_filter({"recorded_at": {"<=": now - CLOCK_CONFIRMATION}})
-    newest = (item for one in scopes for item in services.items.page(ListQuery(one, before, history=True, limit=1)))
+    newest = (item for scope in scopes for item in services.items.page(ListQuery(scope, before, history=True, limit=1)))
     times = [item.recorded_at for item in newest] + ([known.last] if known.last else [])
     return ClockState(max(times, default=None), known.since)

@@ -42,7 +42,7 @@ def read_background_state(workers: Workers) -> dict[str, Any]:
     return {
         **workers.state(),
         "erasures": list_running_erasures(services),
-        "away": {one.where: one.trouble for one in services.servers if one.trouble},
+        "away": {server.where: server.trouble for server in services.servers if server.trouble},
     }
 
 
@@ -65,7 +65,7 @@ def list_running_erasures(services: Services) -> list[dict[str, Any]]:
         running = services.erasing.running() if services.erasing else []
     except StoreError:
         return []
-    return [{"id": one.id, "by": one.by, "stage": one.stage, "since": one.at} for one in running]
+    return [{"id": erasure.id, "by": erasure.by, "stage": erasure.stage, "since": erasure.at} for erasure in running]
 
 
 def _count_or_none(count: Callable[[], Any]) -> int | None:

@@ -335,7 +335,7 @@ class AsyncMemory:
 
     @property
     def reads(self) -> tuple[Scope, ...]:
-        return tuple(one for one in self._reads if one != self._scope)
+        return tuple(scope for scope in self._reads if scope != self._scope)
 
     @property
     def current_session(self) -> str | None:

@@ -66,8 +66,8 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
     shown = [hit.item.id for hit in found.hits]
     if shown:
         services.items.touch(memory.scope, shown)
-    if any(one.item in shown for one in recent):
-        fewer = [one for one in recent if one.item not in shown]
+    if any(event.item in shown for event in recent):
+        fewer = [event for event in recent if event.item not in shown]
         found = replace(found, context=_drop_repeats(found, fewer))
         found = replace(found, tokens=services.count_tokens(str(found)))
     return found
@@ -100,8 +100,11 @@ def _render_history(
 ) -> tuple[str, frozenset[str] | None]:
     """Render the newest turns that fit, after the summary of the older ones; and return the ids of these messages."""
     window = conversation.window()
-    texts = [(one, message_to_note(one, "").text) for one in window.messages]  # with tool calls
-    lines = [(f'- {quote_name(one.speaker or one.role)}: "{escape_text(text)}"', one.id or "") for one, text in texts]
+    texts = [(message, message_to_note(message, "").text) for message in window.messages]  # with tool calls
+    lines = [
+        (f'- {quote_name(message.speaker or message.role)}: "{escape_text(text)}"', message.id or "")
+        for message, text in texts
+    ]
     if window.summary:
         lines.insert(0, ("\n".join(("- before:", *quote_lines(window.summary))), ""))
     while lines and budget is not None and services.count_tokens(_join_history(lines)) > budget:
@@ -140,12 +143,14 @@ def _build_context(memory: Memory, request: RecallRequest, recent: Sequence[Even
 
 
 def _drop_repeats(found: Recall, recent: Sequence[Event]) -> tuple[Section, ...]:
-    lines = {_render_event(one) for one in recent}
+    lines = {_render_event(event) for event in recent}
     fewer = [
-        Section(one.title, tuple(line for line in one.lines if one.title != RECENT_HEADING or line in lines))
-        for one in found.context
+        Section(
+            section.title, tuple(line for line in section.lines if section.title != RECENT_HEADING or line in lines)
+        )
+        for section in found.context
     ]
-    return tuple(one for one in fewer if one.lines)
+    return tuple(section for section in fewer if section.lines)
 
 
 def _is_unrestricted(request: RecallRequest) -> bool:

@@ -100,7 +100,7 @@ class Store:
 
         count = self.services.items.count
         found = list_scopes(self.services)
-        return [MemoryInfo(one.tenant, one.agent, one.user, count(ListQuery(one))) for one in found]
+        return [MemoryInfo(scope.tenant, scope.agent, scope.user, count(ListQuery(scope))) for scope in found]
 
     @traced
     def status(self, scope: Scope | None = None) -> Status:

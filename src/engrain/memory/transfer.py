@@ -94,7 +94,7 @@ def _refuse_hidden(services: Services, scope: Scope) -> None:
     if erasing is None or user is None:
         return
     subject_hash = erasing.hash_subject(user)
-    if any(one.subject_hash == subject_hash and one.hidden for one in erasing.holds()):
+    if any(hold.subject_hash == subject_hash and hold.hidden for hold in erasing.holds()):
         raise OnHold(
             "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
         )

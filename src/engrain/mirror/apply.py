@@ -71,22 +71,25 @@ def plan_changes(
     """Plan the changes. A line that cannot be kept raises an error that names it, before anything is written."""
     found: list[LineChange] = []
     old: Item | None
-    for one in verdicts:
-        if one.do == "forget" and one.line:
-            old = before[one.line.id]
-            found.append(LineChange(one.line.file, old.text, None, None, old))
-        elif one.do in ("add", "edit") and one.seen:
-            old = before[one.line.id] if one.do == "edit" and one.line else None
+    for verdict in verdicts:
+        if verdict.do == "forget" and verdict.line:
+            old = before[verdict.line.id]
+            found.append(LineChange(verdict.line.file, old.text, None, None, old))
+        elif verdict.do in ("add", "edit") and verdict.seen:
+            old = before[verdict.line.id] if verdict.do == "edit" and verdict.line else None
             # Redacted here too: the report must not show private words either.
-            text = redact_json(one.seen.entry.text, redact)
-            found.append(LineChange(one.seen.file, text, one.seen, _build_note(one.seen, old, editor), old))
+            text = redact_json(verdict.seen.entry.text, redact)
+            found.append(LineChange(verdict.seen.file, text, verdict.seen, _build_note(verdict.seen, old, editor), old))
     # Forgetting an item also forgets what cites it, so corrections of such items come first.
-    return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
+    return sorted(
+        found, key=lambda change: (change.note is None, change.old is not None and change.old.relation is not None)
+    )
 
 
 def describe_changes(changes: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
     return tuple(
-        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in changes
+        AppliedLine(change.action, change.file, change.text, change.old.id if change.old else None, change.slot)
+        for change in changes
     )
 
 
@@ -95,36 +98,36 @@ def apply_changes(
 ) -> ApplyResult:
     if not changes:
         return ApplyResult()
-    notes = [one.note for one in changes if one.note]
+    notes = [change.note for change in changes if change.note]
     drafts = iter(write.build_drafts(notes, services))
     steps: list[Step] = []
     last_steps: list[int] = []  # per change, the step whose outcome counts
     counts: dict[str, int] = {}
-    for one in changes:
-        if one.note is None:
-            assert one.old is not None
-            steps.append(Forget(one.old.id, keep_source=True))
+    for change in changes:
+        if change.note is None:
+            assert change.old is not None
+            steps.append(Forget(change.old.id, keep_source=True))
         else:
             draft = next(drafts)
-            if one.seen and parse_log_day(one.file):
+            if change.seen and parse_log_day(change.file):
                 draft = replace(draft, kind="episode")
-            if one.old is None or one.note.slot is not None:
-                steps.append(Add(draft, _build_request_id(one, editor, counts)))
-            elif one.old.relation is not None:
+            if change.old is None or change.note.slot is not None:
+                steps.append(Add(draft, _build_request_id(change, editor, counts)))
+            elif change.old.relation is not None:
                 # A relation's text is made of its parts: another text is another relation.
-                steps += [Forget(one.old.id, keep_source=True), Add(draft)]
+                steps += [Forget(change.old.id, keep_source=True), Add(draft)]
             else:
-                steps.append(Correct(one.old.id, draft))
+                steps.append(Correct(change.old.id, draft))
         last_steps.append(len(steps) - 1)
     outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in last_steps]
     _keep_pinned(changes, done, services, scope)
     taken, ids = list[AppliedLine](), dict[FileEntry, str | None]()
-    for one, outcome in zip(changes, done, strict=True):
-        action = "kept out" if one.note is not None and outcome.id is None else one.action
-        taken.append(AppliedLine(action, one.file, one.text, outcome.id, one.slot))
-        if one.seen:
-            ids[one.seen] = outcome.id
+    for change, outcome in zip(changes, done, strict=True):
+        action = "kept out" if change.note is not None and outcome.id is None else change.action
+        taken.append(AppliedLine(action, change.file, change.text, outcome.id, change.slot))
+        if change.seen:
+            ids[change.seen] = outcome.id
     return ApplyResult(tuple(taken), ids)
 
 
@@ -168,11 +171,11 @@ def _choose_source_kind(seen: FileEntry, old: Item | None, editor: Editor) -> So
     return old.sources[0].kind if old and low and old.sources else LEAST_TRUSTED
 
 
-def _build_request_id(one: LineChange, editor: Editor, counts: dict[str, int]) -> str | None:
+def _build_request_id(change: LineChange, editor: Editor, counts: dict[str, int]) -> str | None:
     """Build the same id for the same line since the last sync, so that an interrupted sync adds nothing twice."""
-    if one.seen is None:
+    if change.seen is None:
         return None
-    name = f"files:{editor.base.folder}:{editor.base.round}:{one.file}:{one.seen.key}"
+    name = f"files:{editor.base.folder}:{editor.base.round}:{change.file}:{change.seen.key}"
     counts[name] = counts.get(name, -1) + 1
     return f"{name}:{counts[name]}"
 
@@ -180,6 +183,10 @@ def _build_request_id(one: LineChange, editor: Editor, counts: dict[str, int]) -
 def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
     """Pin the new value of a pinned slot."""
     both = zip(changes, done, strict=True)
-    ids = [end.id for one, end in both if one.old and one.old.pinned and one.note and one.note.slot and end.id]
+    ids = [
+        end.id
+        for change, end in both
+        if change.old and change.old.pinned and change.note and change.note.slot and end.id
+    ]
     if ids:
         services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

@@ -67,7 +67,7 @@ class Comparison:
 def compare_files(comparison: Comparison) -> list[MergeDecision]:
     return [
         *_compare_memory(comparison),
-        *(one for page in comparison.days for one in _compare_day(comparison, page)),
+        *(verdict for page in comparison.days for verdict in _compare_day(comparison, page)),
         *_compare_soul(comparison),
     ]
 
@@ -76,9 +76,11 @@ def settle_deletions(found: Sequence[MergeDecision], *, accept: bool, restore: b
     """Accept or restore the deletions that are held back. Missing lines of a log stay: they may just be left out."""
     if not (accept or restore):
         return list(found)
-    waiting = [one for one in found if one.do == "hold" and one.line and not parse_log_day(one.line.file)]
-    others = [one for one in found if one not in waiting]
-    return [*others, *(replace(one, do="forget") for one in waiting)] if accept else others
+    waiting = [
+        verdict for verdict in found if verdict.do == "hold" and verdict.line and not parse_log_day(verdict.line.file)
+    ]
+    others = [verdict for verdict in found if verdict not in waiting]
+    return [*others, *(replace(verdict, do="forget") for verdict in waiting)] if accept else others
 
 
 def confirm_moved(found: Sequence[MergeDecision], comparison: Comparison) -> list[MergeDecision]:
@@ -87,42 +89,55 @@ def confirm_moved(found: Sequence[MergeDecision], comparison: Comparison) -> lis
     If the heading itself is gone, nobody has moved anything.
     """
     below = find_untrusted_blocks(comparison.pages[MEMORY].blocks)
-    return [replace(one, do="edit") if below is not None and _was_moved(one, comparison) else one for one in found]
+    return [
+        replace(verdict, do="edit") if below is not None and _was_moved(verdict, comparison) else verdict
+        for verdict in found
+    ]
 
 
-def _was_moved(one: MergeDecision, comparison: Comparison) -> bool:
-    if one.do != "keep" or one.line is None or one.seen is None or one.seen.unsure or one.seen.file != MEMORY:
+def _was_moved(verdict: MergeDecision, comparison: Comparison) -> bool:
+    if (
+        verdict.do != "keep"
+        or verdict.line is None
+        or verdict.seen is None
+        or verdict.seen.unsure
+        or verdict.seen.file != MEMORY
+    ):
         return False
-    item = comparison.selection.facts.get(one.line.id)
-    return item is not None and item.trust < MIN_TRUST and one.id == item.id
+    item = comparison.selection.facts.get(verdict.line.id)
+    return item is not None and item.trust < MIN_TRUST and verdict.id == item.id
 
 
 def map_lines(found: Sequence[MergeDecision], ids: Mapping[FileEntry, str | None]) -> LineMap:
     """Map each block to its item after the changes with `ids` were applied."""
     positions: dict[tuple[str, int], str | None] = {}
     fresh = set()
-    for one in found:
-        if one.seen is None or (one.do in ("add", "edit") and one.seen not in ids):
+    for verdict in found:
+        if verdict.seen is None or (verdict.do in ("add", "edit") and verdict.seen not in ids):
             continue
-        position = (one.seen.file, one.seen.block)
-        positions[position] = ids[one.seen] if one.do in ("add", "edit") else None if one.do == "drop" else one.id
-        if one.do == "renew":
+        position = (verdict.seen.file, verdict.seen.block)
+        positions[position] = (
+            ids[verdict.seen] if verdict.do in ("add", "edit") else None if verdict.do == "drop" else verdict.id
+        )
+        if verdict.do == "renew":
             fresh.add(position)
-    away = {one.id for one in found if one.do == "hold" and one.id}
+    away = {verdict.id for verdict in found if verdict.do == "hold" and verdict.id}
     return LineMap(positions, frozenset(fresh), frozenset(away))
 
 
 def list_hidden_lines(found: Sequence[MergeDecision]) -> list[SyncedLine]:
-    return [replace(one.line, state="away") for one in found if one.do == "hold" and one.line]
+    return [replace(verdict.line, state="away") for verdict in found if verdict.do == "hold" and verdict.line]
 
 
 def _compare_memory(comparison: Comparison) -> list[MergeDecision]:
     pages = [comparison.pages[name] for name in MEMORY_FILES]
-    seen = [one for page in pages for one in _list_entries(page)]
+    seen = [entry for page in pages for entry in _list_entries(page)]
     base = [line for name in MEMORY_FILES for line in comparison.lines.get(name, ())]
     side = _build_side(comparison, base, comparison.selection.facts, build_entry)
     found = [
-        one for one in merge_lines(base, seen, side) if not (one.do == "add" and _came_from_recall(comparison, one))
+        verdict
+        for verdict in merge_lines(base, seen, side)
+        if not (verdict.do == "add" and _came_from_recall(comparison, verdict))
     ]
     files = {line.file for line in base}
     gone = {page.name for page in pages if page.name in files and not page.text.strip()}
@@ -138,26 +153,26 @@ def _compare_day(comparison: Comparison, page: Page) -> list[MergeDecision]:
     side = _build_side(comparison, base, comparison.selection.day(page.name), build_log_entry)
     found: list[MergeDecision] = []
     added: set[str] = set()
-    for one in merge_lines(base, _list_entries(page), side):
-        if one.seen is None:
-            found.append(MergeDecision("hold", one.line, id=one.line.id if one.line else None))
-        elif one.do == "add" and (_came_from_recall(comparison, one) or one.seen.key in added):
+    for verdict in merge_lines(base, _list_entries(page), side):
+        if verdict.seen is None:
+            found.append(MergeDecision("hold", verdict.line, id=verdict.line.id if verdict.line else None))
+        elif verdict.do == "add" and (_came_from_recall(comparison, verdict) or verdict.seen.key in added):
             continue
-        elif one.do == "drop" and one.id is not None:
+        elif verdict.do == "drop" and verdict.id is not None:
             continue  # the same words twice, which a log may have
         else:
-            found.append(_judge_log_line(one, comparison))
-            added.add(one.seen.key)
+            found.append(_judge_log_line(verdict, comparison))
+            added.add(verdict.seen.key)
     return found
 
 
-def _judge_log_line(one: MergeDecision, comparison: Comparison) -> MergeDecision:
-    line, seen = one.line, one.seen
-    if line is None or seen is None or one.do == "drop":
-        return one
+def _judge_log_line(verdict: MergeDecision, comparison: Comparison) -> MergeDecision:
+    line, seen = verdict.line, verdict.seen
+    if line is None or seen is None or verdict.do == "drop":
+        return verdict
     was, now = comparison.before.get(line.id), comparison.stands.get(line.id)
-    if one.do == "edit" and was is not None and was.kind != "summary":
-        return one
+    if verdict.do == "edit" and was is not None and was.kind != "summary":
+        return verdict
     if now is None or now.id not in comparison.selection.day(seen.file):
         return MergeDecision("keep", line, seen, line.id)
     # Renew the line of a summary that was replaced on the same day, and of an item that had words cut out.
@@ -204,8 +219,8 @@ def _list_entries(page: Page) -> list[FileEntry]:
     ]
 
 
-def _came_from_recall(comparison: Comparison, one: MergeDecision) -> bool:
+def _came_from_recall(comparison: Comparison, verdict: MergeDecision) -> bool:
     """Check for a line that recall printed: it is in the memory already, and stays in the file."""
-    return one.seen is not None and not find_unrecalled_spans(
-        comparison.pages[one.seen.file].blocks[one.seen.block].raw
+    return verdict.seen is not None and not find_unrecalled_spans(
+        comparison.pages[verdict.seen.file].blocks[verdict.seen.block].raw
     )

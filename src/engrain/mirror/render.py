@@ -57,11 +57,11 @@ class Selection:
 def select_items(services: Services, scope: Scope) -> Selection:
     wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": MIN_IMPORTANCE}}, _FACTS)
     found = {item.id: item for where in wheres for item in _list_newest(services, scope, where, MAX_FACTS_PER_QUERY)}
-    facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_sort_key)
+    facts = sorted((item for item in found.values() if item.slot != SOUL_SLOT), key=_sort_key)
     days: dict[str, dict[str, Item]] = {}
-    for one in _list_newest(services, scope, _EVENTS, MAX_LOGGED_ITEMS):
-        days.setdefault(log_file_name(one), {})[one.id] = one
-    return Selection({one.id: one for one in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
+    for item in _list_newest(services, scope, _EVENTS, MAX_LOGGED_ITEMS):
+        days.setdefault(log_file_name(item), {})[item.id] = item
+    return Selection({item.id: item for item in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
 
 
 def find_current(
@@ -194,10 +194,10 @@ def render_memory(
     if not memory.text.strip():
         memory = Page.of(MEMORY, HEADER)
     fitting = choose_entries(pieces, _strip_items(memory, line_map), budget)
-    rest = [one for one in pieces if one.id not in fitting]
+    rest = [piece for piece in pieces if piece.id not in fitting]
     # The overflow file has headings too: a reader must see everywhere what is unsure.
     listed = _limit_pieces(rest, MAX_PAGE_BYTES)
-    first = _render_page(memory, _sort_by_slot([one for one in pieces if one.id in fitting], selection), line_map)
+    first = _render_page(memory, _sort_by_slot([piece for piece in pieces if piece.id in fitting], selection), line_map)
     first = add_overflow_note(first, len(listed), describe_overflow(budget), memory.end) if first.strip() else HEADER
     if rest and not fits_budget(first, budget):
         raise TooLarge(f"MEMORY.md has more than {budget.lines:,} lines or {budget.bytes:,} bytes. Shorten it.")
@@ -231,7 +231,7 @@ def render_day(page: Page, selection: Selection, line_map: LineMap, known: Conta
     pieces = [RenderedEntry(id, write_entry(entry, log=True, end=page.end)) for id, entry in new.items()]
     pieces = _limit_pieces(pieces, MAX_PAGE_BYTES - len(page.text.encode()))
     text = compose_page(start.blocks, put, pieces, page.end)
-    keys |= {hash_entry(new[one.id]): one.id for one in pieces}
+    keys |= {hash_entry(new[piece.id]): piece.id for piece in pieces}
     return RenderedPages({page.name: text}, tuple(_list_lines(page.name, text, keys)))
 
 
@@ -245,22 +245,22 @@ def _list_entries(selection: Selection, line_map: LineMap) -> dict[str, Entry]:
 
 
 def _list_new_entries(name: str, selection: Selection, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
-    items = sorted(selection.day(name).values(), key=lambda one: (event_time(one), one.id))
-    new = {one.id: build_log_entry(one) for one in items if one.id not in known}
+    items = sorted(selection.day(name).values(), key=lambda item: (event_time(item), item.id))
+    new = {item.id: build_log_entry(item) for item in items if item.id not in known}
     return {id: entry for id, entry in new.items() if hash_entry(entry) not in keys}
 
 
 def _render_page(page: Page, pieces: Sequence[RenderedEntry], line_map: LineMap) -> str:
     """Put each piece where its item stands already, or add it. Unsure ones stand only under their heading."""
-    raws = {one.id: one.raw for one in pieces}
-    unsure = {one.id for one in pieces if one.heading == UNTRUSTED}
+    raws = {piece.id: piece.raw for piece in pieces}
+    unsure = {piece.id for piece in pieces if piece.heading == UNTRUSTED}
     below = find_untrusted_blocks(page.blocks) or frozenset()
     put: dict[int, str | None] = {}
     for n, block in enumerate(page.blocks):
         if block.entry is not None and (page.name, n) in line_map.ids:
             id = line_map.ids[page.name, n] or ""
             put[n] = None if id in unsure and n not in below else raws.pop(id, None)
-    return compose_page(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
+    return compose_page(page.blocks, put, [piece for piece in pieces if piece.id in raws], page.end)
 
 
 def _strip_items(page: Page, line_map: LineMap) -> str:
@@ -286,16 +286,16 @@ def _render_entries(pages: Sequence[Page], line_map: LineMap, entries: Mapping[s
 
 def _sort_by_slot(pieces: Sequence[RenderedEntry], selection: Selection) -> list[RenderedEntry]:
     """Sort named values by name. The rest keeps its order, best first."""
-    return sorted(pieces, key=lambda one: (selection.facts[one.id].slot or "") if one.heading == FACTS else "")
+    return sorted(pieces, key=lambda piece: (selection.facts[piece.id].slot or "") if piece.heading == FACTS else "")
 
 
 def _limit_pieces(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:
     found = []
-    for one in pieces[:MAX_OVERFLOW_ITEMS]:
-        room -= len(one.raw.encode())
+    for piece in pieces[:MAX_OVERFLOW_ITEMS]:
+        room -= len(piece.raw.encode())
         if room < 0:
             break
-        found.append(one)
+        found.append(piece)
     return found
 
 

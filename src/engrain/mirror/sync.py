@@ -95,18 +95,18 @@ class SyncRound:
             selection = select_items(self._services, self._scope) if changes else comparison.selection
         rendered = self._render(replace(comparison, selection=selection), found, result, conflicts)
         if not self._options.dry_run:
-            by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
+            by_hand = [verdict.line for verdict in found if verdict.do in ("edit", "forget") and verdict.line]
             new_base = editor.base.advance((*rendered.lines, *list_hidden_lines(found)), by_hand)
             self._save(editor.base, new_base, rendered, safe, previous_base)
             self._finish(found)
         return SyncResult(
             tuple(name for name, text in rendered.texts.items() if _differs(text, raws[name])),
             result.taken,
-            tuple(replace(one, text=redact_json(one.text, self._services.redact)) for one in clashes),
+            tuple(replace(clash, text=redact_json(clash.text, self._services.redact)) for clash in clashes),
             tuple(
-                HeldDeletion(one.line.file, one.line.id, comparison.before[one.line.id].text)
-                for one in found
-                if one.do == "hold" and one.line and not parse_log_day(one.line.file)
+                HeldDeletion(verdict.line.file, verdict.line.id, comparison.before[verdict.line.id].text)
+                for verdict in found
+                if verdict.do == "hold" and verdict.line and not parse_log_day(verdict.line.file)
             ),
             tuple(_list_notices(comparison, editor.first and previous_base is not None)),
             self._options.dry_run,
@@ -165,8 +165,8 @@ class SyncRound:
         ]
         # Again, because an item forgotten in this round takes its conflict with it.
         texts = {CONFLICTS: self._render_conflicts(conflicts, ())}
-        texts |= {name: text for one in rendered for name, text in one.texts.items()}
-        return RenderedPages(texts, tuple(line for one in rendered for line in one.lines))
+        texts |= {name: text for pages in rendered for name, text in pages.texts.items()}
+        return RenderedPages(texts, tuple(line for pages in rendered for line in pages.lines))
 
     def _save(
         self, base: SyncBase, after: SyncBase, rendered: RenderedPages, raws: RawFiles, previous_base: bytes | None
@@ -199,7 +199,7 @@ class SyncRound:
         soul = self._services.items.slot(self._scope, SOUL_SLOT, None)
         if soul is not None and not soul.pinned and soul.trust >= MIN_SOUL_TRUST:
             self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
-        if any(one.do == "forget" for one in found):
+        if any(verdict.do == "forget" for verdict in found):
             purge_or_log(self._services)
 
 
@@ -227,22 +227,22 @@ def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:
 
 def _drop_changed(selection: Selection, found: Sequence[MergeDecision]) -> Selection:
     """Drop the items whose lines a real sync would change: for a dry run."""
-    ids = {one.line.id for one in found if one.do in ("edit", "forget") and one.line}
+    ids = {verdict.line.id for verdict in found if verdict.do in ("edit", "forget") and verdict.line}
     soul = selection.soul if selection.soul and selection.soul.id not in ids else None
     return Selection({id: item for id, item in selection.facts.items() if id not in ids}, selection.days, soul)
 
 
 def _find_clashes(found: Sequence[MergeDecision], comparison: Comparison) -> Iterator[SyncConflict]:
     texts = {item.id: item.text for item in comparison.items}
-    for one in found:
-        if one.do != "clash" or one.id is None:
+    for verdict in found:
+        if verdict.do != "clash" or verdict.id is None:
             continue
-        if one.seen is not None:
-            entry = one.seen.entry
-            slot = f"**{entry.slot}**: " if entry.slot and one.seen.file != SOUL else ""
-            yield SyncConflict(one.seen.file, one.id, slot + entry.text, texts[one.id])
-        elif one.line is not None:
-            yield SyncConflict(one.line.file, one.id, None, texts[one.id])
+        if verdict.seen is not None:
+            entry = verdict.seen.entry
+            slot = f"**{entry.slot}**: " if entry.slot and verdict.seen.file != SOUL else ""
+            yield SyncConflict(verdict.seen.file, verdict.id, slot + entry.text, texts[verdict.id])
+        elif verdict.line is not None:
+            yield SyncConflict(verdict.line.file, verdict.id, None, texts[verdict.id])
 
 
 def _list_notices(comparison: Comparison, is_new: bool) -> Iterator[str]:

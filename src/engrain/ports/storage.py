@@ -60,7 +60,7 @@ def make_private_folder(path: Path) -> None:
 def is_open_to_others(path: Path) -> bool:
     """Tell if somebody else, of the owner's group or not, can reach and read a file, or look into a folder."""
     try:
-        modes = [one.stat().st_mode for one in (path.resolve(), *path.resolve().parents)]
+        modes = [part.stat().st_mode for part in (path.resolve(), *path.resolve().parents)]
     except OSError:  # a log may go at any time
         return False
     # To pass through a folder takes the right to execute it.

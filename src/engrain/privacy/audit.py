@@ -47,7 +47,7 @@ def list_entries(services: Services, subject: Subject | None, after: int | None,
     log = require_audit_log(services)
     if subject is not None:
         subject_hash = services.erasing.hash_subject(subject) if services.erasing else None
-        found = [one for one in log.entries(after or 0, MAX_ENTRIES) if one.subject == subject_hash]
+        found = [entry for entry in log.entries(after or 0, MAX_ENTRIES) if entry.subject == subject_hash]
         return found[-limit:] if after is None else found[:limit]
     return list_newest(log, limit) if after is None else log.entries(after, limit)
 

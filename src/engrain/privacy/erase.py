@@ -253,7 +253,7 @@ def _erase_episodes(services: Services, erasure: Erasure) -> int:
     session = erasure.subject.name if erasure.subject.by == "session" else None
     erased = set(erasure.ids)
     entries = services.episodes.recent(erasure.subject.scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
-    ids = [one.id for one in entries if one.session == session or one.id in erased or one.item in erased]
+    ids = [entry.id for entry in entries if entry.session == session or entry.id in erased or entry.item in erased]
     return services.episodes.remove(erasure.subject.scope, ids) if ids else 0
 
 
@@ -278,7 +278,9 @@ def _verify_and_finish(services: Services, erasure: Erasure, report: Report) -> 
     if services.audit and "undo" in erasure.notes:
         log = services.audit.entries(0, MAX_ENTRIES)
         # Before the end, or a kill in between would lose it.
-        if not any((one.what, one.subject) == ("undo", erasure.subject_hash) and one.at >= erasure.at for one in log):
+        if not any(
+            (entry.what, entry.subject) == ("undo", erasure.subject_hash) and entry.at >= erasure.at for entry in log
+        ):
             services.audit.append("undo", erasure.notes["undo"], erasure.subject_hash)
     receipt = Receipt.of(erasing.complete(erasure.id, build_receipt(services, erasure, scanned)))
     return ErasureResult(erasure.id, receipt.values["counts"], receipt)

@@ -30,9 +30,9 @@ def hold_user(services: Services, subject: Subject, reason: str, request_id: str
     else:
         do = lambda: Applied(value=_write_hold(erasing.hold(subject, reason)))  # noqa: E731
         hold = _read_hold(*services.items.once(MAINTENANCE_SCOPE, request, do).value)
-    known = any(one.parts() == subject.parts() for one in erasing.users())
+    known = any(user.parts() == subject.parts() for user in erasing.users())
     # A repeated request must not start a hold again that was released since.
-    current = any(one.subject_hash == hold.subject_hash for one in erasing.holds())
+    current = hold.subject_hash in {current.subject_hash for current in erasing.holds()}
     for server in services.servers:
         if isinstance(server, Erasable) and current:
             try:
@@ -69,10 +69,12 @@ def release_user(
 def _release(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
     before = next(iter(list_holds(services, subject)), None)
     done = require_erasing(services).release(subject, reason)
-    left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
+    left = tuple(reason for hold in list_holds(services, subject) for reason in hold.reasons)
     refused = []
     if before is not None and before.hidden and not left:
-        refused = [one.at for one in list_entries(services, subject, 0, MAX_ENTRIES) if one.what == "erase_refused"]
+        refused = [
+            entry.at for entry in list_entries(services, subject, 0, MAX_ENTRIES) if entry.what == "erase_refused"
+        ]
     return HoldRelease(done, left, refused[-1] if refused else None)
 
 
@@ -81,12 +83,12 @@ def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]
     erasing = require_erasing(services)
     found = erasing.holds()
     users = [subject] if subject is not None else _list_users(services) if found else []
-    known = {erasing.hash_subject(one): one for one in users}
+    known = {erasing.hash_subject(user): user for user in users}
     named = [
-        replace(one, tenant=user.scope.tenant, user=user.name) if (user := known.get(one.subject_hash)) else one
-        for one in found
+        replace(hold, tenant=user.scope.tenant, user=user.name) if (user := known.get(hold.subject_hash)) else hold
+        for hold in found
     ]
-    return named if subject is None else [one for one in named if one.subject_hash in known]
+    return named if subject is None else [hold for hold in named if hold.subject_hash in known]
 
 
 def find_hold(services: Services, scope: Scope) -> Hold | None:

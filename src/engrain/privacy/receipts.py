@@ -73,11 +73,11 @@ class Receipt:
 def read_receipts(given: Sequence[Receipt | str | os.PathLike[str]]) -> list[Receipt]:
     """Read receipts from files and from the .json files in folders. InvalidInput names a bad file."""
     found: list[Receipt] = []
-    for one in given:
-        if isinstance(one, Receipt):
-            found.append(one)
+    for receipt in given:
+        if isinstance(receipt, Receipt):
+            found.append(receipt)
             continue
-        path = Path(one).expanduser()
+        path = Path(receipt).expanduser()
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not files:
             raise InvalidInput(f"there is no receipt in {path}: none of its files ends in .json.")
@@ -96,13 +96,13 @@ def _read_file(file: Path) -> Receipt:
 
 def list_digests(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
     """Return id -> digest of the receipts, for the audit log of a restored store."""
-    return {"receipts": {str(one.values["receipt"]): one.digest for one in receipts}} if receipts else {}
+    return {"receipts": {str(receipt.values["receipt"]): receipt.digest for receipt in receipts}} if receipts else {}
 
 
 def _is_well_formed(values: Mapping[str, Any]) -> bool:
     named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
-    return named and values["by"] in get_args(SubjectKind) and all(one.tzinfo is not None for one in times)
+    return named and values["by"] in get_args(SubjectKind) and all(when.tzinfo is not None for when in times)
 
 
 def _normalize_form(given: Any) -> dict[str, Any]:
@@ -176,33 +176,35 @@ class VerificationResult:
         return "The audit log has no receipt of this id: it is from another store, or this store is an older backup."
 
 
-def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+def build_receipt(services: Services, erasure: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
     status, now = services.items.status(), services.clock()
     backend = status.backend
     form = "sqlite_encrypted" if status.details.get("encrypted") else backend
     return {
         "format": FORMAT,
         "engrain": __version__,
-        "receipt": one.id,
-        "subject": one.subject_hash,
-        "by": one.by,
-        "asked_at": one.at.isoformat(),
+        "receipt": erasure.id,
+        "subject": erasure.subject_hash,
+        "by": erasure.by,
+        "asked_at": erasure.at.isoformat(),
         "erased_at": now.isoformat(),
-        "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
+        "counts": {**erasure.counts, **{name: erasure.notes.get(name, 0) for name in ("beside", "files")}},
         "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
-        "remains": list(_list_remains(services, one, backend, now)),
+        "remains": list(_list_remains(services, erasure, backend, now)),
     }
 
 
-def _list_remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+def _list_remains(services: Services, erasure: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """List the copies that the erasure does not reach. The audit log tells how many were made."""
     log = services.audit.entries(0, MAX_ENTRIES) if services.audit else []
     rules = services.policies
     rotation = hash_folder(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
         # Those in the rotation folder are deleted in turn.
-        made = [one for one in _list_made(log, "backup") if not rotation or one.details.get("rotation") != rotation]
+        made = [
+            entry for entry in _list_made(log, "backup") if not rotation or entry.details.get("rotation") != rotation
+        ]
         yield {"what": "backups_made_before", "known": len(made), "until": BY_HAND}
     if rotation:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
@@ -212,10 +214,10 @@ def _list_remains(services: Services, one: Erasure, backend: str, now: datetime)
     if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # A part's exports are its user's; without a user, those of all memories without one.
-    owners = {one.subject_hash, one.notes.get("owner", one.subject_hash)}
+    owners = {erasure.subject_hash, erasure.notes.get("owner", erasure.subject_hash)}
     if exports := len(_list_made([entry for entry in log if entry.subject in owners], "export")):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
-    if not one.notes.get("named"):
+    if not erasure.notes.get("named"):
         yield {"what": "folders_not_named", "until": BY_HAND}
     if backend == "postgres":
         yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
@@ -244,9 +246,9 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     copies, servers = tuple(services.erasing.copies()), _check_servers(services, done, own)
     log = services.audit.entries(0, MAX_ENTRIES)
     # A restore records the receipts that it was given, as id -> digest.
-    restores = [(one.at, one.details.get("receipts")) for one in log if one.what == "restore"]
+    restores = [(entry.at, entry.details.get("receipts")) for entry in log if entry.what == "restore"]
     given = [(at, ids[done.id]) for at, ids in restores if isinstance(ids, Mapping) and done.id in ids]
-    known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
+    known = same or bool(given) or any(entry.details.get("receipt") == done.id for entry in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
     return VerificationResult(
@@ -272,9 +274,9 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
             "Give a longer one."
         )
     count, size = 0, 0
-    for one in prints:
-        found, kept, size = find_traces(one, services.erasing.raw(), services.erasing.search_terms(None))
-        count += len(found) if len(kept) == len(one) else len(np.setdiff1d(found, kept))
+    for fingerprints in prints:
+        found, kept, size = find_traces(fingerprints, services.erasing.raw(), services.erasing.search_terms(None))
+        count += len(found) if len(kept) == len(fingerprints) else len(np.setdiff1d(found, kept))
     return count, size
 
 
@@ -311,14 +313,14 @@ def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Itera
     if services.episodes is None or services.same_store:
         return
     entries = services.episodes.recent(scope, None, MAX_ENTRIES, _BEGINNING_OF_TIME)
-    there = [one for one in entries if one.happened_at <= done.at]
+    there = [entry for entry in entries if entry.happened_at <= done.at]
     if done.by == "session":
-        for one in there:
-            if _hash_subject(services, Subject(scope, "session", one.session)) == done.subject_hash:
-                yield one.id
+        for entry in there:
+            if _hash_subject(services, Subject(scope, "session", entry.session)) == done.subject_hash:
+                yield entry.id
         return
-    items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
-    yield from (one.id for one in there if one.item and one.item not in items)
+    items = {item.id for item in services.items.get_many(scope, [entry.item for entry in there if entry.item])}
+    yield from (entry.id for entry in there if entry.item and entry.item not in items)
 
 
 def _hash_subject(services: Services, subject: Subject | None) -> str:

@@ -79,7 +79,7 @@ def _make_erasure_id(services: Services, subject: Subject, request_id: str | Non
 
 
 def _is_known(services: Services, id: str) -> bool:
-    running = any(one.id == id for one in require_erasing(services).running())
+    running = any(erasure.id == id for erasure in require_erasing(services).running())
     return running or find_receipt(services, id) is not None
 
 
@@ -128,7 +128,7 @@ def _find_source(services: Services, scope: Scope, source: str) -> tuple[Subject
 
 
 def _check_folders(named: Sequence[str | os.PathLike[str]]) -> list[str]:
-    folders = [str(Path(one).expanduser().absolute()) for one in named]
+    folders = [str(Path(folder).expanduser().absolute()) for folder in named]
     if missing := [path for path in folders if not Path(path).is_dir()]:
         raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
     return folders
@@ -162,11 +162,11 @@ def _find_running(services: Services, subject: Subject, found: Impact, folders: 
     """
     if _find_hold(services, subject):
         return None
-    for one in _list_running(services, subject):
-        covers_rows = one.stage == "blocked" or (one.stage == "deleted" and (one.by == "user" or not found))
-        covers_folders = set(folders) <= {*one.notes.get("folders", ())}
+    for erasure in _list_running(services, subject):
+        covers_rows = erasure.stage == "blocked" or (erasure.stage == "deleted" and (erasure.by == "user" or not found))
+        covers_folders = set(folders) <= {*erasure.notes.get("folders", ())}
         if covers_folders and (covers_rows or not found):
-            return one.id
+            return erasure.id
     return None
 
 
@@ -182,7 +182,9 @@ def _check_user_known(services: Services, user: Subject) -> None:
     if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
         return
     scopes = list_scopes(services)
-    meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
+    meant = suggest_name(
+        user.name, [scope.user for scope in scopes if scope.user and scope.tenant == user.scope.tenant]
+    )
     raise NotFound(
         f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."
     )
@@ -191,7 +193,7 @@ def _check_user_known(services: Services, user: Subject) -> None:
 def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None:
     """List the user's scopes on all servers; None if one does not answer."""
     try:
-        return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
+        return [scope for server in services.servers if isinstance(server, Erasable) for scope in server.scopes(user)]
     except EngrainError:
         return None
 
@@ -199,9 +201,9 @@ def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None
 def _count_own_folders(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
     """Count the folders that mirror a memory of this user; InvalidInput if one mirrors another user's."""
     scopes = services.items.scopes() if folders else []
-    agents = {None, *(one.agent for one in scopes)}
+    agents = {None, *(scope.agent for scope in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
-    others = {one.id for one in scopes} - own
+    others = {scope.id for scope in scopes} - own
     synced = {folder.path: noted.scope for folder in folders if (noted := _read_folder_base(folder))}
     if wrong := [path for path, scope in synced.items() if scope in others]:
         raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
@@ -210,19 +212,19 @@ def _count_own_folders(services: Services, user: Subject, folders: Sequence[Fold
 
 def _list_running(services: Services, subject: Subject) -> list[Erasure]:
     subject_hash = require_erasing(services).hash_subject(subject)
-    return [one for one in require_erasing(services).running() if one.subject_hash == subject_hash]
+    return [erasure for erasure in require_erasing(services).running() if erasure.subject_hash == subject_hash]
 
 
 def _find_hold(services: Services, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else find_owner(subject.scope)
     subject_hash = require_erasing(services).hash_subject(user) if user else ""
-    return next((one for one in require_erasing(services).holds() if one.subject_hash == subject_hash), None)
+    return next((hold for hold in require_erasing(services).holds() if hold.subject_hash == subject_hash), None)
 
 
 def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:
     if user.scope.tenant is not None:
         return f"in the tenant {user.scope.tenant!r}"
-    return "without a tenant" if any(one.tenant is not None for one in scopes) else "in this store"
+    return "without a tenant" if any(scope.tenant is not None for scope in scopes) else "in this store"
 
 
 def _list_mirror_folders(services: Services, found: Impact) -> list[str]:

@@ -73,7 +73,9 @@ class TombstoneFilter:
             return -1
         done = self._erasing.erased(subject)
         subject_hash = self._erasing.hash_subject(subject)
-        times = [one.at for one in self._running if one.subject_hash == subject_hash] + ([done.at] if done else [])
+        times = [erasure.at for erasure in self._running if erasure.subject_hash == subject_hash] + (
+            [done.at] if done else []
+        )
         return max(map(to_micros, times), default=-1)
 
 
@@ -134,13 +136,15 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
 def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mapping[str, int]:
     """Remove what receipts name, unless the store knows of that erasure already. Return the removed rows by kind."""
     known = restored.erasing.all_erased()
-    ids, times = {one.receipt for one in known}, {one.subject_hash: one.at for one in known}
+    ids, times = {subject.receipt for subject in known}, {subject.subject_hash: subject.at for subject in known}
     erased = [
-        ErasedSubject(one.values["subject"], one.values["by"], erased_at(one), one.values["receipt"])
-        for one in sorted(receipts, key=lambda one: str(one.values["asked_at"]))
-        if one.values["receipt"] not in ids
+        ErasedSubject(receipt.values["subject"], receipt.values["by"], erased_at(receipt), receipt.values["receipt"])
+        for receipt in sorted(receipts, key=lambda receipt: str(receipt.values["asked_at"]))
+        if receipt.values["receipt"] not in ids
     ]
-    newer = [one for one in erased if one.subject_hash not in times or times[one.subject_hash] < one.at]
+    newer = [
+        subject for subject in erased if subject.subject_hash not in times or times[subject.subject_hash] < subject.at
+    ]
     return restored.erasing.replay(newer, []) if newer else {}
 
 
@@ -149,10 +153,12 @@ def count_named(
 ) -> Mapping[str, int]:
     """Count the rows that each receipt names, by its id. `left_of` counts them in a store."""
     asked = [
-        Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "anonymized", erased_at(one))
-        for one in receipts
+        Erasure(
+            receipt.values["receipt"], receipt.values["subject"], receipt.values["by"], "anonymized", erased_at(receipt)
+        )
+        for receipt in receipts
     ]
-    return {one.id: sum(rows.values()) for one, rows in zip(asked, left_of(asked), strict=True)}
+    return {erasure.id: sum(rows.values()) for erasure, rows in zip(asked, left_of(asked), strict=True)}
 
 
 def erased_at(receipt: Receipt) -> datetime:

@@ -149,7 +149,7 @@ class Tasks:
 
     def _find_step(self, task: str, end: StepEnd) -> StepRecord:
         steps = self.timeline(task).steps
-        return next(one for one in steps if (one.name, one.occurrence) == (end.name, end.occurrence))
+        return next(record for record in steps if (record.name, record.occurrence) == (end.name, end.occurrence))
 
     def _settle(self, task: str, end: StepEnd) -> StepRecord:
         journal = self._journal

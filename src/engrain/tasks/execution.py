@@ -253,7 +253,7 @@ class TaskExecution:
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
         texts = what if many else [{"text": what, **fields} if isinstance(what, str) and fields else what]
-        notes = [check_note(parse_note(one)) for one in texts]  # type: ignore[attr-defined]
+        notes = [check_note(parse_note(text)) for text in texts]  # type: ignore[attr-defined]
         request = StepRequest("memory", name, key, tuple(_describe_note(note) for note in notes))
         ids = yield from self._run_in_slot(request, steps.run_memory_step, self._services, notes)
         return ids if many else ids[0]

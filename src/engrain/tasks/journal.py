@@ -88,7 +88,9 @@ class StepJournal:
         self._settled_ahead = sum(self._is_settled(step) for step in steps)
         # Failures on the entering thread are numbered; the program caught those up to `state.handled_failures`.
         # A failure on another thread has no number: later steps may or may not have known of it.
-        self._failures = {(one.name, one.occurrence): failure_number(one) for one in steps if one.status == "failed"}
+        self._failures = {
+            (step.name, step.occurrence): failure_number(step) for step in steps if step.status == "failed"
+        }
         self._newest_failure = max(self._failures.values(), default=0)
         self._raised_failure = 0
         self._counts: dict[str, int] = {}
@@ -262,11 +264,13 @@ class StepJournal:
     def find_ambiguous_effects(self) -> list[StepRecord]:
         """Find effects with an unknown outcome: the call was broken off, or the program caught StepAmbiguous."""
         with self._lock:
-            doubtful = any(one.kind == "effect" and one.status in OPEN_STATUSES for one in self._records.values())
+            doubtful = any(
+                record.kind == "effect" and record.status in OPEN_STATUSES for record in self._records.values()
+            )
         if not doubtful:
             return []
         # Read again: somebody may have settled them meanwhile.
-        return [one for one in self._journal.unsettled(self._task.scope, self._task.task) if one.kind == "effect"]
+        return [step for step in self._journal.unsettled(self._task.scope, self._task.task) if step.kind == "effect"]
 
     def running_steps(self) -> list[str]:
         with self._lock:

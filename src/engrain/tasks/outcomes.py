@@ -40,7 +40,7 @@ def describe_error(error: BaseException | str) -> str:
 
 def _flatten_group(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [part for one in error.exceptions for part in _flatten_group(one)]
+        return [part for inner in error.exceptions for part in _flatten_group(inner)]
     return [error]
 
 
@@ -48,7 +48,7 @@ def encode_error(error: Exception, number: int) -> str:
     """Encode the error's class, arguments and attributes. `number` counts the failures of a task."""
     kind = type(error)
     more = {name: value for name, value in vars(error).items() if name != "__notes__" and _is_plain(value)}
-    args = [one if _is_plain(one) else describe_error(str(one)) for one in error.args]
+    args = [value if _is_plain(value) else describe_error(str(value)) for value in error.args]
     return encode({"number": number, "class": [kind.__module__, kind.__qualname__], "args": args, "more": more}, "")
 
 

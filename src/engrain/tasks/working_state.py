@@ -117,4 +117,6 @@ class TaskState:
     def encode(self) -> str:
         counts = {"handled_failures": self.handled_failures or None, "crashes": self.crashes or None}
         extras = {"working": self._working, "procedure": self.procedure, **counts}
-        return encode_with_extras(self._stored_value, {name: one for name, one in extras.items() if one is not None})
+        return encode_with_extras(
+            self._stored_value, {name: extra for name, extra in extras.items() if extra is not None}
+        )

@@ -212,7 +212,7 @@ class ConversationMemory:
         """Summarise the older messages if the window is full. Nothing is read as long as nobody else writes."""
         window = self._open_window
         if window and recorded.places and window.following == recorded.places[0]:
-            added = sum(count_message_tokens(one, self._services.count_tokens) for one in recorded.messages)
+            added = sum(count_message_tokens(message, self._services.count_tokens) for message in recorded.messages)
             count = window.messages + len(recorded.messages)
             window = summaries.OpenWindow(count, window.tokens + added, recorded.places[-1] + 1)
         else:
@@ -231,7 +231,7 @@ class ConversationMemory:
             rows = self._services.log.last(self._scope, self.session, count)
             messages = [item_to_message(row) for row in rows if (row.place or 0) >= start]
             called = match_results(messages)
-            call_missing = any(one.role == "tool" and place not in called for place, one in enumerate(messages))
+            call_missing = any(message.role == "tool" and place not in called for place, message in enumerate(messages))
             if not call_missing or len(messages) < count or count >= MAX_LOOKBACK:
                 return messages
             count *= 4

@@ -169,8 +169,8 @@ class EpisodicMemory:
         now = self._services.clock()
         max_age = since if isinstance(since, timedelta) else now - check_time(since, "since")
         entries = self._episodes.recent(self._scope, None, MAX_FOUND, now)
-        found = self._build_events([one for one in entries if now - one.happened_at <= max_age], now)
-        return sorted(found, key=lambda one: -one.decayed)[:n]
+        found = self._build_events([entry for entry in entries if now - entry.happened_at <= max_age], now)
+        return sorted(found, key=lambda event: -event.decayed)[:n]
 
     def raw(self, id: str) -> str | None:
         """Return the whole of a long output; None if the entry shows all, or its day is over."""
@@ -180,13 +180,13 @@ class EpisodicMemory:
         """Return the parts of an entry's importance, also of a repeated one; empty if there is no entry."""
         rows = self._services.items.get_many(self._scope, [check_key(id, "id")])
         now = self._services.clock()
-        entries = [one for row in rows if row.session for one in self._list_session(row.session, now)]
-        entry = next((one for one in entries if one.id == id), None) or self._find_repeated(rows, entries)
+        entries = [entry for row in rows if row.session for entry in self._list_session(row.session, now)]
+        entry = next((entry for entry in entries if entry.id == id), None) or self._find_repeated(rows, entries)
         return make_event(entry, "", now).why if entry else ()
 
     def _find_repeated(self, rows: Sequence[Item], entries: Sequence[Episode]) -> Episode | None:
         """Find the entry of a repeated event, which refers to the last of its rows."""
-        repeated = {one.item: one for one in entries if one.count > 1 and one.item}
+        repeated = {entry.item: entry for entry in entries if entry.count > 1 and entry.item}
         current = self._load_current(list(repeated))
         for row in rows:
             for id, entry in repeated.items():
@@ -245,22 +245,22 @@ class EpisodicMemory:
         known = score_importance(EpisodeEvent("error", failure.text, failed=True, resolves=True))
         kind: EpisodeKind = "tool" if failure.role == "tool" else "error"
         key = make_repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
-        for one in self._list_session(str(failure.session), now):
+        for entry in self._list_session(str(failure.session), now):
             # Also by the key: the entry of a repeated error refers to the later row.
-            if one.item == failure.id or one.key == key:
-                data = {**one.data, episodes.WHY: episodes.list_reasons(known), episodes.RESOLVED: True}
-                entry = replace(one, importance=known.importance, expires_at=None, key=None, data=data)
-                raw = self._episodes.raw(self._scope, one.id, now)
-                return [EpisodeDraft(entry, episodes.build_raw(raw, one.happened_at))]
+            if entry.item == failure.id or entry.key == key:
+                data = {**entry.data, episodes.WHY: episodes.list_reasons(known), episodes.RESOLVED: True}
+                lasting = replace(entry, importance=known.importance, expires_at=None, key=None, data=data)
+                raw = self._episodes.raw(self._scope, entry.id, now)
+                return [EpisodeDraft(lasting, episodes.build_raw(raw, entry.happened_at))]
         return []
 
     def _list_session(self, session: str, now: datetime) -> list[Episode]:
         return self._episodes.recent(self._scope, session, episodes.MAX_ENTRIES, now)
 
     def _build_events(self, entries: Sequence[Episode], now: datetime) -> list[Event]:
-        rows = self._load_current([one.item for one in entries if one.item])
-        texts = [rows[one.item].text if one.item in rows else one.text for one in entries]
-        return [make_event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
+        rows = self._load_current([entry.item for entry in entries if entry.item])
+        texts = [rows[entry.item].text if entry.item in rows else entry.text for entry in entries]
+        return [make_event(entry, text, now) for entry, text in zip(entries, texts, strict=True) if text]
 
     def _load_current(self, ids: Sequence[str]) -> dict[str, Item]:
         """Load these rows. A corrected row is replaced by its correction."""

@@ -82,8 +82,8 @@ class ProceduralMemory:
         """Return the current version, or an earlier one by its number; None if there is none."""
         known = self.versions(name)
         if version is None:
-            return next((one for one in reversed(known) if one.current), None)
-        return next((one for one in known if one.version == check_count(version, "version")), None)
+            return next((procedure for procedure in reversed(known) if procedure.current), None)
+        return next((procedure for procedure in known if procedure.version == check_count(version, "version")), None)
 
     def require(self, name: str) -> Procedure:
         """Return the current version; NotFound if there is none."""
@@ -102,7 +102,7 @@ class ProceduralMemory:
 
     def best(self, name: str) -> Procedure | None:
         """Return the most successful version, the newer of equals; None if there is none."""
-        return max(self.versions(name), key=lambda one: (one.rate, one.version), default=None)
+        return max(self.versions(name), key=lambda procedure: (procedure.rate, procedure.version), default=None)
 
     def find(self, goal: str, n: int = 3) -> list[Procedure]:
         """Return the procedures that fit a goal, best first. Of similar ones, the more successful comes first."""
@@ -113,8 +113,11 @@ class ProceduralMemory:
         request = RecallRequest(goal, (self._scope,), limit, now=self._services.clock(), where=where)
         hits = {hit.item.slot: hit for hit in search(request, self._services).hits}
         found = [self.get(str(slot).removeprefix(PROCEDURE_SLOT_PREFIX)) for slot in hits]
-        fitting = [one for one in found if one]
-        return sorted(fitting, key=lambda one: -hits[PROCEDURE_SLOT_PREFIX + one.name].relevance * (1 + one.rate))[:n]
+        fitting = [procedure for procedure in found if procedure]
+        return sorted(
+            fitting,
+            key=lambda procedure: -hits[PROCEDURE_SLOT_PREFIX + procedure.name].relevance * (1 + procedure.rate),
+        )[:n]
 
     def names(self) -> list[str]:
         items = self._services.items.slots(self._scope, PROCEDURE_SLOT_PREFIX, None)

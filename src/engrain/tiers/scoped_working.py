@@ -165,7 +165,7 @@ class ScopedWorkingMemory(WorkingMemory):
         if user is None or erasing is None:
             return ""
         subject_hash, done = erasing.hash_subject(user), erasing.erased(user)
-        running = [one.id for one in erasing.running() if one.subject_hash == subject_hash]
+        running = [erasure.id for erasure in erasing.running() if erasure.subject_hash == subject_hash]
         return running[-1] if running else done.receipt if done else ""
 
     def _save(self) -> None:

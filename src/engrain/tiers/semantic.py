@@ -153,8 +153,13 @@ class SemanticMemory:
                 raise self._not_found(what)
         else:
             outcomes = self._forget_matching(what, keep_source, make_request(request_id, "forget", what, keep_source))
-        removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
-        ids, marked = tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(id for one in outcomes for id in one.marked))
+        removed = [
+            id for outcome in outcomes if outcome.status == "forgotten" for id in (outcome.id, *outcome.others) if id
+        ]
+        ids, marked = (
+            tuple(dict.fromkeys(removed)),
+            tuple(dict.fromkeys(id for outcome in outcomes for id in outcome.marked)),
+        )
         done = not outcomes or write.finish_forgetting(ids, marked, self._scope, self._services)
         if ids or marked:
             done = push_changes(self._services.feed, self._scope, [*ids, *marked]) and done

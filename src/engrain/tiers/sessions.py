@@ -110,7 +110,7 @@ class Sessions:
         first = self._services.items.answer(self._scope, make_request(request_id, "end"))
         if first is None:
             return None
-        summary, *kept = (one.id or "" for one in first.outcomes)
+        summary, *kept = (outcome.id or "" for outcome in first.outcomes)
         found = {item.id: item for item in self._services.items.get_many(self._scope, [summary, *kept])}
         return SessionEnd(first.value, found.get(summary), tuple(found[id] for id in kept if id in found))
 

@@ -120,5 +120,5 @@ def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Itera
     """Yield the entries of a separate store, without those whose item is gone: it does not see items go."""
     for rows in iterate_pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
-        known = {one.id for one in services.items.get_many(scope, named)} if named else set()
+        known = {item.id for item in services.items.get_many(scope, named)} if named else set()
         yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

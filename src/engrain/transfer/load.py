@@ -212,7 +212,7 @@ class _NoteLoad:
         for start in range(0, len(notes), NOTES_PER_PROGRESS):
             part = notes[start : start + NOTES_PER_PROGRESS]
             outcomes = write.commit_batches(part, self.scope, self.services, None, done, self.began)
-            statuses += [one.status for one in outcomes]
+            statuses += [outcome.status for outcome in outcomes]
         return statuses
 
     def _plans(self, notes: Sequence[Note]) -> list[Plan]:
@@ -225,7 +225,7 @@ class _NoteLoad:
         statuses: list[str] = []
         for plan in plans:
             check(len(plan.steps))
-            statuses += [one.status for one in self.services.items.apply(plan).outcomes]
+            statuses += [outcome.status for outcome in self.services.items.apply(plan).outcomes]
         return statuses
 
 
@@ -243,7 +243,7 @@ def find_lasting_statements(text: str) -> list[Statement]:
     """Find the statements of a message that are worth keeping. It takes a millisecond or two."""
     found = gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS]))
     # A request to forget was addressed to the other system, not to this memory.
-    return [one for one in found if isinstance(one, Statement)]
+    return [statement for statement in found if isinstance(statement, Statement)]
 
 
 def extract_facts(
@@ -309,7 +309,7 @@ def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Dedu
         elif (
             all(source.kind == "import" for source in here[-1].sources)
             and not note.relation
-            and all(one.text != texts[name] for one in here)
+            and all(version.text != texts[name] for version in here)
         ):
             if note.slot:
                 new.append(_extend_request_id(note))
@@ -353,8 +353,8 @@ def _load_versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict
     asked = list(ids)
     while asked:
         some = services.items.get_many(scope, asked)
-        found |= {one.id: one for one in some}
-        asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
+        found |= {item.id: item for item in some}
+        asked = [item.replaced_by for item in some if item.replaced_by and item.replaced_by not in found]
     return {id: _follow_corrections(id, found) for id in ids if id in found}
 
 

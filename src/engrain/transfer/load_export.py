@@ -172,7 +172,7 @@ class _Decider:
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close_version(here, row)
-        held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
+        held = {key: id for id, row in self._items.items() for key in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
@@ -183,8 +183,8 @@ class _Decider:
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose_item(row, {one: held[one] for one in unique_keys(row.values) if one in held})
-                held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
+                self._choose_item(row, {key: held[key] for key in unique_keys(row.values) if key in held})
+                held |= {key: id for key in unique_keys(row.values) if id in self._fresh}
 
     def _close_version(self, here: Row, row: Row) -> None:
         """Close a stored item that the file has as replaced or corrected, unless the file is less trusted."""
@@ -209,11 +209,11 @@ class _Decider:
         """Keep out the items that are derived from forgotten ones."""
         resting: dict[str, list[str]] = {}
         for id, to in collect_edges(cites.values()).items():
-            for one in to:
-                resting.setdefault(one, []).append(id)
+            for cited in to:
+                resting.setdefault(cited, []).append(id)
         reached = list(self._out)
         for id in reached:
-            fallen = [one for one in resting.get(id, ()) if self._fresh.pop(one, None)]
+            fallen = [dependent for dependent in resting.get(id, ()) if self._fresh.pop(dependent, None)]
             self._out.update(fallen)
             reached += fallen
         self._result.kept_out = [self._numbers["item", (id,)] for id in self._out]
@@ -224,7 +224,7 @@ class _Decider:
         given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
         chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):
-            named = {id: [self._same.get(one, one) for one in to] for id, to in edges.items()}
+            named = {id: [self._same.get(target, target) for target in to] for id, to in edges.items()}
             for id in find_cycles(named):
                 number = self._numbers.get((kind, (id,)), 1)
                 self._bad.append(BadLine(number, "Conflict", f"{id!r} would lead back to itself."))
@@ -302,10 +302,10 @@ class _Decider:
         cites = [[number, self._same.get(item, item), *span] for number, item, *span in row.values["cites"]]
         here = self._items.get(id)
         # A stored item may have fewer sources than the file's.
-        fits = here is None or all(one[0] < len(here.values["sources"]) for one in cites)
-        if id in self._same or not self._known(id) or not fits or not all(self._known(one[1]) for one in cites):
+        fits = here is None or all(cite[0] < len(here.values["sources"]) for cite in cites)
+        if id in self._same or not self._known(id) or not fits or not all(self._known(cite[1]) for cite in cites):
             return None
-        cites = [[*one[:2], None, None] if one[1] in self._reworded else one for one in cites]
+        cites = [[*cite[:2], None, None] if cite[1] in self._reworded else cite for cite in cites]
         return replace(row, values={**row.values, "cites": cites})
 
     def _known(self, id: str) -> bool:

@@ -85,17 +85,17 @@ class _PageWriter:
     def __init__(self, rows: dict[str, list[Row]]) -> None:
         self._rows = rows
         self._items: dict[str, Values] = {row.key[0]: dict(row.values) for row in rows["item"]}
-        self._cites = {row.key[0]: [one[1] for one in row.values["cites"]] for row in rows["cites"]}
+        self._cites = {row.key[0]: [cite[1] for cite in row.values["cites"]] for row in rows["cites"]}
         self._trials, self._steps = _group_by_owner(rows["trial"]), _group_by_owner(rows["step"])
 
     def sections(self) -> Iterator[list[str]]:
-        items = [one for one in self._items.values() if one["session"] is None]
-        lasting = [one for one in items if one["kind"] not in ("procedure", "summary")]
-        yield from self._section("What is known", (self._item(one) for one in lasting if _is_current(one)))
-        yield from self._section("What held before", (self._item(one) for one in lasting if not _is_current(one)))
-        ways = (one for one in items if one["kind"] == "procedure")
+        items = [item for item in self._items.values() if item["session"] is None]
+        lasting = [item for item in items if item["kind"] not in ("procedure", "summary")]
+        yield from self._section("What is known", (self._item(item) for item in lasting if _is_current(item)))
+        yield from self._section("What held before", (self._item(item) for item in lasting if not _is_current(item)))
+        ways = (item for item in items if item["kind"] == "procedure")
         yield from self._section("Ways of doing things", map(self._procedure, ways))
-        sums = (one for one in items if one["kind"] == "summary")
+        sums = (item for item in items if item["kind"] == "summary")
         yield from self._section("Summaries of conversations", map(self._item, sums))
         yield from self._sessions()
         # The episode of a message is that message, which its conversation shows.
@@ -116,74 +116,76 @@ class _PageWriter:
 
     def _sessions(self) -> Iterator[list[str]]:
         said: dict[str, list[Values]] = {}
-        for one in self._items.values():
-            if one["session"] is not None:
-                said.setdefault(one["session"], []).append(one)
+        for item in self._items.values():
+            if item["session"] is not None:
+                said.setdefault(item["session"], []).append(item)
         sums = {row.key[1]: row.values["text"] for row in self._rows["summary"] if row.values["text"]}
         for row in sorted(self._rows["session"], key=lambda row: row.values["rank"]):
             session = row.key[1]
             lines = [f"## Conversation {_escape_line(session)}", ""]
             if session in sums:
                 lines += ["In short:", "", *_quote(sums[session]), ""]
-            for one in sorted(said.get(session, ()), key=lambda one: (one["place"], one["recorded_at"])):
-                lines += self._message(one)
+            for message in sorted(
+                said.get(session, ()), key=lambda message: (message["place"], message["recorded_at"])
+            ):
+                lines += self._message(message)
             yield lines
 
-    def _message(self, one: Values) -> list[str]:
-        who = one["speaker"] or one["role"] or one["kind"]
-        fate = ", corrected later" if one["retracted_at"] is not None else ""
-        when = _format_time(one["occurred_at"] or one["recorded_at"])
+    def _message(self, message: Values) -> list[str]:
+        who = message["speaker"] or message["role"] or message["kind"]
+        fate = ", corrected later" if message["retracted_at"] is not None else ""
+        when = _format_time(message["occurred_at"] or message["recorded_at"])
         head = f"**{_escape_line(who)}**, {when}{fate}:"
-        return [head, "", *_quote(one["text"]), "", *_render_metadata(one["metadata"])]
+        return [head, "", *_quote(message["text"]), "", *_render_metadata(message["metadata"])]
 
-    def _item(self, one: Values) -> list[str]:
+    def _item(self, item: Values) -> list[str]:
         """Render an item's text, its validity, its sources and its successor."""
-        details = [_escape_line(_describe_slot(one["slot"]))] if one["slot"] else []
-        details += [_describe_validity(one), _describe_sources(one["sources"])]
-        details.append(f"importance {one['importance']:g} of 1")
-        if one["pinned"]:
+        details = [_escape_line(_describe_slot(item["slot"]))] if item["slot"] else []
+        details += [_describe_validity(item), _describe_sources(item["sources"])]
+        details.append(f"importance {item['importance']:g} of 1")
+        if item["pinned"]:
             details.append("pinned")
-        if one["expires_at"] is not None:
-            details.append(f"kept until {_format_time(one['expires_at'])}")
-        lines = [*_quote(_text_of(one)), "", f"{'; '.join(details)}.", ""]
+        if item["expires_at"] is not None:
+            details.append(f"kept until {_format_time(item['expires_at'])}")
+        lines = [*_quote(_text_of(item)), "", f"{'; '.join(details)}.", ""]
         # A summary's metadata is engrain's own.
-        lines += _render_metadata(one["metadata"]) if one["kind"] != "summary" else []
-        after = self._items.get(one["replaced_by"] or "")
+        lines += _render_metadata(item["metadata"]) if item["kind"] != "summary" else []
+        after = self._items.get(item["replaced_by"] or "")
         if after:
             lines += ["Then:", "", *_quote(_text_of(after)), ""]
-        cited = (self._items.get(id) for id in self._cites.get(one["id"], ()) if one["kind"] != "summary")
-        for text in (_text_of(there) for there in cited if there and there["text"] != one["text"]):
+        cited = (self._items.get(id) for id in self._cites.get(item["id"], ()) if item["kind"] != "summary")
+        for text in (_text_of(there) for there in cited if there and there["text"] != item["text"]):
             lines += ["Because of:", "", *_quote(_shorten(text, MAX_CITED_CHARACTERS)), ""]
         return lines
 
-    def _procedure(self, one: Values) -> list[str]:
-        lines = self._item(one)
-        for trial in self._trials.get(one["id"], ()):
+    def _procedure(self, item: Values) -> list[str]:
+        lines = self._item(item)
+        for trial in self._trials.get(item["id"], ()):
             end = "it worked" if trial["success"] else "it failed"
             note = f": {_escape_line(trial['note'])}" if trial["note"] else ""
             lines.append(f"- {_format_time(trial['at'])}, in the task {_escape_line(trial['task'])}, {end}{note}")
         return [*lines, ""]
 
     def _episode(self, row: Row) -> list[str]:
-        one = row.values
-        item = self._items.get(one["item"] or "")
+        episode = row.values
+        item = self._items.get(episode["item"] or "")
         # A message's whole words are in its conversation.
-        text = one["text"] or (_shorten(item["text"], MAX_CITED_CHARACTERS) if item else "")
-        times = f", {one['count']} times" if one["count"] > 1 else ""
-        ends = f", kept until {_format_time(one['expires_at'])}" if one["expires_at"] is not None else ""
-        place = f"**{_escape_line(one['kind'])}** in {_escape_line(one['session'])}"
-        head = f"{place}, {_format_time(one['happened_at'])}{times}{ends}:"
-        whole = ["The whole of it:", "", *_quote(one["raw"]["text"]), ""] if one["raw"] else []
+        text = episode["text"] or (_shorten(item["text"], MAX_CITED_CHARACTERS) if item else "")
+        times = f", {episode['count']} times" if episode["count"] > 1 else ""
+        ends = f", kept until {_format_time(episode['expires_at'])}" if episode["expires_at"] is not None else ""
+        place = f"**{_escape_line(episode['kind'])}** in {_escape_line(episode['session'])}"
+        head = f"{place}, {_format_time(episode['happened_at'])}{times}{ends}:"
+        whole = ["The whole of it:", "", *_quote(episode["raw"]["text"]), ""] if episode["raw"] else []
         return [head, "", *_quote(text), "", *whole]
 
     def _task(self, row: Row) -> list[str]:
-        one = row.values
-        ended = f", ended {_format_time(one['ended_at'])}" if one["ended_at"] is not None else ""
-        status = f"{one['status'].capitalize()}; begun {_format_time(one['started_at'])}{ended}."
+        task = row.values
+        ended = f", ended {_format_time(task['ended_at'])}" if task["ended_at"] is not None else ""
+        status = f"{task['status'].capitalize()}; begun {_format_time(task['started_at'])}{ended}."
         lines = [f"### {_escape_line(row.key[1])}", "", status]
-        lines += ["", "Goal:", "", *_quote(one["goal"])] if one["goal"] else []
-        lines += ["", "Outcome:", "", *_quote(one["outcome"])] if one["outcome"] else []
-        lines += ["", "Working memory:", "", *_quote(_render_recorded(one["snapshot"]))] if one["snapshot"] else []
+        lines += ["", "Goal:", "", *_quote(task["goal"])] if task["goal"] else []
+        lines += ["", "Outcome:", "", *_quote(task["outcome"])] if task["outcome"] else []
+        lines += ["", "Working memory:", "", *_quote(_render_recorded(task["snapshot"]))] if task["snapshot"] else []
         for step in self._steps.get(row.key[1], ()):
             lines += ["", f"Step {_escape_line(step['name'])}, {_format_time(step['began_at'])}, {step['status']}:"]
             lines += ["", *_quote(_render_recorded(step["result"]))] if step["result"] is not None else []
@@ -204,9 +206,9 @@ def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
     return found
 
 
-def _text_of(one: Values) -> str:
+def _text_of(item: Values) -> str:
     """Return the stored text; a relation's name is written in words."""
-    text, parts = str(one["text"]), one["relation"]
+    text, parts = str(item["text"]), item["relation"]
     if parts is None or text != f"{parts['subject']} {parts['relation']} {parts['object']}":
         return text
     return f"{parts['subject']} {parts['relation'].replace('_', ' ')} {parts['object']}"
@@ -218,15 +220,17 @@ def _describe_slot(slot: str) -> str:
     return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
 
 
-def _is_current(one: Values) -> bool:
-    return one["valid_to"] is None and one["retracted_at"] is None
+def _is_current(item: Values) -> bool:
+    return item["valid_to"] is None and item["retracted_at"] is None
 
 
-def _describe_validity(one: Values) -> str:
-    if one["retracted_at"] is not None:
-        return f"from {_format_time(one['valid_from'])}, corrected {_format_time(one['retracted_at'])}: it was never so"
-    until = f" until {_format_time(one['valid_to'])}" if one["valid_to"] is not None else ""
-    return f"{'from' if until else 'since'} {_format_time(one['valid_from'])}{until}"
+def _describe_validity(item: Values) -> str:
+    if item["retracted_at"] is not None:
+        return (
+            f"from {_format_time(item['valid_from'])}, corrected {_format_time(item['retracted_at'])}: it was never so"
+        )
+    until = f" until {_format_time(item['valid_to'])}" if item["valid_to"] is not None else ""
+    return f"{'from' if until else 'since'} {_format_time(item['valid_from'])}{until}"
 
 
 def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
@@ -260,17 +264,17 @@ def _render_recorded(recorded: str) -> str:
 
 def _drop_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _drop_empty(one) for name, one in value.items() if name not in SNAPSHOT_FIELDS}
-        return {name: one for name, one in kept.items() if one not in (None, "", [], {})}
-    return [_drop_empty(one) for one in value] if isinstance(value, list) else value
+        kept = {name: _drop_empty(part) for name, part in value.items() if name not in SNAPSHOT_FIELDS}
+        return {name: part for name, part in kept.items() if part not in (None, "", [], {})}
+    return [_drop_empty(part) for part in value] if isinstance(value, list) else value
 
 
 def _render_value(value: Any) -> str:
     """Render a value in words: a line for each name and each list entry."""
     if isinstance(value, dict):
-        return "\n".join(f"{name}:{_indent(_render_value(one))}" for name, one in value.items())
+        return "\n".join(f"{name}:{_indent(_render_value(part))}" for name, part in value.items())
     if isinstance(value, list):
-        return "\n".join(f"-{_indent(_render_value(one))}" for one in value)
+        return "\n".join(f"-{_indent(_render_value(part))}" for part in value)
     if value is None:
         return "nothing"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
@@ -278,7 +282,7 @@ def _render_value(value: Any) -> str:
 
 def _render_inline(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_render_inline(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_render_inline(part)}" for name, part in value.items())
     return ", ".join(map(_render_inline, value)) if isinstance(value, list) else _render_value(value)
 
 
@@ -303,11 +307,15 @@ def _escape_mark(found: re.Match[str]) -> str:
 
 def _escape_line(text: str) -> str:
     """Return the text in one line, with Markdown's marks escaped."""
-    return "".join(f"\\{one}" if one in "\\`*_{}[]<>#|" else one for one in " ".join(_escape_unprintable(text).split()))
+    return "".join(
+        f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in " ".join(_escape_unprintable(text).split())
+    )
 
 
 def _escape_unprintable(text: str) -> str:
-    return "".join(one if one.isprintable() or one in _KEPT_CHARACTERS else f"\\u{ord(one):04x}" for one in text)
+    return "".join(
+        letter if letter.isprintable() or letter in _KEPT_CHARACTERS else f"\\u{ord(letter):04x}" for letter in text
+    )
 
 
 def _format_time(micros: int) -> str:

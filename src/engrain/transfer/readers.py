@@ -75,25 +75,25 @@ class Document(NamedTuple):
 def read_archive(file: BinaryIO) -> Iterator[Document]:
     """Yield the wanted files one after the other, so that only one is in memory."""
     with _translate_zip_errors(), ZipFile(file) as archive:
-        members = [one for one in archive.infolist() if WANTED_FILES.fullmatch(one.filename)]
+        members = [member for member in archive.infolist() if WANTED_FILES.fullmatch(member.filename)]
         if not members:
             raise InvalidInput(
                 "the archive has no conversations.json. Unpack it first if it is not an export of ChatGPT or Claude."
             )
-        if sum(one.file_size for one in members) > MAX_ARCHIVE_BYTES or any(
-            one.file_size > MAX_DOCUMENT_BYTES for one in members
+        if sum(member.file_size for member in members) > MAX_ARCHIVE_BYTES or any(
+            member.file_size > MAX_DOCUMENT_BYTES for member in members
         ):
             raise TooLarge(
                 f"the archive is too large: the limit is {MAX_DOCUMENT_BYTES:,} bytes a file, "
                 f"{MAX_ARCHIVE_BYTES:,} bytes in all."
             )
-        if any(one.compress_type not in COMPRESSIONS for one in members):
+        if any(member.compress_type not in COMPRESSIONS for member in members):
             raise InvalidInput("the archive uses a compression that ChatGPT and Claude do not use. Unpack it first.")
-        for one in sorted(members, key=lambda one: one.filename):
-            with archive.open(one) as member:
+        for member in sorted(members, key=lambda member: member.filename):
+            with archive.open(member) as unpacked:
                 # Without a size, all of it would be unpacked, whatever size the archive declares.
-                raw = member.read(one.file_size + 1)
-            yield Document(one.filename, parse_json(raw))
+                raw = unpacked.read(member.file_size + 1)
+            yield Document(member.filename, parse_json(raw))
 
 
 @contextmanager
@@ -197,7 +197,7 @@ def detect_format(file: BinaryIO, given: LoadFormat | None) -> tuple[LoadFormat,
     if form in ("engrain", "notes"):
         return form, ()
     read = read_archive(file) if packed else iter([Document("", read_document(file))])
-    found = (one for one in read if one.value != [])
+    found = (document for document in read if document.value != [])
     first = next(found, None)
     if first is None:
         raise InvalidInput("the file has an empty list: there is nothing to load.")

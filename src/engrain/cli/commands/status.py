@@ -73,7 +73,7 @@ def _format_status(answer: Status) -> list[tuple[str, str]]:
     if change := answer.background.get("changing"):
         rows.append(("changing to", f"{change['to']}: {change['embedded']:,} of {change['of']:,}"))
     rows += [("legal hold", _format_hold(answer.hold))] if answer.hold else []
-    rows += [("running erasure", _format_erasure(one)) for one in answer.background.get("erasures") or ()]
+    rows += [("running erasure", _format_erasure(erasure)) for erasure in answer.background.get("erasures") or ()]
     rows += _format_vectors(answer.background.get("vectors") or {}, answer.store["hidden"])
     rows += _format_maintenance(answer.background.get("maintenance") or {})
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]

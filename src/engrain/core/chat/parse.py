@@ -66,7 +66,7 @@ def _parse_own(value: Mapping[str, Any]) -> Message:
     # Responses of the APIs have many keys with empty values.
     check_keys(value, _OWN_KEYS, "message", ignore_empty=True)
     calls = [_parse_own_call(call) for call in check_list(value.get("calls"), "calls")]
-    given = {name: one for name, one in value.items() if name in _OWN_KEYS and one is not None}
+    given = {name: field for name, field in value.items() if name in _OWN_KEYS and field is not None}
     return Message(**{**given, "calls": tuple(calls)})
 
 

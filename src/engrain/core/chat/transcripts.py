@@ -73,7 +73,7 @@ def parse_transcript(given: object) -> Transcript:
         raise InvalidInput(
             f"this conversation has version {data.get('version')!r}; this engrain reads {VERSION}. Upgrade engrain."
         )
-    messages = tuple(_parse_message(one) for one in check_list(data.get("messages"), "messages"))
+    messages = tuple(_parse_message(message) for message in check_list(data.get("messages"), "messages"))
     numbers = [message.number or 0 for message in messages]
     if any(later <= earlier for earlier, later in pairwise(numbers)):
         raise InvalidInput("the numbers of the messages must increase.")

@@ -120,7 +120,7 @@ def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[str]:
         path, stack = {first}, [(first, iter(edges[first]))]
         while stack:
             id, following = stack[-1]
-            after = next((one for one in following if one in edges and one not in done), None)
+            after = next((target for target in following if target in edges and target not in done), None)
             if after is None:
                 path.discard(id)
                 done.add(id)

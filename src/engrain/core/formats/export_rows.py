@@ -94,8 +94,8 @@ def _check_list(value: object, what: str, most: int) -> list[Any]:
 
 def _check_sources(value: object, what: str) -> list[list[Any]]:
     known = {"kind": _one_of(tuple(TRUST)), "name": _optional(check_key)}
-    found = (_check_fields(one, f"a source of {what}", known) for one in _check_list(value, what, MAX_SOURCES))
-    return [[one["kind"], one["name"]] for one in found]
+    found = (_check_fields(entry, f"a source of {what}", known) for entry in _check_list(value, what, MAX_SOURCES))
+    return [[source["kind"], source["name"]] for source in found]
 
 
 def _check_cites(value: object, what: str) -> list[list[Any]]:
@@ -106,8 +106,8 @@ def _check_cites(value: object, what: str) -> list[list[Any]]:
         "end": _optional(_number_from(0)),
     }
     found: list[list[Any]] = []
-    for one in _check_list(value, what, MAX_SOURCES):
-        cite = _check_fields(one, "a cite", known)
+    for entry in _check_list(value, what, MAX_SOURCES):
+        cite = _check_fields(entry, "a cite", known)
         start, end = cite["start"], cite["end"]
         if (start is None) != (end is None) or (end is not None and end <= start and (start, end) != (0, 0)):
             raise InvalidInput(f"a cited span needs 0 <= start < end, not {start!r} and {end!r}.")
@@ -232,10 +232,10 @@ def row_to_line(row: Row) -> Line:
     """Write a row as a line. Missing values are left out."""
     values = dict(row.values)
     if row.kind == "item":
-        values["sources"] = [_name_values(("kind", "name"), one) for one in values["sources"]]
+        values["sources"] = [_name_values(("kind", "name"), source) for source in values["sources"]]
         values["vectors"] = values["vectors"] or None
     if row.kind == "cites":
-        values["cites"] = [_name_values(("source", "item", "start", "end"), one) for one in values["cites"]]
+        values["cites"] = [_name_values(("source", "item", "start", "end"), cite) for cite in values["cites"]]
     if row.kind == "episode" and values["raw"]:
         values["raw"] = {**values["raw"], "expires_at": _to_iso(values["raw"]["expires_at"])}
     if row.kind == "task" and values["status"] not in ENDED_STATUSES:
@@ -294,7 +294,7 @@ def _check_item(values: Line) -> None:
     if values["kind"] == "procedure" and values["slot"] is not None:
         kept = values["metadata"].get(RESERVED_KEY, {})
         steps = kept.get("steps")
-        if not (isinstance(steps, list) and all(isinstance(one, str) for one in steps)):
+        if not (isinstance(steps, list) and all(isinstance(step, str) for step in steps)):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
         if not isinstance(kept.get("when"), str):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")

@@ -61,7 +61,7 @@ def list_entries(value: object, origin: ExportOrigin) -> list[object]:
 def list_owners(value: object, origin: ExportOrigin) -> list[str]:
     """List the users that a mem0 export names as owners."""
     found = (entry.get("user_id") for entry in list_entries(value, origin) if isinstance(entry, dict))
-    return sorted({one for one in found if isinstance(one, str)}) if origin == "mem0" else []
+    return sorted({owner for owner in found if isinstance(owner, str)}) if origin == "mem0" else []
 
 
 def read_notes(entry: object, origin: ExportOrigin) -> list[Note]:
@@ -172,7 +172,7 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
     if not isinstance(messages, list):
         raise InvalidInput("chat_messages must be a list.")
     for message in _current_messages(
-        [_check_object(one, "a message") for one in messages], entry.get("current_leaf_message_uuid")
+        [_check_object(message, "a message") for message in messages], entry.get("current_leaf_message_uuid")
     ):
         role = _read_role(message.get("sender"))
         if role is None:
@@ -180,7 +180,10 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
         named = f"{session}\x1f{_check_text(message.get('uuid'), 'uuid')}"
         at = _read_time(message.get("created_at"))
         position = SessionPosition(session, role=role)
-        given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_read_attachments(message), 1)]
+        given = [
+            (f"{named}\x1fattachment {number}", *attachment)
+            for number, attachment in enumerate(_read_attachments(message), 1)
+        ]
         for name, text, beside in [*given, (named, _join_blocks(message), {})]:
             if text.strip():
                 yield from _split_message(
@@ -191,8 +194,8 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
 
 def _current_messages(messages: Sequence[Mapping[str, Any]], last: object) -> Sequence[Mapping[str, Any]]:
     """Return the messages of the current branch; all messages if the branch is unknown."""
-    known = {str(one.get("uuid")): one for one in messages}
-    parents = {str(one.get("parent_message_uuid")) for one in messages}
+    known = {str(message.get("uuid")): message for message in messages}
+    parents = {str(message.get("parent_message_uuid")) for message in messages}
     leaves = [id for id in known if id not in parents]
     at = last if isinstance(last, str) and last in known else leaves[-1] if leaves else None
     found: dict[str, Mapping[str, Any]] = {}
@@ -205,9 +208,9 @@ def _current_messages(messages: Sequence[Mapping[str, Any]], last: object) -> Se
 def _read_attachments(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the attached texts with their metadata. A long paste is an attachment without a name."""
     given = message.get("attachments")
-    for one in given if isinstance(given, list) else ():
-        if isinstance(one, dict) and (text := _clean_text(one.get("extracted_content"))):
-            yield text, {ATTACHMENT_KEY: _clean_text(one.get("file_name"))[:MAX_TITLE_CHARACTERS] or "pasted"}
+    for attachment in given if isinstance(given, list) else ():
+        if isinstance(attachment, dict) and (text := _clean_text(attachment.get("extracted_content"))):
+            yield text, {ATTACHMENT_KEY: _clean_text(attachment.get("file_name"))[:MAX_TITLE_CHARACTERS] or "pasted"}
 
 
 def _read_claude_memory(entry: Mapping[str, Any]) -> Iterator[Note]:
@@ -223,8 +226,8 @@ def _read_claude_memory(entry: Mapping[str, Any]) -> Iterator[Note]:
 
 def _join_blocks(message: Mapping[str, Any]) -> str:
     content = message.get("content")
-    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    texts = [_clean_text(one.get("text")) for one in blocks if one.get("type") == "text"]
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    texts = [_clean_text(block.get("text")) for block in blocks if block.get("type") == "text"]
     return "\n".join(filter(None, texts)) or _clean_text(message.get("text"))
 
 

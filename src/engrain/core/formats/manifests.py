@@ -30,8 +30,8 @@ class LineSums:
 
     def add(self, kind: str, raw: bytes) -> None:
         self.rows[kind] = self.rows.get(kind, 0) + 1
-        for one in (self._all, self._by.setdefault(kind, _new_hash())):
-            one.update(raw)
+        for digest in (self._all, self._by.setdefault(kind, _new_hash())):
+            digest.update(raw)
 
     @property
     def hash(self) -> str:
@@ -39,7 +39,7 @@ class LineSums:
 
     @property
     def hashes(self) -> dict[str, str]:
-        return {kind: one.hexdigest() for kind, one in self._by.items()}
+        return {kind: digest.hexdigest() for kind, digest in self._by.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def read_manifest(line: Mapping[str, Any]) -> Manifest:
 def _check_by_kind(given: object, what: str, wanted: type) -> None:
     if not isinstance(given, dict) or not set(given) <= set(EXPORTED_KINDS):
         raise InvalidInput(f"{what} must be an object with kinds of rows: {', '.join(EXPORTED_KINDS)}.")
-    if not all(type(one) is wanted for one in given.values()):
+    if not all(type(entry) is wanted for entry in given.values()):
         raise InvalidInput(f"{what} must be {'numbers' if wanted is int else 'texts'}.")
 
 
@@ -195,8 +195,8 @@ def read_backup_manifest(raw: bytes, name: str) -> BackupManifest:
 
 def _check_types(made: BackupManifest) -> BackupManifest:
     numbers = (made.schema, made.items, made.bytes)
-    fits = all(type(one) is int for one in numbers) and isinstance(made.rows, dict)
-    if not fits or not all(isinstance(one, str) for one in (made.sha256, made.engrain, made.store)):
+    fits = all(type(number) is int for number in numbers) and isinstance(made.rows, dict)
+    if not fits or not all(isinstance(text, str) for text in (made.sha256, made.engrain, made.store)):
         raise TypeError("a value is of another type")
     return made
 

@@ -29,12 +29,12 @@ def parse_strict(raw: bytes) -> object:
 def _count_keys(value: object) -> int:
     count, waiting = 0, [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            count += len(one)
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
+        part = waiting.pop()
+        if isinstance(part, dict):
+            count += len(part)
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
     return count
 
 

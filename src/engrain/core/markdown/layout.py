@@ -171,7 +171,7 @@ def _find_section_end(page: Sequence[_PagePart], start: int) -> int:
 
 
 def _drop_empty_headings(page: list[_PagePart], wanted: set[str | None]) -> list[_PagePart]:
-    ours = {one.casefold() for one in SECTIONS} - {(one or "").casefold() for one in wanted}
+    ours = {section.casefold() for section in SECTIONS} - {(section or "").casefold() for section in wanted}
     found: list[_PagePart] = []
     at = 0
     while at < len(page):
@@ -222,7 +222,9 @@ def update_conflicts(text: str, new: Sequence[SyncConflict], gone: Container[str
             put[n] = None
         elif head:
             there.add(head["what"])
-    whats = dict.fromkeys(f"{one.file}, {one.id}: {DELETED if one.text is None else one.text}" for one in new)
+    whats = dict.fromkeys(
+        f"{conflict.file}, {conflict.id}: {DELETED if conflict.text is None else conflict.text}" for conflict in new
+    )
     entries = [RenderedEntry("", write_entry(Entry(f"{day}, {what}"), end=end)) for what in whats if what not in there]
     page = compose_page(blocks, put, entries, end)
     return "" if page.rstrip() == CONFLICT_HEADER.rstrip() else page
@@ -254,7 +256,7 @@ def has_placeholder(pattern: str) -> bool:
 def widen_folder_pattern(pattern: str, *scopes: Scope) -> str:
     """Return a pattern that gives each of these memories its own folder."""
     named = {*_PLACEHOLDER.findall(pattern)}
-    wanted = named | {part for part in SCOPE_PARTS for one in scopes if getattr(one, part)}
+    wanted = named | {part for part in SCOPE_PARTS for scope in scopes if getattr(scope, part)}
     if wanted == named:
         wanted |= {part for part in SCOPE_PARTS if part not in named and part != "tenant"} or {*SCOPE_PARTS}
     return "/".join(["files", *(f"{{{part}}}" for part in SCOPE_PARTS if part in wanted)])

@@ -90,10 +90,10 @@ def merge_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: Mem
     settled = {match.id or side.stands.get(match.line.id if match.line else "") for match in matches if match.seen}
     slots = {entry.slot: id for id, entry in side.shown.items() if entry.slot is not None}
     known = {line.id for line in base}
-    found = [one for match in matches if (one := _decide(match, side, settled, slots, known)) is not None]
+    found = [verdict for match in matches if (verdict := _decide(match, side, settled, slots, known)) is not None]
     # Two deleted lines that are one item by now: the item goes, without a conflict.
-    going = {one.id for one in found if one.do == "forget"}
-    return [one for one in found if one.do != "clash" or one.id not in going]
+    going = {verdict.id for verdict in found if verdict.do == "forget"}
+    return [verdict for verdict in found if verdict.do != "clash" or verdict.id not in going]
 
 
 def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[LineMatch]:
@@ -104,40 +104,47 @@ def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: Mem
     # A line that an interrupted sync was about to write may be missing: lines that stood there before match first.
     for states in (("stands", "going"), ("coming",)):
         taken = {match.line.id for match in found if match.line}
-        lines = [one for one in _unmatched_lines(found, base) if one.state in states and one.id not in taken]
+        lines = [line for line in _unmatched_lines(found, base) if line.state in states and line.id not in taken]
         found += _match_edits(lines, _unmatched_entries(found, seen), around, side)
     found += [LineMatch(line) for line in _unmatched_lines(found, base)]
-    return found + [LineMatch(seen=one) for one in _unmatched_entries(found, seen)]
+    return found + [LineMatch(seen=entry) for entry in _unmatched_entries(found, seen)]
 
 
 def hold_back_deletions(
     verdicts: Sequence[MergeDecision], base: Sequence[SyncedLine], side: MemorySide, torn: DamageSigns
 ) -> list[MergeDecision]:
     """Hold back deletions if there are too many of them, or if a file is empty or truncated."""
-    deleted = [one for one in verdicts if one.do == "forget" and one.line]
+    deleted = [verdict for verdict in verdicts if verdict.do == "forget" and verdict.line]
     many = len(deleted) > MAX_FEW_DELETIONS and len(deleted) * MAX_DELETED_DIVISOR > sum(
         line.state == "stands" for line in base
     )
-    cut = [one for one in verdicts if _is_truncated(one, side, torn)]
+    cut = [verdict for verdict in verdicts if _is_truncated(verdict, side, torn)]
     last = {line.file: line for line in base if line.state == "stands"}
-    lost = {one.line.file for one in deleted if one.line and one.line == last[one.line.file]} & set(torn.unended)
-    doubtful = torn.missing | lost | {one.seen.file for one in cut if one.seen}
+    lost = {verdict.line.file for verdict in deleted if verdict.line and verdict.line == last[verdict.line.file]} & set(
+        torn.unended
+    )
+    doubtful = torn.missing | lost | {verdict.seen.file for verdict in cut if verdict.seen}
     found: list[MergeDecision] = []
-    for one in verdicts:
-        if one in cut:
-            found += [MergeDecision("hold", one.line, id=one.id), MergeDecision("drop", seen=one.seen)]
-        elif one.do == "forget" and one.line and (many or one.line.file in doubtful):
-            found.append(replace(one, do="hold"))
+    for verdict in verdicts:
+        if verdict in cut:
+            found += [MergeDecision("hold", verdict.line, id=verdict.id), MergeDecision("drop", seen=verdict.seen)]
+        elif verdict.do == "forget" and verdict.line and (many or verdict.line.file in doubtful):
+            found.append(replace(verdict, do="hold"))
         else:
-            found.append(one)
+            found.append(verdict)
     return found
 
 
-def _is_truncated(one: MergeDecision, side: MemorySide, torn: DamageSigns) -> bool:
+def _is_truncated(verdict: MergeDecision, side: MemorySide, torn: DamageSigns) -> bool:
     """Tell the last line of a file that has no line end and only the beginning of its text."""
-    if one.do != "edit" or not one.line or not one.seen or torn.unended.get(one.seen.file) != one.seen:
+    if (
+        verdict.do != "edit"
+        or not verdict.line
+        or not verdict.seen
+        or torn.unended.get(verdict.seen.file) != verdict.seen
+    ):
         return False
-    return side.before[one.line.id].text.startswith(one.seen.entry.text)
+    return side.before[verdict.line.id].text.startswith(verdict.seen.entry.text)
 
 
 def measure_similarity(one: str, other: str) -> float:
@@ -184,25 +191,25 @@ def _match_by_key(base: Sequence[SyncedLine], seen: Sequence[FileEntry]) -> list
         waiting.setdefault(line.key, []).append(line)
     first: dict[str, str] = {}
     found = []
-    for one in seen:
-        lines = waiting.get(one.key, [])
+    for entry in seen:
+        lines = waiting.get(entry.key, [])
         if lines:
-            line = next((each for each in lines if each.file == one.file), lines[0])
+            line = next((each for each in lines if each.file == entry.file), lines[0])
             lines.remove(line)
-            first.setdefault(one.key, line.id)
-            found.append(LineMatch(line, one))
-        elif one.key in first:
-            found.append(LineMatch(seen=one, id=first[one.key], again=True))
+            first.setdefault(entry.key, line.id)
+            found.append(LineMatch(line, entry))
+        elif entry.key in first:
+            found.append(LineMatch(seen=entry, id=first[entry.key], again=True))
     return found
 
 
 def _match_by_item(seen: Sequence[FileEntry], shown: Mapping[str, Entry], taken: set[str]) -> list[LineMatch]:
     keys = {hash_entry(entry): id for id, entry in shown.items()}
     found = []
-    for one in seen:
-        id = keys.get(one.key)
+    for new in seen:
+        id = keys.get(new.key)
         if id is not None:
-            found.append(LineMatch(seen=one, id=id, again=id in taken))
+            found.append(LineMatch(seen=new, id=id, again=id in taken))
             taken.add(id)
     return found
 
@@ -215,20 +222,20 @@ def _match_edits(
     nearby = len(known) * len(seen) > MAX_COMPARED_PAIRS
     close: list[tuple[float, SyncedLine, FileEntry]] = []
     for line, entry in known:
-        for one in (one for one in seen if one.entry.slot == entry.slot):
-            mine, its = around[0][line.file, line.key], around[1][one.file, one.key]
-            in_place = line.file == one.file and (mine[0] == its[0] or mine[1] == its[1])
+        for new in (new for new in seen if new.entry.slot == entry.slot):
+            mine, its = around[0][line.file, line.key], around[1][new.file, new.key]
+            in_place = line.file == new.file and (mine[0] == its[0] or mine[1] == its[1])
             if nearby and not in_place and entry.slot is None:
                 continue
-            score = 2.0 if entry.slot else measure_similarity(entry.text, one.entry.text)
+            score = 2.0 if entry.slot else measure_similarity(entry.text, new.entry.text)
             if score >= (MIN_SIMILARITY_IN_PLACE if in_place else MIN_SIMILARITY):
-                close.append((score, line, one))
+                close.append((score, line, new))
     found: list[LineMatch] = []
     paired: set[SyncedLine | FileEntry] = set()
-    for _, line, one in sorted(close, key=lambda pair: -pair[0]):
-        if not {line, one} & paired:
-            paired |= {line, one}
-            found.append(LineMatch(line, one))
+    for _, line, new in sorted(close, key=lambda pair: -pair[0]):
+        if not {line, new} & paired:
+            paired |= {line, new}
+            found.append(LineMatch(line, new))
     return found
 
 
@@ -246,7 +253,7 @@ def _find_neighbours(lines: Sequence[SyncedLine | FileEntry]) -> _Neighbours:
 
 def _unmatched_entries(found: Sequence[LineMatch], seen: Sequence[FileEntry]) -> list[FileEntry]:
     done = {match.seen for match in found}
-    return [one for one in seen if one not in done]
+    return [entry for entry in seen if entry not in done]
 
 
 def _unmatched_lines(found: Sequence[LineMatch], base: Sequence[SyncedLine]) -> list[SyncedLine]:

@@ -82,7 +82,7 @@ def write_entry(entry: Entry, *, log: bool = False, mark: str = "-", end: str = 
     elif _has_special_meaning(head.lstrip("\\"), log):
         head = "\\" + head
     indent = mark[: _count_indent(mark)] + INDENT
-    below = [f"{indent}{_escape_continuation(one)}" if one else "" for one in more]
+    below = [f"{indent}{_escape_continuation(line)}" if line else "" for line in more]
     return "".join(line + end for line in (f"{mark} {head}", *below))
 
 
@@ -198,7 +198,7 @@ def _make_block(lines: Sequence[str], raw: str, number: int, log: bool) -> Block
         return Block(raw, number, title=heading["title"].strip(" \t#"), level=len(heading["level"]))
     if not bullet:
         return Block(raw, number)
-    entry = _make_entry(bullet["body"], [_unescape(one) for one in _dedent(lines[1:])], log)
+    entry = _make_entry(bullet["body"], [_unescape(line) for line in _dedent(lines[1:])], log)
     return Block(raw, number, entry if entry.text.strip() else None, bullet["mark"])
 
 

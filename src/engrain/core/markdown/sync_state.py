@@ -69,10 +69,10 @@ class SyncBase:
 
     def while_writing(self, after: SyncBase) -> SyncBase:
         """Return the base to save while files are written: no line in removal may look deleted by hand."""
-        stays = {*self.lines} & {*after.lines} | {one for one in after.lines if one.state == "away"}
-        coming = [one if one in stays else replace(one, state="coming") for one in after.lines]
-        there = {(one.id, one.key, one.file) for one in coming}
-        going = [replace(one, state="going") for one in self.lines if (one.id, one.key, one.file) not in there]
+        stays = {*self.lines} & {*after.lines} | {line for line in after.lines if line.state == "away"}
+        coming = [line if line in stays else replace(line, state="coming") for line in after.lines]
+        there = {(line.id, line.key, line.file) for line in coming}
+        going = [replace(line, state="going") for line in self.lines if (line.id, line.key, line.file) not in there]
         return replace(after, lines=(*going, *coming))
 
     def advance(self, lines: Iterable[SyncedLine], by_hand: Iterable[SyncedLine] = ()) -> SyncBase:
@@ -85,7 +85,7 @@ class SyncBase:
 
 
 def write_base(base: SyncBase) -> str:
-    lines = [[one.id, one.key, one.file, one.state] for one in base.lines]
+    lines = [[line.id, line.key, line.file, line.state] for line in base.lines]
     data = {"version": VERSION, "folder": base.folder, "scope": base.scope, "round": base.round, "ours": base.ours}
     return json.dumps({**data, "lines": lines}, separators=(",", ":"), ensure_ascii=False) + "\n"
 

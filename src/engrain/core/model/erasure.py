@@ -54,7 +54,7 @@ def find_subjects(plan: Plan) -> set[Subject]:
             place, source = step.draft.position, step.draft.source
             found |= {Subject(plan.scope, "session", place.session)} if place else set()
             found |= {Subject(plan.scope, "source", source.name)} if source.name else set()
-    return found | {Subject(plan.scope, "session", one.episode.session) for one in plan.episodes}
+    return found | {Subject(plan.scope, "session", draft.episode.session) for draft in plan.episodes}
 
 
 def make_erased_error() -> BeingErased:
@@ -65,7 +65,7 @@ def hash_session_subjects(key: bytes, scope: Scope, session: str) -> list[str]:
     """Return the keyed hashes of the two subjects whose erasure removes a whole session: the session and its user."""
     user = find_owner(scope)
     subjects = [Subject(scope, "session", session), *([user] if user else [])]
-    return [hash_keyed(key, *one.parts()) for one in subjects]
+    return [hash_keyed(key, *subject.parts()) for subject in subjects]
 
 
 def first_summary_version(at: int) -> int:
@@ -183,7 +183,7 @@ def remove_reasons(user: Subject, reasons: Reasons, which: ReasonChoice) -> Reas
     """
     if which is not None:
         over = {which} if isinstance(which, str) else set(which)
-        return tuple(one for one in reasons if one not in over) if over <= set(reasons) else reasons
+        return tuple(reason for reason in reasons if reason not in over) if over <= set(reasons) else reasons
     if len(reasons) > 1:
         raise Conflict(
             f"this user is held for {len(reasons)} reasons: {', '.join(reasons)}. Say which of them is over: "

@@ -314,11 +314,13 @@ def _check_relation(relation: Relation | None) -> Relation | None:
 
 def _build(kind: Any, value: object, what: str) -> Any:
     """Build a dataclass from a dict of its fields."""
-    given = check_keys(value, [one.name for one in fields(kind)], what)
+    given = check_keys(value, [attribute.name for attribute in fields(kind)], what)
     try:
         return kind(**given)
     except TypeError as exc:
-        needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+        needed = [
+            attribute.name for attribute in fields(kind) if attribute.default is attribute.default_factory is MISSING
+        ]
         lacking = " and its ".join(name for name in needed if name not in given)
         raise InvalidInput(f"a {what} lacks its {lacking}.") from exc
 

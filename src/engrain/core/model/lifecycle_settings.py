@@ -52,7 +52,7 @@ def check_policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Poli
     """Return checked settings. A missing setting has its default."""
     if not isinstance(given, Mapping):
         raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
-    known = {one.name: type(one.default) for one in fields(Policies)}
+    known = {setting.name: type(setting.default) for setting in fields(Policies)}
     values = dict(given)
     for name, value in given.items():
         if name not in known:

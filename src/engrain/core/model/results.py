@@ -211,7 +211,7 @@ class CheckResult:
 
 def summarize_checks(points: Sequence[CheckResult]) -> str:
     """Return the last line of a report: how many checks passed, warned and failed."""
-    count = {state: sum(one.state == state for one in points) for state in get_args(State)}
+    count = {state: sum(point.state == state for point in points) for state in get_args(State)}
     summary = f"{len(points)} checks: {count['pass']} passed, {count['warn']} with warnings, {count['fail']} failed"
     return f"{summary}, {count['unknown']} not checked" if count["unknown"] else summary
 
@@ -247,9 +247,9 @@ def split_commands(fix: str) -> list[tuple[bool, str]]:
     A name in a command may contain a backtick, and is quoted then.
     """
     found, at = [], 0
-    for one in _COMMAND.finditer(fix):
-        found += [(False, fix[at : one.start()]), (True, one[1])]
-        at = one.end()
+    for command in _COMMAND.finditer(fix):
+        found += [(False, fix[at : command.start()]), (True, command[1])]
+        at = command.end()
     return [(is_command, text) for is_command, text in (*found, (False, fix[at:])) if text]
 
 

@@ -123,7 +123,10 @@ def tombstone_to_row(scope: Scope, hash: str) -> Row:
 
 
 def request_to_row(scope: Scope, id: str, asked: str, answer: Applied) -> Row:
-    outcomes = [[one.id, one.status, list(one.others), list(one.marked), one.place] for one in answer.outcomes]
+    outcomes = [
+        [outcome.id, outcome.status, list(outcome.others), list(outcome.marked), outcome.place]
+        for outcome in answer.outcomes
+    ]
     values = {"scope": _scope_parts(scope), "asked": asked, "seq": answer.seq, "outcomes": outcomes}
     return Row("request", (scope.id, id), values if answer.value is None else {**values, "value": answer.value})
 
@@ -242,13 +245,13 @@ def _to_plain(value: Any) -> dict[str, Any]:
             return to_micros(field_value)
         return dict(field_value) if isinstance(field_value, Mapping) else field_value
 
-    return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    return {attribute.name: plain(getattr(value, attribute.name)) for attribute in fields(value)}
 
 
 def _build(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
     times = _time_fields(kind)
     return kind(
-        **{name: from_micros(one) if name in times and one is not None else one for name, one in values.items()}
+        **{name: from_micros(value) if name in times and value is not None else value for name, value in values.items()}
     )
 
 
@@ -264,4 +267,4 @@ row_to_erased = _read_fields(ErasedSubject)
 
 @cache
 def _time_fields(kind: Callable[..., object]) -> frozenset[str]:
-    return frozenset(one.name for one in fields(cast(Any, kind)) if "datetime" in str(one.type))
+    return frozenset(attribute.name for attribute in fields(cast(Any, kind)) if "datetime" in str(attribute.type))

@@ -240,8 +240,8 @@ def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
         "scratchpad": list(frame.scratchpad),
         "variables": decode_values(frame.variables),
         "items": [_write_entry(entry) for entry in buffer.items],
-        "summary": [one.text for one in buffer.settled],
-        "fresh": [one.text for one in buffer.fresh],
+        "summary": [line.text for line in buffer.settled],
+        "fresh": [line.text for line in buffer.fresh],
         "pending": [_write_entry(entry) for entry in buffer.folded],
     }
 
@@ -295,11 +295,11 @@ def _write_entry(entry: BufferEntry) -> dict[str, Any]:
 
 def _read_entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
     names = {field.name for field in fields(BufferEntry)} - {"tokens", "lines"}
-    for one in given:
-        if not isinstance(one, Mapping) or one.keys() != names:
+    for entry in given:
+        if not isinstance(entry, Mapping) or entry.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
-        check_count(one["left_out"], "left_out", 0, _MAX_LEFT_OUT)
-    return tuple(budget.make_entry(**one) for one in given)  # type: ignore[arg-type]
+        check_count(entry["left_out"], "left_out", 0, _MAX_LEFT_OUT)
+    return tuple(budget.make_entry(**entry) for entry in given)  # type: ignore[arg-type]
 
 
 FRAME_DIVISOR = 5  # the frame has at most a fifth of the text, if there are items to show as well
