@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := packages/engrain-minilm
 SUITES := packages/engrain-conformance
 
+# Frameworks that have an extra of this name.
+INTEGRATIONS ?= langgraph
+
 # Test workers, and the programs that tests start, reuse compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -15,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 LOCKED = install --require-hashes -r requirements
 OWN    = install --no-deps --no-build-isolation
 
-.PHONY: demo test test-all test-ui check types lint format bench install audit dist lock help clean
+.PHONY: demo test test-all test-integrations test-ui check types lint format bench install audit dist lock help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
@@ -25,6 +28,11 @@ test: check  ## format, types, import contracts and tests, about eight minutes o
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
+
+test-integrations: $(INTEGRATIONS:%=.venv-integrations/%/.ready)  ## each framework, in an environment of its own
+	@set -e; for name in $(INTEGRATIONS); do echo "$$name:"; \
+	  .venv-integrations/$$name/bin/python -m pytest -rs tests/integrations/test_$$(echo $$name | tr - _)_*.py \
+	    tests/integrations/test_pages_of_frameworks.py; done
 
 test-ui: $(VENV)/.dev  ## the page of `engrain ui`, in Chromium, which is installed if it is missing
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
@@ -69,7 +77,7 @@ help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 clean:
-	rm -rf $(VENV) .venv-peers
+	rm -rf $(VENV) .venv-peers .venv-integrations
 
 $(BIN)/python:
 	@echo "Making $(VENV) …"
@@ -94,6 +102,14 @@ endif
 	@echo "Installing the systems to compare with into .venv-peers …"
 	@$(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check -q install -r bench/peers/requirements.txt
+	@touch $@
+
+.venv-integrations/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
+	@echo "Installing $* into .venv-integrations/$* …"
+	@$(PYTHON) -m venv .venv-integrations/$*
+	@.venv-integrations/$*/bin/python -m pip --disable-pip-version-check -q install --upgrade "pip>=25.1"
+	@.venv-integrations/$*/bin/python -m pip --disable-pip-version-check -q install ./$(WEIGHTS) -e ./$(SUITES) \
+	  -e ".[$*,postgres]" --group integrations --group $*-tests
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt requirements/encryption.txt $(SUITES)/pyproject.toml

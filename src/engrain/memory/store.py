@@ -180,11 +180,11 @@ class Store:
     @traced
     def find_records(self, space: str, prefix: RecordKey, *, tenant: str | None = None) -> list[Scope]:
         """Return the memories of a tenant that have records under a prefix, such as the owner of a thread."""
-        from engrain.core.model.records import check_record_key, check_space
+        from engrain.core.model.records import check_prefix, check_space
         from engrain.tiers.records import require_records
 
         port = require_records(self.services)
-        return port.find(tenant, check_space(space), check_record_key(prefix, "prefix"))
+        return port.find(tenant, check_space(space), check_prefix(prefix))
 
     # Privacy
 

@@ -50,8 +50,10 @@ class Records(Protocol):
         With `after`, go on behind the record of this key. With "newest", NotFound if that record is gone.
         """
 
-    def keys(self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int) -> list[RecordKey]:
-        """Return the keys under a prefix, in order, without reading bodies."""
+    def keys(
+        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
+    ) -> list[RecordKey]:
+        """Return the keys under a prefix, in order, without reading bodies. With `after`, those behind this key."""
 
     def drop(self, scope: Scope, space: str, prefix: RecordKey = ()) -> int:
         """Drop everything under a prefix, and return how many records there were.

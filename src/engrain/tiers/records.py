@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import get_args
 
 from engrain.core.errors import ConfigError, InvalidInput
@@ -75,10 +76,17 @@ class ScopedRecords:
         start = check_prefix(prefix)
         return self._port.scan(self._scope, check_space(space), start, limit=limit, order=order, after=behind)
 
-    def keys(self, space: str, prefix: RecordKey = (), *, limit: int = MAX_SCAN) -> list[RecordKey]:
+    def keys(
+        self, space: str, prefix: RecordKey = (), *, limit: int = MAX_SCAN, after: RecordKey | None = None
+    ) -> list[RecordKey]:
         """Return the keys under a prefix, in order, without reading bodies."""
+        behind = None if after is None else check_record_key(after, "after")
         limit = check_count(limit, "limit", 1, MAX_SCAN)
-        return self._port.keys(self._scope, check_space(space), check_prefix(prefix), limit=limit)
+        return self._port.keys(self._scope, check_space(space), check_prefix(prefix), limit=limit, after=behind)
+
+    def now(self) -> datetime:
+        """Return the store's time, by which records expire."""
+        return self._services.clock()
 
     def drop(self, space: str, prefix: RecordKey = ()) -> int:
         """Drop everything under a prefix down to the bytes, and return how many records there were.

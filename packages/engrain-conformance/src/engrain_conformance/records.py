@@ -86,6 +86,7 @@ class RecordsSuite(Suite):
         put(records, *reversed(keys))
         assert [one.key for one in records.scan(ANA, "s", limit=99)] == keys
         assert records.keys(ANA, "s", limit=99) == keys
+        assert records.keys(ANA, "s", limit=2, after=keys[3]) == keys[4:6]
         assert [one.key for one in records.scan(ANA, "s", limit=99, order="descending")] == keys[::-1]
 
     def test_a_prefix_takes_whole_parts(self, records: Any) -> None:

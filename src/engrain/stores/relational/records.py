@@ -92,8 +92,10 @@ class Records:
 
         return self._dialect.read(scope, do)
 
-    def keys(self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int) -> list[RecordKey]:
-        low, high = find_range(prefix)
+    def keys(
+        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
+    ) -> list[RecordKey]:
+        low, high = find_range(prefix, after=after)
         values = {"space": space, "low": low, "high": high, "limit": limit, "at": None}
         return [decode_key(key) for (key,) in self._dialect.ask(scope, "list_record_keys", **values)]
 

@@ -68,8 +68,10 @@ class ReferenceRecords(StateView):
         now = self.holder.now()
         return [one.record for one in rest if _is_live(one.record, now)][:limit]
 
-    def keys(self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int) -> list[RecordKey]:
-        return [one.key for one in self.scan(scope, space, prefix, limit=limit)]
+    def keys(
+        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
+    ) -> list[RecordKey]:
+        return [one.key for one in self.scan(scope, space, prefix, limit=limit, after=after)]
 
     @writes
     def drop(self, state: State, scope: Scope, space: str, prefix: RecordKey = ()) -> int:

@@ -1,0 +1,33 @@
+"""Stores for the tests of integrations."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engrain_conformance.embedder import HashEmbedder
+
+from engrain import Store
+
+
+@contextmanager
+def open_store(backend: str, folder: Path, **options: Any) -> Iterator[Store]:
+    """An empty store on SQLite, or in a schema of its own on Postgres."""
+    location = str(folder / "agent.db")
+    if backend == "postgres":
+        from servers import postgres
+
+        location = f"{postgres().url()}?schema=i{uuid.uuid4().hex[:12]}"
+    with Store(location, embedder=HashEmbedder(), **options) as opened:
+        yield opened
+
+
+def count_bytes(folder: Path, word: str) -> int:
+    """How often a word is in the bytes of the files."""
+    # In another process: to open and close the file in this one would drop the locks that SQLite has on it here.
+    found = subprocess.run(["grep", "-raoc", word, str(folder)], capture_output=True, text=True, check=False).stdout
+    return sum(int(line.rpartition(":")[2]) for line in found.splitlines())
