@@ -199,14 +199,15 @@ class EngrainSaver(BaseCheckpointSaver[str]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         for records in self._owners.list_all(SPACE, (CHECKPOINT, source_thread_id)):
             for kind in (BLOB, WRITE, CHECKPOINT):  # whoever finds a checkpoint finds its values
-                waiting: list[RecordDraft] = []
+                waiting, size = list[RecordDraft](), 0
                 for key in iterate_keys(records, (kind, source_thread_id)):
                     for one in records.read(SPACE, [key]):
                         target = (kind, target_thread_id, *one.key[2:])
                         waiting.append(RecordDraft(target, one.body, expires_at=one.expires_at))
-                    if sum(len(draft.body) for draft in waiting) > _COPIED_BYTES:
+                        size += len(one.body)
+                    if size > _COPIED_BYTES:
                         records.write(SPACE, waiting)
-                        waiting = []
+                        waiting, size = [], 0
                 records.write(SPACE, waiting)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
