@@ -16,7 +16,7 @@ import numpy as np
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
-from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
+from engrain.core.model.queries import VectorQuery, WordQuery
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.checksums import list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
@@ -193,12 +193,11 @@ def arms(index: IndexCache, scope: Scope, questions: Questions, number: int, tim
     vector, terms = questions.vectors[number], questions.terms[number]
     cpu = time.process_time()
     nearest = timed("nearest, 100", lambda: index.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
-    timed("best by words, 100", lambda: index.best(WordQuery(terms, scope, limit=100)))
-    sketches = timed("sketches of 100, reach 2", lambda: index.sketches(SketchQuery(scope, nearest.ids, 2)))
-    ids = [sketch.id for sketch in sketches]
-    timed("cosines of up to 500", lambda: index.cosines(VectorQuery(vector, MODEL, scope), ids))
-    timed("counts of up to 500", lambda: index.counts(WordQuery(terms, scope), ids))
-    timed("speakers and having", lambda: (index.speakers(scope), index.having(scope, 1, None, 20, None)))
+    best = timed("best by words, 100", lambda: index.best(WordQuery(terms, scope, limit=100)))
+    ids = [*nearest.ids, *(hit.id for hit in best.hits)]
+    timed("cosines of up to 200", lambda: index.cosines(VectorQuery(vector, MODEL, scope), ids))
+    timed("counts of up to 200", lambda: index.counts(WordQuery(terms, scope), ids))
+    timed("speakers", lambda: index.speakers(scope))
     timed.cpu.setdefault("all together", []).append(1e3 * (time.process_time() - cpu))
     timed.wall.setdefault("all together", []).append(timed.cpu["all together"][-1])
 
@@ -224,9 +223,8 @@ def cold(db: Db, scope: Scope, questions: Questions, title: str) -> None:
         index = open_index(db)
         timed("items and vectors", lambda index=index: index.nearest(VectorQuery(vector, MODEL, scope, limit=100)))
         timed("words", lambda index=index: index.best(WordQuery(terms, scope, limit=100)))
-        timed("sketch columns", lambda index=index: index.sketches(SketchQuery(scope, ["x"])))
-        timed.cpu.setdefault("all", []).append(sum(timed.cpu[name][-1] for name in list(timed.cpu)[:3]))
-        timed.wall.setdefault("all", []).append(sum(timed.wall[name][-1] for name in list(timed.wall)[:3]))
+        timed.cpu.setdefault("all", []).append(sum(timed.cpu[name][-1] for name in list(timed.cpu)[:2]))
+        timed.wall.setdefault("all", []).append(sum(timed.wall[name][-1] for name in list(timed.wall)[:2]))
     timed.show(title)
 
 

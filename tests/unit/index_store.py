@@ -17,10 +17,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.core.text.bm25 import compute_idf, score_bm25
+from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.dialect import IndexRows
+from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
 
 SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
@@ -102,6 +103,9 @@ class IndexStore:
         self.clock = 1_000_000
         self.scopes: dict[Scope, int] = {}
         self.index = self.new_index(cap)
+        self.reads = ItemReads()
+        self.reads.dialect = SqliteDialect(None, None, None, None, lambda: from_micros(self.clock))  # type: ignore[arg-type]
+        self.reads.dialect.snapshot = self.read  # type: ignore[attr-defined]
 
     def new_index(self, cap: int = 1 << 30) -> IndexCache:
         return IndexCache(self.read, lambda _: self.clock, cap)
@@ -233,4 +237,4 @@ class IndexStore:
         return self.index.best(WordQuery(terms, more.pop("scope", ANA), at=moment, limit=limit, **more))
 
     def sketches(self, ids: Sequence[str], reach: int = 2, **more: Any) -> Any:
-        return self.index.sketches(SketchQuery(ANA, ids, reach, **more))
+        return self.reads.sketches(SketchQuery(ANA, ids, reach, **more))

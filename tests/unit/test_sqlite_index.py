@@ -32,8 +32,8 @@ def answers(store: IndexStore, index: Any, at: int | None) -> dict[str, Any]:
         "nearest": index.nearest(VectorQuery(DIRECTIONS[0], MODEL, ANA, at=moment, limit=7)),
         "best": index.best(WordQuery(TERMS, ANA, at=moment, limit=7)),
         "counts": index.counts(WordQuery(TERMS, ANA, at=moment), ids),
-        "sketches": sorted(index.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
-        "having": index.having(ANA, 3, None, 5, moment),
+        "sketches": sorted(store.reads.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
+        "having": store.reads.having(ANA, 3, None, 5, moment),
         "speakers": index.speakers(ANA),
     }
 
@@ -301,7 +301,7 @@ def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
     assert store.nearest(DIRECTIONS[0]).ids == []
     assert store.sketches(["a"]) == []
     assert store.index.speakers(ANA) == frozenset()
-    assert store.index.having(ANA, 1, None, 5, None) == []
+    assert store.reads.having(ANA, 1, None, 5, None) == []
     store.add(passages=[{1: 1}], speaker="Ana")
     assert len(store.best((1,)).hits) == 1
     assert store.index.speakers(ANA) == {"Ana"}

@@ -15,7 +15,6 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Words
 from engrain.core.model.queries import VectorQuery
 from engrain.stores.sqlite.dialect import IndexRows
-from engrain.stores.sqlite.index import codes
 from engrain.stores.sqlite.index import vectors as vector_index
 
 
@@ -184,7 +183,7 @@ def test_coarse_directions_with_slight_nudges(
 @given(st.lists(st.floats(-1, 1, width=32), min_size=DIMENSION, max_size=DIMENSION))
 def test_the_stated_error_is_never_less_than_the_true_one(values: list[float]) -> None:
     vector = np.array([values], dtype=np.float32)
-    coded = codes.quantise(vector)
+    coded = vector_index.quantise(vector)
     rest = vector.astype(np.float64) - coded["scale"].astype(np.float64)[:, None] * coded["codes"]
     assert coded["error"][0] >= np.sqrt((rest**2).sum())
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
-from typing import Any
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError
 from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.filters import Filter
-from engrain.core.model.queries import Sketch, SketchQuery
 from engrain.stores.postgres.connection import Database, read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.health import Health
 from engrain.stores.postgres.migrate import prepare
-from engrain.stores.postgres.syntax import build_where
 from engrain.stores.postgres.vector_index import HnswIndexes
 from engrain.stores.postgres.vectors import MeanVectors, VectorSearch
 from engrain.stores.postgres.visibility import VisibilityCache
@@ -28,7 +23,6 @@ from engrain.stores.relational.reads import ItemReads
 from engrain.stores.relational.records import Records
 from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
-from engrain.stores.relational.rows import Row, write_time
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
 from engrain.stores.relational.usage import Outcomes, UsageCounts
@@ -65,18 +59,6 @@ class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Req
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         return frozenset(name for (name,) in self.dialect.ask(scope, "list_speakers"))
-
-    def sketches(self, query: SketchQuery) -> list[Sketch]:
-        values = {"ids": query.ids, "reach": query.reach, "at": write_time(query.at)}
-        return [Sketch(*row) for row in self._ask_where(query.scope, "load_sketches", query.where, values)]
-
-    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        values = {"traits": traits, "limit": limit, "at": write_time(at)}
-        return [id_ for (id_,) in self._ask_where(scope, "list_items_with_traits", where, values)]
-
-    def _ask_where(self, scope: Scope, statement: str, where: Filter | None, values: dict[str, Any]) -> list[Row]:
-        test, tested = build_where(where)
-        return self.dialect.ask(scope, self.dialect.statements[statement].fill(where=test), **values, **tested)
 
     def close(self) -> None:
         if self._closed:

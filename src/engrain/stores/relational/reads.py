@@ -8,6 +8,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.core.model.items import Citation, Item, Vectors
 from engrain.core.model.queries import (
     Changes,
@@ -16,6 +17,8 @@ from engrain.core.model.queries import (
     ListQuery,
     OutboxEntry,
     OutdatedSpan,
+    Sketch,
+    SketchQuery,
     UnembeddedItem,
 )
 from engrain.stores.relational.dialect import Dialect, Transaction
@@ -34,11 +37,11 @@ class ItemReads:
         return [by_id[one] for one in ids if one in by_id]
 
     def page(self, query: ListQuery) -> list[Item]:
-        rows = self._ask_query(query, "list_items", after=query.after, limit=query.limit)
+        rows = self._list_items(query, "list_items", after=query.after, limit=query.limit)
         return self.usage.add_to(query.scope, read_items(rows))
 
     def count(self, query: ListQuery) -> int:
-        ((found,),) = self._ask_query(query, "count_items")
+        ((found,),) = self._list_items(query, "count_items")
         return int(found)
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
@@ -59,6 +62,14 @@ class ItemReads:
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         rows = dict.fromkeys(row[1:] for row in self.dialect.ask(scope, "load_citations", ids=ids))
         return [ItemCitation(item, Citation(cited, start, end)) for item, cited, start, end in rows]
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        rows = self._ask_where(query.scope, "load_sketches", query.where, query.at, ids=query.ids, reach=query.reach)
+        return list(map(Sketch._make, rows))
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        rows = self._ask_where(scope, "list_items_with_traits", where, at, traits=traits, limit=limit)
+        return [id_ for (id_,) in rows]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
         def do(tx: Transaction) -> list[OutdatedSpan]:
@@ -143,8 +154,12 @@ class ItemReads:
     def _load_items(self, scope: Scope, statement: str, **values: Any) -> list[Item]:
         return self.usage.add_to(scope, read_items(self.dialect.ask(scope, statement, **values)))
 
-    def _ask_query(self, query: ListQuery, statement: str, **values: Any) -> list[Row]:
-        where, bound = self.dialect.build_where(query.where)
-        filled = self.dialect.statements[statement].fill(where=where)
-        asked = {"history": query.history, "at": write_time(query.at), **values, **bound}
-        return self.dialect.ask(query.scope, filled, **asked)
+    def _list_items(self, query: ListQuery, statement: str, **values: Any) -> list[Row]:
+        return self._ask_where(query.scope, statement, query.where, history=query.history, at=query.at, **values)
+
+    def _ask_where(
+        self, scope: Scope, statement: str, where: Filter | None, at: datetime | None, **values: Any
+    ) -> list[Row]:
+        test, tested = self.dialect.build_where(where)
+        filled = self.dialect.statements[statement].fill(where=test)
+        return self.dialect.ask(scope, filled, at=write_time(at), **values, **tested)

@@ -86,7 +86,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
         self.nearest, self.cosines = self.index.nearest, self.index.cosines
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
-        self.sketches, self.having = self.index.sketches, self.index.having
         self.usage = UsageCounts(self.dialect, self._file.read_only)
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)

@@ -65,7 +65,3 @@ where scope = :scope and {visible} and {where} and n = any(array(
     and near.place between seed.place - :reach and seed.place + :reach
   where seed.scope = :scope and seed.id {in:ids} and seed.session is not null
 ));
-
--- list_items_with_traits --
-select id from item where scope = :scope and traits <> 0 and traits & :traits <> 0 and {visible} and {where}
-order by id desc limit :limit;

@@ -89,3 +89,7 @@ insert into outbox_reader (name, change) values (:name, 0) on conflict do nothin
 -- store_outbox_position --
 insert into outbox_reader (name, change) values (:name, :seq)
 on conflict (name) do update set change = {greatest}(outbox_reader.change, excluded.change);
+
+-- list_items_with_traits --
+select id from item where scope = :scope and traits <> 0 and traits & :traits <> 0 and {visible} and {where}
+order by id desc limit :limit;

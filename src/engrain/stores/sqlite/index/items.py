@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from operator import gt
@@ -46,6 +47,9 @@ class ItemTable:
         self.passages = Column(np.int64)
         self.present = Column(np.bool_)
         self.ids: list[str] = []
+        self._speakers: list[str | None] = []  # by row
+        self._same: dict[str | None, str | None] = {}  # one object for each name
+        self._speaker_counts: Counter[str] = Counter()
         self.removed = 0
         self._row_by_id: dict[str, int] = {}
         self._visible: Mask | None = None
@@ -60,11 +64,15 @@ class ItemTable:
     @property
     def nbytes(self) -> int:
         # An id is a str of some 80 bytes, with a place in a list and one in a dictionary.
-        return 4 * self.numbers.nbytes + 200 * len(self.ids) + len(self.ids)
+        return 4 * self.numbers.nbytes + 210 * len(self.ids)
 
     @property
     def is_stale(self) -> bool:
         return is_mostly_removed(self.removed, len(self.ids))
+
+    @property
+    def speakers(self) -> frozenset[str]:
+        return frozenset(self._speaker_counts)
 
     def refresh(self, db: Reader, newest: int) -> None:
         """Read the changes up to the newest one."""
@@ -87,7 +95,7 @@ class ItemTable:
         new = [row for row in rows if row[0] > last]
         if new:
             self._append(list(zip(*new, strict=True)))
-        for number, _, valid_from, valid_until, passages in rows[: len(rows) - len(new)]:
+        for number, _, valid_from, valid_until, passages, _ in rows[: len(rows) - len(new)]:
             row = int(np.searchsorted(self.numbers.values, number))
             self.valid_from.values[row] = valid_from
             self.valid_until.values[row] = _ALWAYS if valid_until is None else valid_until
@@ -95,7 +103,7 @@ class ItemTable:
             self._changed_rows.append(row)
 
     def _append(self, columns: list[tuple[Any, ...]]) -> None:
-        numbers, ids, valid_from, valid_until, passages = columns
+        numbers, ids, valid_from, valid_until, passages, speakers = columns
         first = len(self.ids)
         self.numbers.extend(numbers)
         self.valid_from.extend(valid_from)
@@ -106,6 +114,8 @@ class ItemTable:
             self._ids_ascend = self.ids[-1:] < [ids[0]] and not any(map(gt, ids, islice(ids, 1, None)))
         self.ids.extend(ids)
         self._row_by_id.update(zip(ids, range(first, first + len(ids)), strict=True))
+        self._speakers.extend(self._same.setdefault(name, name) for name in speakers)
+        self._speaker_counts.update(filter(None, speakers))
 
     def _remove(self, numbers: Ints) -> None:
         for row in self.find_rows(numbers).tolist():
@@ -114,6 +124,8 @@ class ItemTable:
             # A later item may have the same id.
             if self._row_by_id.get(self.ids[row]) == row:
                 del self._row_by_id[self.ids[row]]
+            if speaker := self._speakers[row]:
+                self._speaker_counts -= Counter((speaker,))  # drops a name whose count is 0
             self.removed += 1
             self.present.values[row] = False
             self._changed_rows.append(row)
@@ -312,25 +324,6 @@ class Column:
         """Grow to this length; the new places hold `fill`."""
         if length > len(self.values):
             self.extend(np.full((length - len(self.values), *self._buffer.shape[1:]), fill, dtype=self._buffer.dtype))
-
-
-class NameCodes(dict[str | None, int]):
-    """A number for each name, given out in order; None is 0."""
-
-    def __init__(self) -> None:
-        super().__init__({None: 0})
-        self._names: list[str | None] = [None]
-
-    def __missing__(self, name: str) -> int:
-        self[name] = number = len(self._names)
-        self._names.append(name)
-        return number
-
-    def encode(self, names: Iterable[str | None]) -> list[int]:
-        return list(map(self.__getitem__, names))
-
-    def decode(self, numbers: Array) -> list[str | None]:
-        return list(map(self._names.__getitem__, numbers.tolist()))
 
 
 def is_mostly_removed(removed: int, total: int) -> bool:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.queries import Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordMatches, WordQuery
+from engrain.core.model.queries import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.stores.sqlite.connection import Reader
 from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.syntax import build_where
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
-    from engrain.stores.sqlite.index.fields import FieldTable
     from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
     from engrain.stores.sqlite.index.vectors import VectorIndex
     from engrain.stores.sqlite.index.words import BestPassages, Scores, WordIndex
@@ -98,26 +97,8 @@ class IndexCache:
 
         return self._search(query.scope, search)
 
-    def sketches(self, query: SketchQuery) -> list[Sketch]:
-        def search(index: ScopeIndex, db: Reader) -> list[Sketch]:
-            fields = index.fields(db)
-            mask = index.mask_matching(db, query.where, index.items.mask_visible(self._micros(db, query.at)))
-            rows = index.items.find_rows_by_id(query.ids)
-            rows = fields.add_neighbours(rows[rows >= 0], query.reach)
-            return fields.make_sketches(index.items, rows[mask.rows[rows]])
-
-        return self._search(query.scope, search)
-
-    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
-        def search(index: ScopeIndex, db: Reader) -> list[str]:
-            mask = index.mask_matching(db, where, index.items.mask_visible(self._micros(db, at)))
-            rows = index.fields(db).find_rows_with_traits(traits, mask, limit)
-            return [index.items.ids[row] for row in rows.tolist()]
-
-        return self._search(scope, search)
-
     def speakers(self, scope: Scope) -> frozenset[str]:
-        return self._search(scope, lambda index, db: index.fields(db).collect_speakers(index.items))
+        return self._search(scope, lambda index, db: index.items.speakers)
 
     # The cache
 
@@ -141,7 +122,7 @@ class IndexCache:
 
     def _search(self, scope: Scope, search: Callable[[ScopeIndex, Reader], Answer]) -> Answer:
         # Before the snapshot: loading numpy takes a while.
-        from engrain.stores.sqlite.index import fields, vectors, words  # noqa: F401
+        from engrain.stores.sqlite.index import vectors, words  # noqa: F401
 
         key = scope.id
         with self._lock:
@@ -178,20 +159,18 @@ class ScopeIndex:
     """The index of one scope. Not safe for several threads at once: IndexCache holds a lock around it."""
 
     def __init__(self, scope: int) -> None:
-        from engrain.stores.sqlite.index.fields import FieldTable
         from engrain.stores.sqlite.index.items import ItemTable
         from engrain.stores.sqlite.index.words import WordIndex
 
         self.items = ItemTable(scope)
         self._words = WordIndex()
         self._vectors: dict[str, VectorIndex] = {}
-        self._fields = FieldTable()
         self._filtered: OrderedDict[tuple[str, tuple[Any, ...]], tuple[Mask, Mask]] = OrderedDict()
 
     @property
     def nbytes(self) -> int:
         vectors = sum(index.nbytes for index in self._vectors.values())
-        return self.items.nbytes + self._words.nbytes + self._fields.nbytes + vectors
+        return self.items.nbytes + self._words.nbytes + vectors
 
     def words(self, db: Reader) -> WordIndex:
         _refresh_entries(self._words, db, self.items)
@@ -214,10 +193,6 @@ class ScopeIndex:
             index = self._vectors[model] = VectorIndex(*known[0])
             _refresh_entries(index, db, self.items)
         return index
-
-    def fields(self, db: Reader) -> FieldTable:
-        self._fields.refresh(db, self.items)
-        return self._fields
 
     def mask_matching(self, db: Reader, where: Filter | None, visible: Mask) -> Mask:
         """The visible rows that match the filter."""

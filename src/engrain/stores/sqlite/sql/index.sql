@@ -14,7 +14,7 @@ select n, id, valid_from,
     when expires_at is null then valid_to
     else min(valid_to, expires_at)
   end,
-  passages
+  passages, speaker
 from item where scope = :scope and n > :after order by n limit :page;
 
 -- load_changed_index_items --
@@ -25,29 +25,11 @@ select n, id, valid_from,
     when expires_at is null then valid_to
     else min(valid_to, expires_at)
   end,
-  passages
+  passages, speaker
 from item where scope = :scope and changed > :since order by n;
 
 -- load_deleted_numbers --
 select n from deleted_item where scope = :scope and change > :since;
-
--- load_index_fields --
-select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
-from item where scope = :scope and n > :after order by n limit :page;
-
--- load_changed_index_fields --
-select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
-from item where scope = :scope and changed > :since order by n;
-
--- load_source_names_in_range --
--- Named sources, the last one first: an item's first one then comes last.
-select item, name from source where scope = :scope and item between :first and :last and name <> ''
-order by item, number desc;
-
--- load_source_names --
--- The same for changed items, and for a scope whose items are few among others.
-select s.item, s.name from item i join source s on s.scope = i.scope and s.item = i.n
-where i.scope = :scope and i.changed > :since and s.name <> '' order by s.item, s.number desc;
 
 -- load_index_words_in_range --
 select item, pairs from words where item > :after and item <= :last order by item limit :page;

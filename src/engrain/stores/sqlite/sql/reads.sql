@@ -42,3 +42,18 @@ select deleted_item.change, deleted_item.id, 1, scope.tenant, scope.agent, scope
 from deleted_item join scope on scope.scope = deleted_item.scope
 where deleted_item.change > :since and (:only is null or scope.id = :only)
 order by 1 limit :limit;
+
+-- load_sketches --
+-- These items and their neighbours in the session, each once.
+select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at) / 1e6, traits, passages, importance,
+  pinned, trust, (select name from source
+    where source.scope = item.scope and source.item = item.n and source.name <> '' order by number limit 1)
+from item
+where {visible} and {where} and item.n in (
+  select n from item where +scope = :scope and id {in:ids}
+  union
+  select near.n from item as seed
+  cross join item as near on near.scope = seed.scope and near.session = seed.session and near.session is not null
+    and near.place between seed.place - :reach and seed.place + :reach and near.retracted_at is null
+  where +seed.scope = :scope and seed.id {in:ids}
+);
