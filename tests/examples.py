@@ -13,6 +13,8 @@ from hypothesis import settings
 Test = Callable[..., None]
 # The reference store has its own conformance suite; paths through it come with the long suites.
 REFERENCE = pytest.param("reference", marks=pytest.mark.slow)
+# The same verbs through a server: a memory over HTTP behaves as one in this process.
+SERVED = pytest.param("served", marks=pytest.mark.slow)
 
 
 def up_to(count: int) -> int:

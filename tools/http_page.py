@@ -10,7 +10,7 @@ from typing import get_args
 
 from engrain.core.http_routes import GROUPS, NOT_SERVED, SAME_AS, Route
 from engrain.server.problems import STATUS_OF_ERROR, TITLES
-from engrain.server.verbs import Verb
+from engrain.server.verbs import ServedVerb
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 INTRODUCTION = """\
@@ -71,7 +71,7 @@ def page() -> Iterator[str]:
 
 
 def describe_route(route: Route) -> str:
-    verb = Verb(route)
+    verb = ServedVerb(route)
     values = [
         f"`{name}`" if one.default is inspect.Parameter.empty else f"`{name}`?" for name, one in verb.parameters.items()
     ]
@@ -86,7 +86,7 @@ def describe_route(route: Route) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def describe_answer(verb: Verb) -> str:
+def describe_answer(verb: ServedVerb) -> str:
     if verb.route.verb == "server.events":
         return "a stream"
     if verb.route.verb == "export":

@@ -5,6 +5,7 @@ from .agent.agent import AsyncAgentWithMemory as AsyncAgentWithMemory
 from .agent.tools import Tool as Tool
 from .agent.tools import tool as tool
 from .agent.turn import AgentReply as AgentReply
+from .core.errors import AccessDenied as AccessDenied
 from .core.errors import BackendMissing as BackendMissing
 from .core.errors import BackendUnavailableWarning as BackendUnavailableWarning
 from .core.errors import BadFile as BadFile
@@ -20,6 +21,7 @@ from .core.errors import EngrainError as EngrainError
 from .core.errors import InputChanged as InputChanged
 from .core.errors import InvalidInput as InvalidInput
 from .core.errors import LeaseLost as LeaseLost
+from .core.errors import LimitReached as LimitReached
 from .core.errors import ModelFailed as ModelFailed
 from .core.errors import NewerStore as NewerStore
 from .core.errors import NotADatabase as NotADatabase

@@ -21,6 +21,7 @@ KEY_VARIABLE = "ENGRAIN_KEY"
 REDACT_VARIABLE = "ENGRAIN_REDACT"
 DEFAULT_CACHE_BYTES = 1 << 30
 MAX_DIMENSIONS = 65_536
+MAX_TIMEOUT = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Settings:
     `lifecycle` sets how long data is kept. `redact` names what is removed from every text before it is stored.
     With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may pass functions and
     objects where a file has names.
+    `timeout` and `retries` are those of requests to an engrain server: seconds, and the attempts after the first.
     `cache_bytes` limits the memory of search. `engine` is "auto", "apsw" or "stdlib".
     """
 
@@ -59,6 +61,8 @@ class Settings:
     redact: Any = ()
     count_tokens: Callable[[str], int] | None = None
     read_only: bool = False
+    timeout: int = 30
+    retries: int = 3
 
 
 _STORE_FIELDS = ("episodic", "tasks", "sessions", "vectors", "cache_bytes", "engine", "read_only", "key")
@@ -69,10 +73,14 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "model": {"name": "model", "url": "model_url"},
     "privacy": {"redact": "redact"},
     "tokens": {"count": "count_tokens"},
+    "client": {"timeout": "timeout", "retries": "retries"},
 }
 # A program may pass these as objects or functions.
 _OBJECTS = ("before", "redact", "count", "key")
-_TYPES: Mapping[str, type] = {"read_only": bool, "cache_bytes": int, "dimension": int, "redact": list}  # or str
+_TYPES: Mapping[str, type] = {
+    "read_only": bool, "cache_bytes": int, "dimension": int, "redact": list,
+    "timeout": int, "retries": int,
+}  # fmt: skip  # or str
 
 
 def load_settings(
@@ -159,6 +167,8 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
+    if key in ("timeout", "retries") and not 0 <= value <= MAX_TIMEOUT:  # type: ignore[operator]
+        raise ConfigError(f"{path}: {key} in [client] must be from 0 to {MAX_TIMEOUT:,}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):
         raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return tuple(value) if isinstance(value, list) else value

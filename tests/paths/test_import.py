@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
-from examples import for_each
+from examples import SERVED, for_each
 
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, TooLarge
 
@@ -73,8 +73,10 @@ for at, message in enumerate(CLAUDE[0]["chat_messages"]):
 ALL = {"mem0": MEM0, "chatgpt": CHATGPT, "claude": CLAUDE}
 
 
-@pytest.fixture
-def memory(open_memory: Open) -> Memory:
+@pytest.fixture(params=["sqlite", SERVED])
+def memory(request: pytest.FixtureRequest, open_memory: Open) -> Memory:
+    if request.param == "served":
+        return request.getfixturevalue("served_memory")
     return open_memory(background=False, embedder=HashEmbedder())
 
 

@@ -9,9 +9,10 @@ from examples import for_each
 
 from engrain import Memory, Store
 from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS, Route
+from engrain.memory.verbs import PARTS
 from engrain.server.models import build_model
 from engrain.server.router import Router, build_endpoints
-from engrain.server.verbs import PARTS, Verb
+from engrain.server.verbs import ServedVerb
 
 ROUTER = Router(build_endpoints())
 
@@ -50,7 +51,7 @@ def test_a_route_finds_itself_and_offers_the_parameters_of_its_verb(route: Route
     endpoint, values = ROUTER.find(route.method, path)
     assert endpoint.route is route
     assert set(values.values()) <= {"a/b"}
-    verb = Verb(route)
+    verb = ServedVerb(route)
     offered = {*verb.parameters, *verb.from_scope, *verb.path_parameters.values(), *route.without}
     signature = inspect.signature(verb.function).parameters
     assert {*signature} - offered <= {"self", "progress", "request_id"}
@@ -59,10 +60,10 @@ def test_a_route_finds_itself_and_offers_the_parameters_of_its_verb(route: Route
 
 def test_no_route_takes_a_path_of_the_server() -> None:
     for route in ROUTES:
-        assert not {"path", "folder", "folders", "to", "location"} & set(Verb(route).parameters), route.path
+        assert not {"path", "folder", "folders", "to", "location"} & set(ServedVerb(route).parameters), route.path
 
 
 def test_the_scope_is_never_a_parameter_outside_of_the_whole_store() -> None:
     for route in ROUTES:
         if not route.whole_store:
-            assert not {"user", "agent", "tenant", "scope", "reads"} & set(Verb(route).parameters), route.path
+            assert not {"user", "agent", "tenant", "scope", "reads"} & set(ServedVerb(route).parameters), route.path

@@ -84,6 +84,10 @@ class BackendMissing(EngrainError, ImportError):
         self.extra = extra
 
 
+class AccessDenied(EngrainError):
+    """The server does not accept this API key, or the key lacks the right for this."""
+
+
 class EmbedderFailed(EngrainError):
     """The embedder returned no usable vectors. Search by words still works, and the vectors are computed later."""
 
@@ -145,6 +149,10 @@ class SchemaMismatch(StoreCorrupt):
 
 class StoreUnavailable(StoreError):
     """The server did not answer."""
+
+
+class LimitReached(StoreError):
+    """The API key has used up one of its limits for now. Nothing was written."""
 
 
 class OutcomeUnknown(StoreError):

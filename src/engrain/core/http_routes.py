@@ -15,6 +15,10 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 # Names a default session and a working memory, as one Memory object has them in Python.
 VIEW_HEADER = "Engrain-View"
 SCOPE_HEADERS: Mapping[str, str] = {"tenant": "Engrain-Tenant", "agent": "Engrain-Agent", "user": "Engrain-User"}
+# Scopes that recall searches as well, each as a query string: agent=team&tenant=acme, user=bo
+READS_HEADER = "Engrain-Reads"
+# The answer of `export`, whose body is the file.
+EXPORT_HEADER = "Engrain-Export"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -96,6 +100,7 @@ SESSIONS = (
     Route("POST", "/v1/conversation", "write", "server.begin_conversation", "session"),
     Route("POST", "/v1/add_message", "write", "add_message"),
     Route("POST", "/v1/add_messages", "write", "add_messages", "messages"),
+    Route("GET", "/v1/profile", "read", "sessions.collect_profile", "items"),
     Route("GET", "/v1/sessions", "read", "sessions.list", "sessions"),
     Route("POST", "/v1/sessions/{session}/start", "write", "sessions.start", text=True),
     Route("POST", "/v1/sessions/{session}/end", "write", "sessions.end"),
@@ -191,6 +196,7 @@ OWNER = (
 WHOLE_STORE = (
     Route("GET", "/v1/store/memories", "operate", "store.memories", "memories"),
     Route("GET", "/v1/store/status", "operate", "store.status", without=("scope",)),
+    Route("POST", "/v1/store/status", "operate", "store.status"),
     Route("GET", "/v1/store/holds", "operate", "store.holds", "holds"),
     Route("GET", "/v1/store/audit", "operate", "store.audit", "entries"),
     Route("GET", "/v1/store/verify_audit", "operate", "store.verify_audit"),

@@ -67,7 +67,7 @@ class StoreLoader:
                 self._thread.start()
             return self._opened
 
-    def get_memory(self, scope: Scope) -> Memory:
+    def get_memory(self, scope: Scope, reads: tuple[Scope, ...] = ()) -> Memory:
         """Return the view of a scope as soon as the store is open, or raise the error of opening it."""
         opened = self.start()
         try:
@@ -77,7 +77,7 @@ class StoreLoader:
                 if self._opened is opened:
                     self._opened = None
             raise
-        return views.get(scope, VIEW, "recall")
+        return views.get(scope, VIEW, "recall", reads)
 
     def close(self) -> None:
         """Close the store, if it was opened."""
@@ -144,4 +144,5 @@ class KeyedMemories:
         self._limiter.charge(call.caller.key, call.limits, items=items, size=size)
 
     def open(self) -> Memory:
-        return self._loader.get_memory(self.current.get().caller.scope)
+        caller = self.current.get().caller
+        return self._loader.get_memory(caller.scope, caller.reads)

@@ -47,7 +47,8 @@ def _make_async(
 ) -> Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
     async def call(self: _ThreadFace[Sync], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.call_in_thread(lambda opened: verb(opened, *args, **kwargs))
+        # By name: a memory on a server has verbs of its own.
+        return await self.call_in_thread(lambda opened: getattr(opened, verb.__name__)(*args, **kwargs))
 
     return cast("Callable[Concatenate[_ThreadFace[Sync], P], Coroutine[Any, Any, R]]", call)
 
@@ -72,6 +73,7 @@ class AsyncStore:
         read_only: bool = False,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        api_key: str | None = None,
     ) -> None:
         self._make = functools.partial(
             Store,
@@ -83,6 +85,7 @@ class AsyncStore:
             read_only=read_only,
             background=background,
             settings=settings,
+            api_key=api_key,
         )
         self._store: Store | None = None
         self._closed = False
@@ -251,6 +254,7 @@ class AsyncMemory:
         clock: Clock = system_clock,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        api_key: str | None = None,
     ) -> None:
         self._scope = check_scope(tenant, agent, user)
         self._reads = check_reads(reads)
@@ -258,9 +262,8 @@ class AsyncMemory:
         if isinstance(location, AsyncStore):
             self._store = location
         else:
-            self._store = AsyncStore(
-                location, embedder=embedder, model=model, clock=clock, background=background, settings=settings
-            )
+            options = {"embedder": embedder, "model": model, "clock": clock, "background": background}
+            self._store = AsyncStore(location, **options, settings=settings, api_key=api_key)  # type: ignore[arg-type]
         self._view: Memory | None = None
         self._lock = threading.Lock()
 

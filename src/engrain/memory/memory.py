@@ -56,7 +56,8 @@ class Memory:
             memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
             print(memory.recall("Which language should the example use?"))
 
-    `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. A view
+    `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. The URL
+    of `engrain serve`, such as https://memory.example.com, needs an `api_key`, or ENGRAIN_API_KEY. A view
     of a Store costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
     anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `recall`
     also searches the scopes in `reads`; nothing is ever written there.
@@ -75,6 +76,7 @@ class Memory:
         clock: Clock = system_clock,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        api_key: str | None = None,
     ) -> None:
         self._scope = check_scope(tenant, agent, user)
         self._reads = tuple(one for one in check_reads(reads) if one != self._scope)
@@ -82,11 +84,14 @@ class Memory:
         if isinstance(location, Store):
             self._store = location
         else:
-            self._store = Store(
-                location, embedder=embedder, model=model, clock=clock, background=background, settings=settings
-            )
+            options = {"embedder": embedder, "model": model, "clock": clock, "background": background}
+            self._store = Store(location, **options, settings=settings, api_key=api_key)  # type: ignore[arg-type]
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
+        if self._store.is_remote:
+            from engrain.memory.remote import RemoteMemory
+
+            self.__class__ = RemoteMemory
 
     # Knowledge
 

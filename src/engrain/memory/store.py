@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from engrain.client.connection import is_server_url
+from engrain.config import load_settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmbedderFailed, StoreClosed
 from engrain.core.identity import Scope
@@ -46,7 +48,12 @@ class Store:
     one. `key` (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `settings` are the tables of the
     .toml file, such as {"lifecycle": {"every_minutes": 60}, "privacy": {"redact": ["keys"]}}. Several threads may share
     a store, and several processes one file.
+
+    The URL of `engrain serve` (https://…, unix:///…) opens nothing here: each verb is a request to that server, with
+    the `api_key` or ENGRAIN_API_KEY.
     """
+
+    is_remote = False
 
     def __init__(
         self,
@@ -59,7 +66,14 @@ class Store:
         read_only: bool = False,
         background: bool = True,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        api_key: str | None = None,
     ) -> None:
+        if is_server_url(load_settings(location, settings).store):
+            from engrain.memory.remote import attach_store
+
+            refused = {"embedder": embedder, "model": model, "key": key, "read_only": read_only}
+            attach_store(self, location, api_key, settings, {**refused, "clock": clock is not system_clock})
+            return
         # Imported here, so that `import engrain` stays light: numpy and the engine are loaded with the first store.
         from engrain.factory import open_services
         from engrain.maintenance.workers import Workers

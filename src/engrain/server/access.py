@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from urllib.parse import unquote
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, unquote
 
 from engrain.core.errors import EngrainError
-from engrain.core.http_routes import RIGHTS, SCOPE_HEADERS, Route
+from engrain.core.http_routes import READS_HEADER, RIGHTS, SCOPE_HEADERS, Route
 from engrain.core.identity import Scope, check_scope
 from engrain.server.keys import SCOPE_PARTS, KeyFile, KeyLimits
 from engrain.server.problems import Problem, to_problem
@@ -16,6 +16,7 @@ from engrain.server.verbs import Caller
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="engrain"'}
 _PERCENT_ENCODED = re.compile(r"([ -$&-~]|%[0-9A-Fa-f]{2})*")
+MAX_READS = 32
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -44,36 +45,44 @@ class Access:
         kind, _, text = headers.get("authorization", "").partition(" ")
         text = text.strip()
         if kind.lower() != "bearer" or not text or self.keys is None:
-            raise Problem(401, "send your key in a header: Authorization: Bearer engrain_….", headers=_CHALLENGE)
+            raise _refuse_key("send your key in a header: Authorization: Bearer engrain_….")
         try:
             key = self.keys.find(text)
         except EngrainError as exc:
             raise Problem(503, "the server cannot read its keys.", type(exc).__name__) from exc
         if key is None:
-            raise Problem(401, "this key is not valid: it is unknown, was revoked or was rotated.", headers=_CHALLENGE)
-        return _choose_scope(Caller(key.id, key.rights, key.scope, key.chooses), headers), key.limits
+            raise _refuse_key("this key is not valid: it is unknown, was revoked or was rotated.")
+        return _choose_scope(Caller(key.id, key.rights, key.scope, key.chooses, key.reads), headers), key.limits
+
+
+def refuse(detail: str) -> Problem:
+    return Problem(403, detail, "AccessDenied")
+
+
+def _refuse_key(detail: str) -> Problem:
+    return Problem(401, detail, "AccessDenied", headers=_CHALLENGE)
 
 
 def check_rights(caller: Caller, route: Route) -> None:
     """Problem 403 if the caller's key does not have the right of the route."""
     if route.right not in caller.rights:
-        raise Problem(403, f"this needs the right {route.right!r}; the key has {', '.join(caller.rights)}.")
+        raise refuse(f"this needs the right {route.right!r}; the key has {', '.join(caller.rights)}.")
     if route.whole_store and not caller.whole_store:
-        raise Problem(403, "this is about the whole store; the key is bound to a part of it.")
+        raise refuse("this is about the whole store; the key is bound to a part of it.")
 
 
 def refuse_other_origin(headers: Mapping[str, str]) -> None:
     """Problem 403 for a request of another site's page: it must not act in the name of a browser's user."""
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != headers.get("host"):
-        raise Problem(403, "requests from pages of other origins are not answered.")
+        raise refuse("requests from pages of other origins are not answered.")
 
 
 def _refuse_foreign_host(host: str) -> None:
     """A page may point its own name at this machine: without keys, only local names are answered."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if name and name.lower() not in LOCAL_HOSTS:
-        raise Problem(403, "without keys the server answers only to the name localhost.")
+        raise refuse("without keys the server answers only to the name localhost.")
 
 
 def _choose_scope(caller: Caller, headers: Mapping[str, str]) -> Caller:
@@ -85,12 +94,38 @@ def _choose_scope(caller: Caller, headers: Mapping[str, str]) -> Caller:
             continue
         value = decode_header(raw, header)
         if part not in caller.chooses and value != chosen[part]:
-            raise Problem(403, f"this key may not choose a {part} with {header}.")
+            raise refuse(f"this key may not choose a {part} with {header}.")
         chosen[part] = value
     try:
-        return Caller(caller.key, caller.rights, check_scope(**chosen), caller.chooses)
+        return replace(caller, scope=check_scope(**chosen), reads=_choose_reads(caller, headers))
     except EngrainError as exc:
         raise to_problem(exc) from exc
+
+
+def _choose_reads(caller: Caller, headers: Mapping[str, str]) -> tuple[Scope, ...]:
+    """Return the scopes that recall searches as well: those that the header names, or all that the key has."""
+    raw = headers.get(READS_HEADER.lower())
+    if raw is None:
+        return caller.reads
+    found = tuple(_parse_scope(part) for part in raw.split(",") if part.strip())
+    if len(found) > MAX_READS:
+        raise Problem(400, f"{READS_HEADER} names more than {MAX_READS} scopes.")
+    for scope in found:
+        if scope not in caller.reads and not caller.may_name(scope):
+            raise refuse(f"this key may not read {scope}.")
+    return found
+
+
+def _parse_scope(text: str) -> Scope:
+    """Parse one scope of the header, such as tenant=acme&agent=team."""
+    try:
+        parts = parse_qsl(text.strip(), keep_blank_values=True, strict_parsing=True, errors="strict")
+        if len(dict(parts)) < len(parts) or not set(dict(parts)) <= set(SCOPE_PARTS):
+            raise ValueError
+        named = dict(parts)
+    except ValueError as exc:
+        raise Problem(400, f"{READS_HEADER} takes scopes such as agent=team&tenant=acme, with commas.") from exc
+    return check_scope(named.get("tenant"), named.get("agent"), named.get("user"))
 
 
 def decode_header(raw: str, header: str) -> str:

@@ -11,10 +11,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import orjson
 
+from engrain.client.values import load_public_names
 from engrain.core.errors import NotFound
 from engrain.core.http_routes import Route
 from engrain.core.validation import to_plain
-from engrain.server.verbs import Verb, load_public_names
+from engrain.memory.verbs import Verb
 
 Schema = dict[str, Any]
 JSON_TYPE = "application/json"

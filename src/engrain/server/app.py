@@ -16,8 +16,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from engrain.core.errors import EngrainError, LeaseLost
-from engrain.core.http_routes import IDEMPOTENCY_HEADER, VIEW_HEADER
+from engrain.core.http_routes import EXPORT_HEADER, IDEMPOTENCY_HEADER, VIEW_HEADER
 from engrain.core.identity import Scope
+from engrain.core.validation import to_plain
 from engrain.memory.store import Store
 from engrain.server.access import Access, check_rights, decode_header, refuse_other_origin
 from engrain.server.answers import JSON_TYPE, encode_answer, to_json
@@ -30,7 +31,7 @@ from engrain.server.metrics import METRICS_TYPE, Metrics
 from engrain.server.models import parse_query, validate
 from engrain.server.openapi import EXPORT_TYPES, build_openapi
 from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, VerbPool
-from engrain.server.problems import PROBLEM_TYPE, Problem, overload_problem, to_problem
+from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
@@ -141,7 +142,7 @@ class HttpApi:
         except asyncio.CancelledError:
             if not self.draining.is_set():
                 raise
-            return _make_problem_response(overload_problem(_CUT_OFF))
+            return _make_problem_response(Problem(503, _CUT_OFF, "OutcomeUnknown", headers={"Retry-After": "1"}))
         except Exception:  # noqa: BLE001  # the rim: every defect is logged and answered
             _log.exception("%s %s failed", request.method, trace.route)
             return _make_problem_response(Problem(500, "this is a defect of the server; its log has more."))
@@ -204,7 +205,7 @@ class HttpApi:
             arguments[parameter or name] = call.path[name]
         if call.request_id is not None and verb.takes_request_id:
             arguments["request_id"] = call.request_id
-        memory = self._views.get(call.caller.scope, call.view, verb.route.verb)
+        memory = self._views.get(call.caller.scope, call.view, verb.route.verb, call.caller.reads)
         return verb.call(Target(self._store, memory, call.caller), arguments)
 
     async def _answer_events(self, request: Request, scope: Scope) -> Response:
@@ -215,8 +216,9 @@ class HttpApi:
         options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
         memory = self._views.get(call.caller.scope, call.view, "export")
         stack = ExitStack()
-        file = await self.heavy_pool.run(lambda: stack.enter_context(export_to_file(memory, **options)))
-        return FileResponse(file, stack, media_type=EXPORT_TYPES[options.get("format", "jsonl")])
+        file, exported = await self.heavy_pool.run(lambda: stack.enter_context(export_to_file(memory, **options)))
+        headers = {EXPORT_HEADER: to_json(to_plain(exported)).decode()}
+        return FileResponse(file, stack, media_type=EXPORT_TYPES[options.get("format", "jsonl")], headers=headers)
 
     async def _answer_load(self, request: Request, call: Call) -> Response:
         options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))

@@ -48,8 +48,8 @@ class KeyLimits:
 class ApiKey:
     """A key without its secret: the scope that it is bound to, its rights and its limits.
 
-    `chooses` are the parts of the scope that its holder names in headers instead. `replaced` is the hash of the secret
-    before the last rotation, which is accepted until `replaced_until`.
+    `chooses` are the parts of the scope that its holder names in headers instead. `recall` also searches the scopes in
+    `reads`. `replaced` is the hash of the secret before the last rotation, which is accepted until `replaced_until`.
     """
 
     id: str
@@ -64,6 +64,7 @@ class ApiKey:
     created_at: str = ""
     replaced: str | None = None
     replaced_until: str | None = None
+    reads: tuple[Scope, ...] = ()
 
     def __post_init__(self) -> None:
         check_key(self.name, "name")
@@ -218,6 +219,7 @@ def _parse_key(values: Mapping[str, Any]) -> ApiKey:
             "rights": tuple(values["rights"]),
             "chooses": tuple(values.get("chooses", ())),
             "limits": KeyLimits(**values.get("limits", {})),
+            "reads": tuple(Scope(**scope) for scope in values.get("reads", ())),
         }
     )
 

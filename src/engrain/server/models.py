@@ -16,13 +16,15 @@ from engrain.core.model.tasks import TaskStatus
 from engrain.core.model.working import MAX_GOAL, MAX_TOKENS
 from engrain.core.rules.importance import EpisodeKind
 from engrain.core.validation import MAX_BATCH, MAX_NAME, MAX_QUERY, MAX_TEXT
+from engrain.memory.verbs import Verb
 from engrain.server import wire_types as wire
 from engrain.server.problems import Problem
-from engrain.server.verbs import Verb
 from engrain.tasks.admin import Verdict
 from engrain.transfer.readers import LoadFormat
 
 MAX_SHOWN_ERRORS = 10
+# The error of the same input in Python, by the kind of pydantic's error. The first that is there decides.
+ERROR_OF_KIND = {"EmptyText": "EmptyText", "too_long": "TooLarge", "extra_forbidden": "UnknownKey"}
 _Names = Annotated[list[wire.Name], Field(max_length=MAX_BATCH)]
 _Goal = wire.text(MAX_GOAL)
 _MaybeName = wire.optional_text(MAX_NAME)
@@ -178,7 +180,9 @@ def _report_errors(error: ValidationError) -> Problem:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [{"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in found[:MAX_SHOWN_ERRORS]]
     detail = "; ".join(f"{line['where'] or 'the body'}: {line['what']}" for line in lines[:3])
-    return Problem(422, f"{detail}.", "InvalidInput", more={"values": lines})
+    kinds = {one["type"] for one in found}
+    name = next((name for kind, name in ERROR_OF_KIND.items() if kind in kinds), "InvalidInput")
+    return Problem(422, f"{detail}.", name, more={"values": lines})
 
 
 def _read_types(model: type[BaseModel]) -> dict[str, str]:

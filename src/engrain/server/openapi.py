@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engrain import __version__
-from engrain.core.http_routes import GROUPS, IDEMPOTENCY_HEADER, SCOPE_HEADERS, VIEW_HEADER, Route
+from engrain.core.http_routes import GROUPS, IDEMPOTENCY_HEADER, READS_HEADER, SCOPE_HEADERS, VIEW_HEADER, Route
 from engrain.server.answers import AnswerSchemas
 from engrain.server.problems import PROBLEM_TYPE, TITLES
 from engrain.server.router import Endpoint
@@ -30,6 +30,8 @@ _NAME = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]*[^\s\x00][^\x00
 _LETTER = r"([!-$&-~]|%[2-6][0-9A-Fa-f]|%7[0-9A-Ea-e])"
 _ENCODED_HEADER = {"type": "string", "minLength": 1, "pattern": rf"^{_LETTER}([ ]*{_LETTER})*$"}
 _PLAIN_HEADER = {"type": "string", "minLength": 1, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
+_PART = r"(tenant|agent|user)=([0-9A-Za-z]|%[2-6][0-9A-Fa-f])+"
+_READS = {"type": "string", "pattern": rf"^{_PART}(, {_PART})*$"}
 _PROBLEM: Schema = {
     "title": "Problem",
     "type": "object",
@@ -122,6 +124,8 @@ def _drop_null(schema: Schema) -> Schema:
 def _describe_headers(one: Endpoint) -> list[Schema]:
     names = {VIEW_HEADER: "The view: its default session and working memory."}
     names |= {header: f"The {part}, if the key may choose it." for part, header in SCOPE_HEADERS.items()}
+    if one.route.verb in ("recall", "prompt", "get", "explain"):
+        names[READS_HEADER] = "Scopes that are searched as well, if the key may read them: agent=team&tenant=acme, …"
     if one.verb.takes_request_id:
         names[IDEMPOTENCY_HEADER] = "Repeating a request with the same key returns the first answer."
     return [
@@ -131,6 +135,8 @@ def _describe_headers(one: Endpoint) -> list[Schema]:
 
 
 def _choose_header(name: str) -> Schema:
+    if name == READS_HEADER:
+        return _READS
     return _PLAIN_HEADER if name == IDEMPOTENCY_HEADER else _ENCODED_HEADER
 
 

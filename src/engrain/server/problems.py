@@ -19,6 +19,8 @@ STATUS_OF_ERROR: Mapping[type[BaseException], int] = {
     errors.OnHold: 409,
     errors.TaskError: 409,
     errors.LeaseLost: 409,
+    errors.AccessDenied: 403,
+    errors.LimitReached: 429,
     errors.ConfigError: 501,
     errors.BackendMissing: 501,
     errors.EmbedderFailed: 503,
@@ -77,8 +79,10 @@ def to_problem(error: BaseException) -> Problem:
 
 def limit_problem(detail: str, seconds: float) -> Problem:
     """A limit of the key is reached: 429, with the seconds to wait."""
-    return Problem(429, detail, headers={"Retry-After": str(max(1, int(seconds) + (seconds > int(seconds))))})
+    return Problem(
+        429, detail, "LimitReached", headers={"Retry-After": str(max(1, int(seconds) + (seconds > int(seconds))))}
+    )
 
 
 def overload_problem(detail: str) -> Problem:
-    return Problem(503, detail, headers={"Retry-After": str(RETRY_SECONDS)})
+    return Problem(503, detail, "StoreUnavailable", headers={"Retry-After": str(RETRY_SECONDS)})

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from engrain.core.http_routes import ROUTES, Route
 from engrain.server.models import build_model
 from engrain.server.problems import Problem
-from engrain.server.verbs import Verb
+from engrain.server.verbs import ServedVerb
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Endpoint:
     """A route with its verb and the model of its parameters."""
 
     route: Route
-    verb: Verb
+    verb: ServedVerb
     model: type[BaseModel]
 
 
 @cache
 def build_endpoints() -> tuple[Endpoint, ...]:
     """Build the endpoint of every route, once for each process."""
-    verbs = [Verb(route) for route in ROUTES]
+    verbs = [ServedVerb(route) for route in ROUTES]
     return tuple(Endpoint(verb.route, verb, build_model(verb)) for verb in verbs)
 
 

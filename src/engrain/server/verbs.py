@@ -1,46 +1,23 @@
-"""The verbs behind the routes: find each one's function, its parameters and the object that it is called on."""
+"""Call the verb of a route on the object that it belongs to: the store, the caller's view, or the server itself."""
 
 from __future__ import annotations
 
-import inspect
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
-import engrain
 from engrain.core.errors import Conflict
-from engrain.core.http_routes import Right, Route
+from engrain.core.http_routes import Right
 from engrain.core.identity import Scope
 from engrain.core.model.results import MemoryInfo
 from engrain.memory.memory import Memory
 from engrain.memory.store import Store
+from engrain.memory.verbs import Verb
 from engrain.server.keys import SCOPE_PARTS
-from engrain.tasks.admin import Tasks
-from engrain.tiers.conversation import ConversationMemory
-from engrain.tiers.episodic import EpisodicMemory
-from engrain.tiers.procedural import ProceduralMemory
-from engrain.tiers.scoped_working import ScopedWorkingMemory
-from engrain.tiers.semantic import Relations, SemanticMemory, Slots
-from engrain.tiers.sessions import Sessions
-
-PARTS: Mapping[str, type] = {
-    "slots": Slots,
-    "relations": Relations,
-    "working": ScopedWorkingMemory,
-    "conversation": ConversationMemory,
-    "episodic": EpisodicMemory,
-    "semantic": SemanticMemory,
-    "procedural": ProceduralMemory,
-    "sessions": Sessions,
-    "tasks": Tasks,
-    "store": Store,
-}
-# Parameters that a request cannot give: a callback, and the id that the header has.
-_NOT_ON_THE_WIRE = ("self", "progress", "request_id")
+from engrain.transfer.export import ExportResult
 
 
 @dataclass(frozen=True)
@@ -51,6 +28,7 @@ class Caller:
     rights: tuple[Right, ...]
     scope: Scope
     chooses: tuple[str, ...] = ()
+    reads: tuple[Scope, ...] = ()
 
     @property
     def whole_store(self) -> bool:
@@ -124,47 +102,10 @@ class ServerVerbs:
         """Stream the changes of this memory as server-sent events. `Last-Event-ID` continues after that change."""
 
 
-class Verb:
-    """The function of a route and its parameters."""
+class ServedVerb(Verb):
+    """A verb that a request calls on the store, or on the caller's view of it."""
 
-    def __init__(self, route: Route) -> None:
-        self.route = route
-        self._part, _, self.name = route.verb.rpartition(".")
-        owner = ServerVerbs if self._part == "server" else PARTS[self._part] if self._part else Memory
-        found: Any = inspect.getattr_static(owner, self.name)
-        self.is_property = isinstance(found, property)
-        self.function: Callable[..., Any] = found.fget if self.is_property else found
-
-    @cached_property
-    def parameters(self) -> dict[str, inspect.Parameter]:
-        """The parameters that a request gives, by name: all but those of the path."""
-        in_path = {self.route.renamed.get(name, name) for name in self.route.path_names}
-        hidden = {*in_path, *_NOT_ON_THE_WIRE, *self.route.without, *self.from_scope}
-        return {name: one for name, one in self._signature.items() if name not in hidden}
-
-    @cached_property
-    def from_scope(self) -> tuple[str, ...]:
-        """The parameters that the caller's scope gives: those of a verb of the store about one owner."""
-        if self._part != "store" or self.route.whole_store:
-            return ()
-        return tuple(part for part in SCOPE_PARTS if part in self._signature)
-
-    @property
-    def takes_request_id(self) -> bool:
-        return "request_id" in self._signature
-
-    @cached_property
-    def path_parameters(self) -> Mapping[str, str]:
-        """The verb's parameter for each value in the path; "" for the session that a conversation is of."""
-        renamed = {name: self.route.renamed.get(name, name) for name in self.route.path_names}
-        return {name: one if one in self._signature else "" for name, one in renamed.items()}
-
-    @cached_property
-    def returns(self) -> Any:
-        """The type of the value, for the schema of the answer."""
-        module = vars(inspect.getmodule(inspect.unwrap(self.function)))
-        names, found = load_public_names(), inspect.get_annotations(self.function).get("return")
-        return eval(found, {**names, **module}) if isinstance(found, str) else found  # our own source
+    owners: ClassVar[Mapping[str, type]] = {**Verb.owners, "server": ServerVerbs}
 
     def call(self, target: Target, arguments: Mapping[str, Any]) -> Any:
         """Call the verb. The session of a conversation is in the arguments under its name."""
@@ -181,30 +122,20 @@ class Verb:
         return {part: getattr(scope, part) for part in self.from_scope}
 
     def _find_owner(self, target: Target, arguments: dict[str, Any]) -> Any:
-        if self._part == "server":
+        if self.part == "server":
             return ServerVerbs(target)
-        if self._part == "store":
+        if self.part == "store":
             return target.store
-        if self._part == "conversation":
+        if self.part == "conversation":
             return target.memory.session(arguments.pop("session")).conversation
-        return getattr(target.memory, self._part) if self._part else target.memory
-
-    @cached_property
-    def _signature(self) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self.function).parameters
-
-
-@cache
-def load_public_names() -> dict[str, Any]:
-    """Return every public name, by which annotations name a type that their module imports for checking only."""
-    return {name: getattr(engrain, name) for name in dir(engrain)}
+        return getattr(target.memory, self.part) if self.part else target.memory
 
 
 @contextmanager
-def export_to_file(memory: Memory, **options: Any) -> Iterator[BinaryIO]:
+def export_to_file(memory: Memory, **options: Any) -> Iterator[tuple[BinaryIO, ExportResult]]:
     """Export a memory to a temporary file that only the server can read, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="engrain-export-") as folder:
         path = Path(folder) / "export"
-        memory.export(path, **options)
+        exported = memory.export(path, **options)
         with path.open("rb") as file:
-            yield file
+            yield file, exported

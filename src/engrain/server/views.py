@@ -26,18 +26,18 @@ class Views:
         self._store = store
         self._most = most
         self._lock = threading.Lock()
-        self._scopes: OrderedDict[Scope, OrderedDict[str, tuple[Memory, str]]] = OrderedDict()
+        self._scopes: OrderedDict[Scope, OrderedDict[tuple[str, tuple[Scope, ...]], tuple[Memory, str]]] = OrderedDict()
 
-    def get(self, scope: Scope, name: str, verb: str) -> Memory:
+    def get(self, scope: Scope, name: str, verb: str, reads: tuple[Scope, ...] = ()) -> Memory:
         """Return the view for a verb; a new one if there is none, or if its user was erased since it was made."""
         erasure = self._find_last_erasure(scope) if verb.startswith(_VERBS_WITH_STATE) else None
         with self._lock:
             views = self._scopes.setdefault(scope, OrderedDict())
-            known = views.get(name)
+            known = views.get((name, reads))
             if known is None or erasure not in (None, known[1]):
-                memory = self._store.memory(tenant=scope.tenant, agent=scope.agent, user=scope.user)
-                known = views[name] = (memory, erasure or "")
-            views.move_to_end(name)
+                memory = self._store.memory(tenant=scope.tenant, agent=scope.agent, user=scope.user, reads=reads)
+                known = views[name, reads] = (memory, erasure or "")
+            views.move_to_end((name, reads))
             self._scopes.move_to_end(scope)
             if len(views) > MAX_VIEWS_OF_SCOPE:
                 views.popitem(last=False)

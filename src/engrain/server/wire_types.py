@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import FIELDS, FLAG, MAX_CHOICES, MAX_CONDITIONS, NUMBER, TEXT, TIME
@@ -33,7 +34,7 @@ def _accept_whole_number(value: Any) -> Any:
 
 def _refuse_blank(value: str) -> str:
     if not value.strip():
-        raise ValueError("a text must have more than white space")
+        raise PydanticCustomError("EmptyText", "a text must have more than white space")
     return value
 
 

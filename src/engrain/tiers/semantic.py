@@ -53,7 +53,7 @@ class SemanticMemory:
     def remember(self, note: Note, request_id: str | None = None) -> str:
         """Keep a note word for word, and return its id."""
         request_id = check_optional_key(request_id, "request_id")
-        return _require_id(write.commit_notes([check_note(note)], self._scope, self._services, request_id).outcomes[0])
+        return require_id(write.commit_notes([check_note(note)], self._scope, self._services, request_id).outcomes[0])
 
     def learn(
         self, content: str, importance: float = 0.5, source: str = "conversation", *, request_id: str | None = None
@@ -112,7 +112,7 @@ class SemanticMemory:
         """Replace the text of an item. The new version keeps all other values of the old one."""
         request = make_request(request_id, "correct", check_key(id, "id"), note.text, note.source)
         if first := self._services.items.answer(self._scope, request):
-            return _require_id(first.outcomes[0])
+            return require_id(first.outcomes[0])
         old = self._require_current(id)
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
@@ -122,7 +122,7 @@ class SemanticMemory:
         )
         (draft,) = write.build_drafts([note], self._services)
         plan = Plan(self._scope, (Correct(old.id, draft),), request_id, asked=request.asked if request else None)
-        return _require_id(self._services.items.apply(plan).outcomes[0])
+        return require_id(self._services.items.apply(plan).outcomes[0])
 
     def change(self, change: Change, request_id: str | None = None) -> None:
         """Set values that make no new version."""
@@ -288,7 +288,8 @@ def parse_as_of(as_of: Time | None) -> datetime | None:
     return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
 
 
-def _require_id(outcome: Outcome) -> str:
+def require_id(outcome: Outcome) -> str:
+    """Return the id of a kept note; InvalidInput if a tombstone kept it out."""
     if outcome.id is None:
         raise InvalidInput("this text was forgotten here, and a derived note cannot bring it back.")
     return outcome.id

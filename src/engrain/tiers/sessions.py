@@ -194,7 +194,7 @@ class Sessions:
         return [item_to_message(row) for row in rows]
 
     def collect_profile(self) -> builtins.list[Item]:
-        """Internal: return the user's slots, then pinned and important facts and standing wishes, newest first.
+        """Return the user's slots, then pinned and important facts and standing wishes, newest first.
 
         Facts that others said about themselves are left out.
         """

@@ -12,6 +12,7 @@ from engrain.cli.command import MemoryGroup
 from engrain.cli.context import CommandContext, confirm
 from engrain.cli.output import bold, dim
 from engrain.core.http_routes import RIGHTS
+from engrain.core.identity import Scope
 from engrain.server.keys import SCOPE_PARTS, ApiKey, KeyFile, KeyLimits, find_key_path
 
 DEFAULT_RIGHTS = ("read", "write")
@@ -51,6 +52,10 @@ def keys() -> None:
     "--choose", "chooses", multiple=True, type=click.Choice(SCOPE_PARTS),
     help="Let the holder name this part of the memory in a header, such as Engrain-User.",
 )  # fmt: skip
+@click.option(
+    "--reads", multiple=True, metavar="SCOPE",
+    help="Let recall search this memory as well: agent=team, or tenant=acme,agent=team.",
+)  # fmt: skip
 @click.option("--whole-store", is_flag=True, help="Let the holder name every memory, and operate the whole store.")
 @click.option("--requests-per-second", type=float, default=100.0, show_default=True, help="Requests a second; 0 = any.")
 @click.option(
@@ -64,11 +69,12 @@ def add(
     name: str,
     rights: tuple[Any, ...],
     chooses: tuple[str, ...],
+    reads: tuple[str, ...],
     whole_store: bool,
-    path: str | None,
     **limits: Any,
 ) -> None:
     """Make a key for the memory that --user, --agent and --tenant name."""
+    path = limits.pop("path")
     parts: Sequence[str] = SCOPE_PARTS if whole_store else chooses
     if not parts and cli.user is None and cli.agent is None and cli.tenant is None:
         raise click.UsageError("Name the key's memory (--user, --agent, --tenant), or add --choose or --whole-store.")
@@ -80,6 +86,7 @@ def add(
         *(cli.tenant, cli.agent, cli.user),
         chooses=tuple(dict.fromkeys(parts)),
         limits=KeyLimits(**{limit: value or None for limit, value in limits.items()}),
+        reads=tuple(map(_parse_scope, reads)),
     )
     file = _open_file(cli, path)
     _print_secret(cli, name, file.add(key), file)
@@ -130,6 +137,13 @@ def revoke(cli: CommandContext, name: str, yes: bool, path: str | None) -> None:
     cli.print_result({"revoked": key.name}, lambda: [f"Revoked {key.name}."])
 
 
+def _parse_scope(text: str) -> Scope:
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    if not set(parts) <= set(SCOPE_PARTS) or not all(parts.values()):
+        raise click.UsageError(f"{text!r} is not a memory: write agent=team, or tenant=acme,agent=team.")
+    return Scope(**parts)
+
+
 def _open_file(cli: CommandContext, path: str | None) -> KeyFile:
     from engrain.config import load_settings
 
@@ -154,6 +168,8 @@ def _format_keys(found: Sequence[ApiKey]) -> Iterator[str]:
     for key in found:
         chosen = f"chooses {', '.join(key.chooses)}" if key.chooses else ""
         owner = "the whole store" if key.whole_store else ", ".join(filter(None, (_format_scope(key), chosen)))
+        if key.reads:
+            owner += f" · reads {'; '.join(map(str, key.reads))}"
         yield f"{bold(key.name)}  {owner} · {', '.join(key.rights)} · {dim(f'{key.id}, {key.created_at[:10]}')}"
 
 

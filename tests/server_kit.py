@@ -46,6 +46,11 @@ class RunningServer:
         rights = values.pop("rights", RIGHTS)
         return self.keys.add(ApiKey("", name, "", rights, limits=limits, **values))
 
+    @property
+    def url(self) -> str:
+        """The URL for a Memory."""
+        return self.listener.address.replace("unix:", "unix://")
+
     def client(self, key: str | None = None, **headers: str) -> httpx.Client:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if key is not None:
@@ -65,9 +70,10 @@ def run_server(
     unix: bool = False,
     options: ApiOptions | None = None,
     drain: int = 5,
+    **store_options: Any,
 ) -> Iterator[RunningServer]:
     keys = None if open_access else KeyFile(folder / "store.db.keys.json")
-    with Store(folder / "store.db", background=False) as store:
+    with Store(folder / "store.db", **{"background": False, **store_options}) as store:
         api = HttpApi(store, Access(keys, open_access), options)
         listener = listen_unix(folder / "engrain.sock") if unix else listen_tcp("127.0.0.1", 0)
         running = RunningServer(store, api, keys, listener, drain)
