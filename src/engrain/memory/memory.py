@@ -81,17 +81,12 @@ class Memory:
         self._scope = check_scope(tenant, agent, user)
         self._reads = tuple(one for one in check_reads(reads) if one != self._scope)
         self._owns = not isinstance(location, Store)
-        if isinstance(location, Store):
-            self._store = location
-        else:
-            options = {"embedder": embedder, "model": model, "clock": clock, "background": background}
-            self._store = Store(location, **options, settings=settings, api_key=api_key)  # type: ignore[arg-type]
+        options: Any = {"embedder": embedder, "model": model, "clock": clock, "background": background}
+        options |= {"settings": settings, "api_key": api_key}
+        self._store = location if isinstance(location, Store) else Store(location, **options)
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
-        if self._store.is_remote:
-            from engrain.memory.remote import RemoteMemory
-
-            self.__class__ = RemoteMemory
+        self._store._adopt(self)
 
     # Knowledge
 

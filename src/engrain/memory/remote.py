@@ -67,7 +67,6 @@ class _OnServer:
 class RemoteStore(_OnServer, Store):
     """A store on a server. `memory` makes views, and each verb of an operator needs a key with the right for it."""
 
-    is_remote = True
     services = workers = property(lambda self: self._services, doc="Internal: only an opened store has it.")
 
     @classmethod
@@ -80,6 +79,9 @@ class RemoteStore(_OnServer, Store):
     def _attach(self, connection: Connection) -> None:
         self._location = connection.url
         self.channel = Channel(connection)
+
+    def _adopt(self, memory: Memory) -> None:
+        memory.__class__ = RemoteMemory
 
     def memories(self) -> list[MemoryInfo]:
         """List the memories that the key may use."""

@@ -53,8 +53,6 @@ class Store:
     the `api_key` or ENGRAIN_API_KEY.
     """
 
-    is_remote = False
-
     def __init__(
         self,
         location: PathLike | None = None,
@@ -369,6 +367,9 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({None if self._location is None else hide_secrets(self._location)!r})"
+
+    def _adopt(self, memory: Memory) -> None:
+        """Make a new view fit the store: that of a server speaks HTTP."""
 
     @property
     def _open(self) -> Workers:
