@@ -27,7 +27,7 @@ from engrain.server.access import OpenAccess
 from engrain.transfer.load import LoadResult
 
 # Ids, hashes and the names of workers.
-IDS = re.compile(r"[0-9a-hjkmnp-tv-zA-HJKMNP-TV-Z]{26}|[0-9a-f]{32}|(?<=worker=')[^']+")
+IDS = re.compile(r"[0-9a-f]{32}|[0-9a-hjkmnp-tv-zA-HJKMNP-TV-Z]{26}|(?<=worker=')[^']+")
 START = datetime(2026, 3, 1, tzinfo=UTC)
 STATE = {"n": 1, "list": [1, 2.5, None, "x"]}
 MESSAGES = [{"role": "user", "content": "My city is Lima."}, {"role": "assistant", "content": "Noted."}]
