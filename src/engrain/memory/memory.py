@@ -20,7 +20,7 @@ from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
 from engrain.memory.sessions import Session
-from engrain.memory.store import Store
+from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Memory:
         self._store = location if isinstance(location, Store) else Store(location, **options)
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
-        self._store._adopt(self)
+        fit_view(self, self._store)
 
     # Knowledge
 

@@ -73,15 +73,13 @@ class RemoteStore(_OnServer, Store):
     def connect(cls, connection: Connection) -> Self:
         """Return the store that a connection leads to."""
         made = cls.__new__(cls)
-        made._attach(connection)
+        made.attach(connection)
         return made
 
-    def _attach(self, connection: Connection) -> None:
+    def attach(self, connection: Connection) -> None:
+        """Internal: use this connection."""
         self._location = connection.url
         self.channel = Channel(connection)
-
-    def _adopt(self, memory: Memory) -> None:
-        memory.__class__ = RemoteMemory
 
     def memories(self) -> list[MemoryInfo]:
         """List the memories that the key may use."""
@@ -112,7 +110,7 @@ def attach_store(
     # One class would have to be two: the caller's `Memory(URL)` and `Store(URL)` keep their type.
     store.__class__ = RemoteStore
     assert isinstance(store, RemoteStore)
-    store._attach(Connection(chosen.store, key or None, chosen.timeout, chosen.retries))
+    store.attach(Connection(chosen.store, key or None, chosen.timeout, chosen.retries))
 
 
 class RemotePart(_OnServer):

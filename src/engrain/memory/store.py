@@ -368,14 +368,20 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({None if self._location is None else hide_secrets(self._location)!r})"
 
-    def _adopt(self, memory: Memory) -> None:
-        """Make a new view fit the store: that of a server speaks HTTP."""
-
     @property
     def _open(self) -> Workers:
         if self._workers is None:
             raise StoreClosed("this store was closed. Open it again: Store(…), or Memory(…).")
         return self._workers
+
+
+def fit_view(memory: Memory, store: Store) -> None:
+    """Make a new view fit its store: that of a store on a server speaks HTTP."""
+    if type(store) is not Store:
+        from engrain.memory.remote import RemoteMemory, RemoteStore
+
+        if isinstance(store, RemoteStore):
+            memory.__class__ = RemoteMemory
 
 
 def warm_up_embedder(store: Store) -> None:
