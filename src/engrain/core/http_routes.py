@@ -246,6 +246,7 @@ NOT_SERVED: Mapping[str, str] = {
     "mirror": "it writes to a folder of the server",
     "close": "a client does not close the server's store",
     "store.close": "a client does not close the server's store",
+    "store.find_records": "records are bytes of a framework in the process that has the store",
     "store.backup": "it writes to a path of the server",
     "store.copy": "it writes to a path or URL of the server's choice",
     "working.pending": "the server itself asks its model for summaries",
