@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 
@@ -179,6 +180,16 @@ def raise_interrupt(error: BaseException) -> None:
     """Raise the interrupt that broke off a write, if that is what the error reports."""
     if isinstance(error, OutcomeUnknown):
         error.raise_interrupt()
+
+
+@contextmanager
+def tolerate(*kinds: type[BaseException], report: Callable[[BaseException], object] = lambda _: None) -> Iterator[None]:
+    """Leave the block at an error of these kinds, and pass it to `report`. An interrupt is never lost."""
+    try:
+        yield
+    except kinds as exc:
+        raise_interrupt(exc)
+        report(exc)
 
 
 def find_interrupt(error: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import BeingErased, EmbedderFailed, StoreError, raise_interrupt
+from engrain.core.errors import BeingErased, EmbedderFailed, StoreError, raise_interrupt, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
@@ -43,11 +43,8 @@ def commit_notes(
 
 def purge_or_log(services: Services) -> None:
     """Remove the bytes of forgotten items. A failure is only logged: the items are forgotten, and it is repeated."""
-    try:
+    with tolerate(StoreError, report=partial(_log.warning, "bytes of forgotten items are still to be removed: %s")):
         services.items.purge()
-    except StoreError as exc:
-        raise_interrupt(exc)
-        _log.warning("the bytes of forgotten items are still to be removed: %s", exc)
 
 
 def commit_batches(

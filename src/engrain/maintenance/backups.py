@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from engrain.core.errors import ConfigError, EngrainError, StoreError, raise_interrupt
+from engrain.core.errors import ConfigError, EngrainError, StoreError, tolerate
 from engrain.core.formats.manifests import (
     MANIFEST_SUFFIX,
     SERVER_BACKUP_ADVICE,
@@ -50,10 +50,8 @@ def back_up(services: Services, path: Path, key: str | None = None, rotation: st
     try:
         manifest = store.backup(path, key)
     except BaseException:
-        try:
+        with tolerate(EngrainError):
             record(services, "backup_failed", begun)
-        except EngrainError as exc:
-            raise_interrupt(exc)
         raise
     record(services, "backup", {"items": manifest.items, "encrypted": manifest.encrypted, **begun})
     return BackupInfo(str(path), manifest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -67,9 +68,11 @@ def maintain(
     if not dry_run:
         for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
-        if not jumped:
-            _drop_answers(services, now, trouble)
-        _purge(services, trouble)
+        with _note_trouble(trouble, "answers to old requests"):
+            if not jumped:  # they hold no content, so the report does not list them
+                services.items.drop_answers(now - timedelta(days=services.policies.request_days))
+        with _note_trouble(trouble, "bytes of forgotten items"):
+            services.items.purge()  # those that a reader held until now
         _record_run(services, ClockState() if trust_clock else known, now)
     return run.build_report(trouble)
 
@@ -299,26 +302,15 @@ def _describe_clock_jump(known: ClockState, now: datetime) -> str:
     )
 
 
-def _drop_answers(services: Services, now: datetime, trouble: list[str]) -> None:
-    """Forget old requests of all scopes. They hold no content, so the report does not list them."""
+@contextmanager
+def _note_trouble(trouble: list[str], what: str) -> Iterator[None]:
     try:
-        services.items.drop_answers(now - timedelta(days=services.policies.request_days))
+        yield
     except StoreClosed:
         raise
     except EngrainError as exc:
         raise_interrupt(exc)
-        trouble.append(f"answers to old requests: {exc}")
-
-
-def _purge(services: Services, trouble: list[str]) -> None:
-    """Remove the bytes of forgotten items that a reader held until now."""
-    try:
-        services.items.purge()
-    except StoreClosed:
-        raise
-    except EngrainError as exc:
-        raise_interrupt(exc)
-        trouble.append(f"bytes of forgotten items: {exc}")
+        trouble.append(f"{what}: {exc}")
 
 
 def _record_run(services: Services, before: ClockState, now: datetime) -> None:

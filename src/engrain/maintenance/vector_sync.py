@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
-from engrain.core.errors import EngrainError, StoreClosed, raise_interrupt
+from engrain.core.errors import EngrainError, StoreClosed, raise_interrupt, tolerate
 from engrain.core.identity import Scope
 from engrain.ports.search import Feed
 
@@ -62,12 +63,9 @@ class VectorSync:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        try:
+        with tolerate(EngrainError, report=partial(_log.info, "the rest goes to the vector server another time: %s")):
             if self._feed is not None:
                 _send_all(self._feed)
-        except EngrainError as exc:
-            raise_interrupt(exc)
-            _log.info("the rest goes to the vector server another time: %s", exc)
 
     def state(self) -> dict[str, Any]:
         return {} if self._feed is None else {**self._feed.state(), "fed": self._sent}

@@ -26,6 +26,7 @@ from engrain.core.errors import (
     StoreError,
     TooLarge,
     raise_interrupt,
+    tolerate,
 )
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.results import Progress, count_progress
@@ -69,11 +70,9 @@ def export_scope(
             exported = _write_export(services, scope, out, format, vectors, done)
             record(services, "export", {"format": format, "counts": dict(exported.rows), **begun}, scope)
     except BaseException:
-        if begun:
-            try:
+        with tolerate(EngrainError):
+            if begun:
                 record(services, "export_failed", begun, scope)
-            except EngrainError as exc:
-                raise_interrupt(exc)
         raise
     return exported
 

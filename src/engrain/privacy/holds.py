@@ -6,9 +6,10 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from engrain.core.errors import EngrainError, raise_interrupt
+from engrain.core.errors import EngrainError, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Hold, HoldRelease, ReasonChoice, Subject, find_owner
 from engrain.core.model.plans import Applied, make_request
@@ -35,12 +36,10 @@ def hold_user(services: Services, subject: Subject, reason: str, request_id: str
     current = hold.subject_hash in {current.subject_hash for current in erasing.holds()}
     for server in services.servers:
         if isinstance(server, Erasable) and current:
-            try:
+            late = partial(_log.warning, "%s starts the hold only with the next maintenance: %s", server.where)
+            with tolerate(EngrainError, report=late):
                 server.hold(subject)
                 known = known or bool(server.scopes(subject))
-            except EngrainError as exc:
-                raise_interrupt(exc)
-                _log.warning("%s starts the hold only with the next maintenance: %s", server.where, exc)
     return replace(hold, tenant=subject.scope.tenant, user=subject.name) if known else hold
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from engrain.core import errors
@@ -189,11 +190,9 @@ class TaskExecution:
             raise
 
     def _end_unfinished(self, holder: LeaseHolder, error: BaseException) -> None:
-        try:
+        report = partial(_log.warning, "task %r: the end of its run could not be recorded: %s", self.task)
+        with errors.tolerate(errors.EngrainError, errors.LeaseLost, report=report):
             holder.end(choose_task_end(error))
-        except (errors.EngrainError, errors.LeaseLost) as exc:
-            errors.raise_interrupt(exc)
-            _log.warning("task %r: the end of its run could not be recorded: %s", self.task, exc)
 
     def _end_with_outcome(self, holder: LeaseHolder, end: TaskEnd) -> None:
         """Count a success for the procedure, keep the outcome as knowledge and end the task, together if possible."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import reduce
+from contextlib import suppress
+from functools import partial, reduce
 from typing import Any
 
 from engrain.core import errors
@@ -105,10 +106,7 @@ def record_procedure_failure(services: Services, task: TaskRecord, why: str) -> 
     procedure = decode_envelope(task.snapshot).get("procedure")
     if not isinstance(procedure, str) or services.outcomes is None:
         return
-    try:
+    report = partial(_log.warning, "the failure of task %r was not counted for its procedure: %s", task.task)
+    # NotFound: the procedure was forgotten meanwhile, with its counts.
+    with errors.tolerate(errors.EngrainError, report=report), suppress(errors.NotFound):
         services.outcomes.count(task.scope, Trial(procedure, task.task, False, services.clock(), why))
-    except errors.NotFound:
-        pass  # the procedure was forgotten meanwhile, with its counts
-    except errors.EngrainError as exc:
-        errors.raise_interrupt(exc)
-        _log.warning("the failure of task %r was not counted for its procedure: %s", task.task, exc)

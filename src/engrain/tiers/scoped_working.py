@@ -7,9 +7,10 @@ import logging
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError, raise_interrupt, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.messages import ChatMessage, ChatRequest
@@ -179,14 +180,12 @@ class ScopedWorkingMemory(WorkingMemory):
     def _save_snapshot(self, state: SessionState, session: str) -> None:
         with self._saving:
             snapshot = redact_json(self.snapshot(), self._services.redact)
-            try:
+            # A server that does not answer stops no work.
+            with tolerate(StoreError, report=partial(_log.warning, "working memory is in this process alone: %s")):
                 if snapshot == _EMPTY_SNAPSHOT:
                     state.drop(self._scope, session)
                 else:
                     state.save(self._scope, session, json.dumps(snapshot))
-            except StoreError as exc:  # a server that does not answer stops no work
-                raise_interrupt(exc)
-                _log.warning("working memory is in this process alone: %s", exc)
 
 
 def _build_summarizer(model: Model) -> Summarize:

@@ -6,8 +6,9 @@ import builtins
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 
-from engrain.core.errors import Conflict, NotFound, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, NotFound, StoreError, tolerate
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SESSION_SLOT_PREFIX, TRUST, Citation, Item, Note, Source
@@ -37,6 +38,7 @@ MAX_EPISODES = 5
 MAX_EARLIER_SESSIONS = 3  # checked for a missing summary
 MAX_MESSAGES_READ = 1_000  # the newest of a session, whose derived items are collected
 MAX_SUMMARY_ATTEMPTS = 5
+NOT_SUMMARIZED = "session %r is not summarised yet: %s"
 NOTHING_TO_TELL = "nothing told"  # the log's progress up to which a session has nothing to summarise
 
 
@@ -120,20 +122,14 @@ class Sessions:
 
     def end_if_writable(self, session: str) -> None:
         """Internal: end a session before another starts. If the store cannot be written now, the summary waits."""
-        try:
+        with tolerate(StoreError, report=partial(_log.warning, NOT_SUMMARIZED, session)):
             self.end(session)
-        except StoreError as exc:
-            raise_interrupt(exc)
-            _log.warning("session %r is not summarised yet: %s", session, exc)
 
     def _try_to_summarize(self, session: str) -> Item | None:
         """Summarise a session if the store can be written: starting a session needs only reading."""
-        try:
+        with tolerate(StoreError, report=partial(_log.warning, NOT_SUMMARIZED, session)):
             return self._summarize(session)
-        except StoreError as exc:
-            raise_interrupt(exc)
-            _log.warning("session %r is not summarised yet: %s", session, exc)
-            return self._find_summary(session)
+        return self._find_summary(session)
 
     def _find_summary(self, session: str) -> Item | None:
         return self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
@@ -151,10 +147,8 @@ class Sessions:
                 return None
             recap = build_recap(self._services, self._scope, session, stored, length)
             if recap is None or not recap.text:
-                try:  # it only saves the next call from reading everything again
+                with tolerate(StoreError):  # it only saves the next call from reading everything again
                     log.advance(self._scope, session, NOTHING_TO_TELL, length)
-                except StoreError as exc:
-                    raise_interrupt(exc)
                 return stored
             try:
                 return self._store_summary(session, recap, stored, version)

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from engrain.core.clock import system_clock, to_micros
-from engrain.core.errors import Conflict, EngrainError, OnHold, raise_interrupt
+from engrain.core.errors import Conflict, EngrainError, OnHold, raise_interrupt, tolerate
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.results import Progress, count_progress, describe_counts, name_rows
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
@@ -52,11 +52,9 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
         copying(rows)
 
     def begin() -> None:
-        try:
+        with tolerate(EngrainError):  # the end is recorded too, and reports the error
             if entry := record("copy_begun", details):
                 details["begun"] = entry.n
-        except EngrainError as exc:  # the end is recorded too, and reports the error
-            raise_interrupt(exc)
 
     unrecorded = ""
     written = copy_rows(source, target, count, now, begin=begin)
