@@ -92,17 +92,17 @@ class MemoryPrompt:
 
 
 def _cut_to_budget(opening: SessionStart, budget: int) -> SessionStart:
-    kept: set[str] = set()
+    fitting: set[str] = set()
     for item in _list_items(opening):
         tokens = estimate_tokens(quote_item(item))
         if tokens <= budget:
             budget -= tokens
-            kept.add(item.id)
+            fitting.add(item.id)
     return replace(
         opening,
-        profile=tuple(item for item in opening.profile if item.id in kept),
-        summary=opening.summary if opening.summary and opening.summary.id in kept else None,
-        episodes=tuple(item for item in opening.episodes if item.id in kept),
+        profile=tuple(item for item in opening.profile if item.id in fitting),
+        summary=opening.summary if opening.summary and opening.summary.id in fitting else None,
+        episodes=tuple(item for item in opening.episodes if item.id in fitting),
     )
 
 

@@ -110,8 +110,8 @@ def _describe_literal(values: tuple[Any, ...], where: str) -> Schema:
 
 def _describe_union(parts: tuple[Any, ...], where: str, optional: bool) -> Schema:
     """Describe a union. null is dropped where a value may be left out: few models know when to write which."""
-    kept = [part for part in parts if not (optional and part is type(None))]
-    described = [_describe_type(part, where) for part in kept]
+    options = [part for part in parts if not (optional and part is type(None))]
+    described = [_describe_type(part, where) for part in options]
     return described[0] if len(described) == 1 else {"anyOf": described}
 
 
@@ -161,9 +161,9 @@ def fit_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tu
     """Return the arguments as the function takes them, and the problems. The tool checks other schema keywords."""
     required = schema.get("required", ())
     # Models write null for arguments that they leave out.
-    given = {name: value for name, value in arguments.items() if value is not None or _takes_null(name, schema)}
-    problems = [f"{name!r} is missing" for name in required if name not in given]
-    return _fit_object(given, schema, "", problems), problems
+    filled = {name: value for name, value in arguments.items() if value is not None or _takes_null(name, schema)}
+    problems = [f"{name!r} is missing" for name in required if name not in filled]
+    return _fit_object(filled, schema, "", problems), problems
 
 
 def _takes_null(name: str, schema: Mapping[str, Any]) -> bool:

@@ -198,9 +198,9 @@ class Turn:
                 received = yield from self._get_reply(last)
                 if received.reply.calls and not last:
                     yield from self._use_tools(received.reply)
-                elif (kept := (yield from self._keep_answer(received))) is not None:
+                elif (answer_ids := (yield from self._keep_answer(received))) is not None:
                     answer = self._build_answer(received.reply, last)
-                    yield from self._keep_outcome(answer, kept)
+                    yield from self._keep_outcome(answer, answer_ids)
                     if self._owns_work:
                         yield StoreCall(self._memory.working.clear)
                         self._owns_work = False
@@ -380,8 +380,8 @@ class Turn:
                     raise
                 return None
 
-        kept: list[str] | None = yield from self._journal.step("answer", part)
-        return kept
+        answer_ids: list[str] | None = yield from self._journal.step("answer", part)
+        return answer_ids
 
     def _build_answer(self, reply: ChatReply, last: bool) -> AgentReply:
         stopped: StopReason = "end" if reply.stop == "tools" else reply.stop
@@ -394,7 +394,7 @@ class Turn:
             reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
         )
 
-    def _keep_outcome(self, answer: AgentReply, kept: list[str]) -> Flow[None]:
+    def _keep_outcome(self, answer: AgentReply, answer_ids: list[str]) -> Flow[None]:
         """Keep the outcome of work; a mere answer is in the log already.
 
         It cites the log, so that it is forgotten together with the messages.
@@ -403,7 +403,7 @@ class Turn:
         if not self._owns_work or not worked:
             return
         request = self._journal.request_id(self._id, self._steps + 1)
-        cites = (*map(Citation, (*self._user_message_ids, *kept)), *cite_results(self._result_ids))
+        cites = (*map(Citation, (*self._user_message_ids, *answer_ids)), *cite_results(self._result_ids))
         if answer.stopped == "end":
             text = f"Successfully completed: {shorten(self._task)} Outcome: {shorten(answer.text)}"
             keep = partial(

@@ -62,9 +62,9 @@ def check_leases(context: CheckContext) -> Verdict:
 
 
 def check_maintenance(context: CheckContext) -> Verdict:
-    if trouble := _list_errors(context.background):
+    if errors := _list_errors(context.background):
         return report_warning(
-            f"background work is failing: {list_first(trouble)}",
+            f"background work is failing: {list_first(errors)}",
             f"{context.build_command('status', '--json')} shows it; fix what it names",
         )
     every = timedelta(minutes=context.services.policies.every_minutes)

@@ -159,10 +159,10 @@ def _find_removable(stem: str, names: Sequence[str], rotation: Rotation, now: da
     Backups without a manifest, left by a killed process, are removed as well if they are older than all kept ones.
     """
     old = find_surplus_backups(stem, names, rotation.keep, now + rotation.every)
-    kept = [at for name in names if name not in old and (at := parse_backup_time(stem, name))]
-    if len(kept) < rotation.keep:
+    remaining = [at for name in names if name not in old and (at := parse_backup_time(stem, name))]
+    if len(remaining) < rotation.keep:
         return old
-    oldest_kept = min((*kept, now - ABANDONED_AFTER))
+    oldest_kept = min((*remaining, now - ABANDONED_AFTER))
     files = _list_files(rotation.folder)
     unlisted = [name for name in files if name + MANIFEST_SUFFIX not in files]
     abandoned = [name for name in unlisted if (at := parse_backup_time(stem, name)) and at < oldest_kept]

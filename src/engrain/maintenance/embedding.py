@@ -292,15 +292,15 @@ def _plan_embedding(context: MaintenanceContext, missing: list[UnembeddedItem]) 
     model = context.services.embedder.model
 
     def act(report: ReportProgress) -> PassResult:
-        backfill, trouble = VectorBackfill(context.services), ""
+        backfill, problem = VectorBackfill(context.services), ""
         embedded: set[str] = set()
         try:
             while ids := backfill.embed_batch(PASS_BATCH_SIZE):
                 embedded.update(ids)
                 report(len(ids))
         except EmbedderFailed as exc:
-            trouble = str(exc)
-        return PassResult(tuple(action for action in actions if action.id in embedded), trouble or backfill.trouble)
+            problem = str(exc)
+        return PassResult(tuple(action for action in actions if action.id in embedded), problem or backfill.trouble)
 
     why = f"it had no vector of {model.name}"
     actions = tuple(MaintenanceAction("embed", item.id, why, item.text, item.scope) for item in missing)

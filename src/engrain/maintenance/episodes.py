@@ -40,8 +40,8 @@ def plan_episode_passes(context: MaintenanceContext) -> list[MaintenancePass]:
     loaded = _load_entries(context)
     promoted = [entry for entry in loaded.entries if _should_last(entry) and loaded.text(entry)]
     lasting = {entry.id for entry in promoted}
-    kept = [replace(entry, expires_at=None) if entry.id in lasting else entry for entry in loaded.entries]
-    removable = [] if context.is_held else kept
+    after_promotion = [replace(entry, expires_at=None) if entry.id in lasting else entry for entry in loaded.entries]
+    removable = [] if context.is_held else after_promotion
     expired = [entry for entry in removable if not entry.alive(context.now)] if not context.clock_jumped else []
     alive = [entry for entry in removable if entry.alive(context.now)]
     surplus = _find_surplus(alive)

@@ -61,20 +61,20 @@ def maintain(
     now = services.clock()
     known = load_clock_state(services, now, *scopes)
     jumped = clock_jumped(known, now) and not trust_clock
-    trouble = [_describe_clock_jump(known, now)] if jumped else []
+    problems = [_describe_clock_jump(known, now)] if jumped else []
     contexts = [MaintenanceContext(services, scope, now, reembed, jumped) for scope in scopes]
     run = MaintenanceRun(contexts, dry_run, hooks)
     run.run()
     if not dry_run:
         for scope, counts in run.count_removed().items():
             record(services, "maintain", {"counts": dict(counts)}, scope)
-        with _note_trouble(trouble, "answers to old requests"):
+        with _note_problems(problems, "answers to old requests"):
             if not jumped:  # they hold no content, so the report does not list them
                 services.items.drop_answers(now - timedelta(days=services.policies.request_days))
-        with _note_trouble(trouble, "bytes of forgotten items"):
+        with _note_problems(problems, "bytes of forgotten items"):
             services.items.purge()  # those that a reader held until now
         _record_run(services, ClockState() if trust_clock else known, now)
-    return run.build_report(trouble)
+    return run.build_report(problems)
 
 
 class MaintenanceRun:
@@ -268,14 +268,14 @@ class MaintenanceRun:
                 counts.setdefault(action.scope, Counter())[name] += 1
         return counts
 
-    def build_report(self, trouble: Sequence[str]) -> MaintenanceReport:
+    def build_report(self, problems: Sequence[str]) -> MaintenanceReport:
         done = [replace(planned, actions=tuple(actions)) for planned, actions in self._done.values()]
         return MaintenanceReport(
             self._dry_run,
             {planned.name: len(planned.actions) for planned in done},
             tuple(map(self._describe_pass, done)),
             tuple(action for planned in done for action in planned.actions),
-            (*trouble, *(self._describe_failure(*failure) for failure in self._trouble.items())),
+            (*problems, *(self._describe_failure(*failure) for failure in self._trouble.items())),
             len(self._contexts),
         )
 
@@ -303,14 +303,14 @@ def _describe_clock_jump(known: ClockState, now: datetime) -> str:
 
 
 @contextmanager
-def _note_trouble(trouble: list[str], what: str) -> Iterator[None]:
+def _note_problems(problems: list[str], what: str) -> Iterator[None]:
     try:
         yield
     except StoreClosed:
         raise
     except EngrainError as exc:
         raise_interrupt(exc)
-        trouble.append(f"{what}: {exc}")
+        problems.append(f"{what}: {exc}")
 
 
 def _record_run(services: Services, before: ClockState, now: datetime) -> None:
@@ -341,8 +341,8 @@ def plan_erasures(context: MaintenanceContext) -> list[MaintenancePass]:
         complete = {answer.id for answer in answers if answer.receipt}
         waiting = [f"{answer.id}: {answer.why}" for answer in answers if answer.pending]
         report(len(complete))
-        trouble = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
-        return PassResult(tuple(action for action in actions if action.id in complete), trouble)
+        problem = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""
+        return PassResult(tuple(action for action in actions if action.id in complete), problem)
 
     actions = tuple(
         MaintenanceAction("complete", erasure.id, f"an erasure by {erasure.by}, begun {erasure.at:%Y-%m-%d}")

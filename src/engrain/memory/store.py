@@ -272,8 +272,8 @@ class Store:
         """
         from engrain.privacy.receipts import Receipt, verify_receipt
 
-        given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
-        return verify_receipt(self.services, given, texts, scope or Scope())
+        parsed = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
+        return verify_receipt(self.services, parsed, texts, scope or Scope())
 
     @traced
     def hold(

@@ -310,5 +310,5 @@ def _scan_store(erasing: Erasing, raw: bytes) -> dict[str, int]:
     if not raw:
         return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
     prints = load_fingerprints(raw)
-    found, kept, size = find_traces(prints, erasing.raw(), erasing.search_terms(None))
-    return {"prints": len(prints), "shared": len(kept), "bytes": size, "found": len(np.setdiff1d(found, kept))}
+    found, shared, size = find_traces(prints, erasing.raw(), erasing.search_terms(None))
+    return {"prints": len(prints), "shared": len(shared), "bytes": size, "found": len(np.setdiff1d(found, shared))}

@@ -86,8 +86,8 @@ def find_traces(prints: Fingerprints, raw: Iterable[bytes], stored: Iterable[byt
     """Return the fingerprints in the raw bytes, those that stored data has too, and how many bytes were searched."""
     found, size = scan_chunks(prints, raw)
     # After the raw bytes, so that data written during the search is included.
-    kept = scan_chunks(prints, join_pieces(stored))[0] if len(found) else found
-    return found, kept, size
+    shared = scan_chunks(prints, join_pieces(stored))[0] if len(found) else found
+    return found, shared, size
 
 
 def join_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:

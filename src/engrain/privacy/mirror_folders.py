@@ -42,8 +42,8 @@ def clean_folder(services: Services, folder: Folder, erasure: Erasure) -> int:
     before, as_it_was = _list_matching_files(folder, prints), folder.signature()
     Mirror(services, erasure.subject.scope, folder).sync()
     # Data that stays may have words in common with it.
-    kept, _ = scan_chunks(prints, join_pieces(services.erasing.search_terms(None)))
-    if after := _list_matching_files(folder, prints.without(kept)):
+    shared, _ = scan_chunks(prints, join_pieces(services.erasing.search_terms(None)))
+    if after := _list_matching_files(folder, prints.without(shared)):
         raise StoreError(
             f"{folder.path}/{after[0]} still has the erased words. Remove them from the file, then run: "
             "engrain erase --resume"

@@ -70,10 +70,10 @@ class Receipt:
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
 
 
-def read_receipts(given: Sequence[Receipt | str | os.PathLike[str]]) -> list[Receipt]:
+def read_receipts(sources: Sequence[Receipt | str | os.PathLike[str]]) -> list[Receipt]:
     """Read receipts from files and from the .json files in folders. InvalidInput names a bad file."""
     found: list[Receipt] = []
-    for receipt in given:
+    for receipt in sources:
         if isinstance(receipt, Receipt):
             found.append(receipt)
             continue
@@ -105,9 +105,9 @@ def _is_well_formed(values: Mapping[str, Any]) -> bool:
     return named and values["by"] in get_args(SubjectKind) and all(when.tzinfo is not None for when in times)
 
 
-def _normalize_form(given: Any) -> dict[str, Any]:
+def _normalize_form(document: Any) -> dict[str, Any]:
     """Accept the forms in which `erase --json` and `audit --json` print a receipt too."""
-    found = given["receipt"] if isinstance(given.get("receipt"), dict) else given
+    found = document["receipt"] if isinstance(document.get("receipt"), dict) else document
     values = found.get("values", found.get("details"))
     return found if values is None else {**values, "audit": {"n": found["n"], "hash": found["hash"]}}
 
@@ -247,9 +247,9 @@ def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], o
     log = services.audit.entries(0, MAX_ENTRIES)
     # A restore records the receipts that it was given, as id -> digest.
     restores = [(entry.at, entry.details.get("receipts")) for entry in log if entry.what == "restore"]
-    given = [(at, ids[done.id]) for at, ids in restores if isinstance(ids, Mapping) and done.id in ids]
-    known = same or bool(given) or any(entry.details.get("receipt") == done.id for entry in log)
-    carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
+    digests = [(at, ids[done.id]) for at, ids in restores if isinstance(ids, Mapping) and done.id in ids]
+    known = same or bool(digests) or any(entry.details.get("receipt") == done.id for entry in log)
+    carried = None if same else next((at for at, digest in digests if digest == receipt.digest), None)
     faults = services.audit.verify().faults
     return VerificationResult(
         services.erasing.count_remaining(done), found, same, faults, size, copies, known, carried, servers
@@ -275,8 +275,8 @@ def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]
         )
     count, size = 0, 0
     for fingerprints in prints:
-        found, kept, size = find_traces(fingerprints, services.erasing.raw(), services.erasing.search_terms(None))
-        count += len(found) if len(kept) == len(fingerprints) else len(np.setdiff1d(found, kept))
+        found, shared, size = find_traces(fingerprints, services.erasing.raw(), services.erasing.search_terms(None))
+        count += len(found) if len(shared) == len(fingerprints) else len(np.setdiff1d(found, shared))
     return count, size
 
 

@@ -42,11 +42,11 @@ def make_user_subject(tenant: str | None, name: object) -> Subject:
 
 def make_subject(scope: Scope, **parts: str | None) -> Subject:
     """Return the subject of a session, a source or an item of a scope; without any of them, of the scope's user."""
-    given = [(by, name) for by, name in parts.items() if name is not None]
-    if len(given) > 1:
+    named = [(by, name) for by, name in parts.items() if name is not None]
+    if len(named) > 1:
         raise InvalidInput("erase takes one of session=, source= and id=, or none of them.")
-    if given:
-        ((by, name),) = given
+    if named:
+        ((by, name),) = named
         return Subject(scope, by, check_key(name, by))  # type: ignore[arg-type]
     if scope.user is None:
         raise InvalidInput("this memory has no user: erase takes session=, source= or id= here.")

@@ -100,13 +100,13 @@ class ScopedWorkingMemory(WorkingMemory):
         if success:
             semantic = SemanticMemory(self._services, self._scope)
             text = f"Successfully completed: {work}.{ending}"
-            kept = semantic.learn(text, importance=0.7, source="task", request_id=part)
+            item = semantic.learn(text, importance=0.7, source="task", request_id=part)
         else:
             episodic = EpisodicMemory(self._services, self._scope, self._current)
-            kept = episodic.record_error(f"Failed: {work}.{ending}", request_id=part)
-        items.once(self._scope, request, lambda: Applied((Outcome(kept, "added"),)))
+            item = episodic.record_error(f"Failed: {work}.{ending}", request_id=part)
+        items.once(self._scope, request, lambda: Applied((Outcome(item, "added"),)))
         self.clear()
-        return kept
+        return item
 
     def current_work(self) -> str:
         """Return the work in progress; "" for none. An erasure of the user since its start clears it first."""

@@ -98,23 +98,23 @@ class Sessions:
             return first
         summary = self._summarize(session)
         start = summary.metadata.get("from", 0) if summary else 0
-        kept = tuple(self._collect_derived(session, start))
+        derived = tuple(self._collect_derived(session, start))
         # A repeat that comes before this answer only finds the same summary again.
-        ids = [summary.id if summary else None, *(item.id for item in kept)]
+        ids = [summary.id if summary else None, *(item.id for item in derived)]
         outcomes = tuple(Outcome(id, "added") for id in ids)
         request = make_request(request_id, "end")
         self._services.items.once(self._scope, request, lambda: Applied(outcomes, value=session))
         self._enrich(session)
-        return SessionEnd(session, summary, kept)
+        return SessionEnd(session, summary, derived)
 
     def find_end(self, request_id: str | None) -> SessionEnd | None:
         """Internal: return the first answer of a repeated `end`, with those of its items that are still there."""
         first = self._services.items.answer(self._scope, make_request(request_id, "end"))
         if first is None:
             return None
-        summary, *kept = (outcome.id or "" for outcome in first.outcomes)
-        found = {item.id: item for item in self._services.items.get_many(self._scope, [summary, *kept])}
-        return SessionEnd(first.value, found.get(summary), tuple(found[id] for id in kept if id in found))
+        summary, *derived = (outcome.id or "" for outcome in first.outcomes)
+        found = {item.id: item for item in self._services.items.get_many(self._scope, [summary, *derived])}
+        return SessionEnd(first.value, found.get(summary), tuple(found[id] for id in derived if id in found))
 
     def _enrich(self, session: str) -> None:
         if self._services.background is not None:

@@ -130,10 +130,14 @@ def _load_notes(
     if read.bad and not options.skip_bad:
         raise BadFile(read.bad)
     # A note's request id contains its words: a changed note is another note.
-    given = Deduplicated(read.notes) if format == "notes" else deduplicate(read.notes, scope, services)
-    found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
+    sorted_notes = Deduplicated(read.notes) if format == "notes" else deduplicate(read.notes, scope, services)
+    found = Counter(
+        {"repeated": sorted_notes.known, "replaced": len(sorted_notes.changed), "kept_out": sorted_notes.barred}
+    )
     conversations = read.notes if options.facts else ()
-    statuses, facts = load.preview(given, conversations) if options.dry_run else load.write(given, conversations, done)
+    statuses, facts = (
+        load.preview(sorted_notes, conversations) if options.dry_run else load.write(sorted_notes, conversations, done)
+    )
     found.update(statuses)
     extracted = Counter(facts)
     return LoadResult(
@@ -158,19 +162,19 @@ class _NoteLoad:
     services: Services
     began: int
 
-    def write(self, given: Deduplicated, conversations: Sequence[Note], done: Done) -> Statuses:
+    def write(self, sorted_notes: Deduplicated, conversations: Sequence[Note], done: Done) -> Statuses:
         """Write the notes and the facts extracted from the conversations. Return their statuses."""
         with _count_written(done) as counting:
-            statuses = self._commit(given.new, counting)
-            for plan in plan_corrections(given.changed, self.scope, self.services, self.began):
+            statuses = self._commit(sorted_notes.new, counting)
+            for plan in plan_corrections(sorted_notes.changed, self.scope, self.services, self.began):
                 self.services.items.apply(plan)
             facts = list(extract_facts(conversations, self.scope, self.services)) if conversations else []
             return statuses, self._commit(facts, lambda _: None)
 
-    def preview(self, given: Deduplicated, conversations: Sequence[Note]) -> Statuses:
+    def preview(self, sorted_notes: Deduplicated, conversations: Sequence[Note]) -> Statuses:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
-        new = self._plans(given.new)
-        changed = list(plan_corrections(given.changed, self.scope, self.services, self.began, embed=False))
+        new = self._plans(sorted_notes.new)
+        changed = list(plan_corrections(sorted_notes.changed, self.scope, self.services, self.began, embed=False))
         find = cache(find_lasting_statements)
         for note in filter(is_users_message, conversations):
             find(write.build_draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
@@ -295,14 +299,14 @@ class Deduplicated:
 def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Deduplicated:
     """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
     store = require_movable(services)
-    given = {note.request_id or "": note for note in notes}
+    by_request = {note.request_id or "": note for note in notes}
     asked = load_answered_requests(services, scope)
     # The texts as they would be stored, and as tombstones have them.
-    texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
-    versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
+    texts = {name: write.build_draft(note, services.redact).text for name, note in by_request.items()}
+    versions = _load_versions(services, scope, {id for name in by_request if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
-    for name, note in given.items():
+    for name, note in by_request.items():
         here = versions.get(asked.get(name) or "")
         if not here:
             new.append(_extend_request_id(note) if name in asked else note)

@@ -155,8 +155,8 @@ class _Decider:
 
     def _classify_sessions(self) -> None:
         """Find the sessions that lose some of their items, and those that lose all."""
-        given = [row for row in self._rows if row.kind == "item"]
-        self._partly_forgotten = {row.values["session"] for row in given if row.key[0] in self._out}
+        items = [row for row in self._rows if row.kind == "item"]
+        self._partly_forgotten = {row.values["session"] for row in items if row.key[0] in self._out}
         self._emptied = self._partly_forgotten - {row.values["session"] for row in self._fresh.values()}
         self._emptied -= {row.values["session"] for row in self._items.values()}
 
@@ -166,14 +166,14 @@ class _Decider:
             yield replace(row, values={**row.values, **unread}) if unread else row
 
     def _choose_items(self) -> None:
-        given = [row for row in self._rows if row.kind == "item"]
-        for row in given:
+        items = [row for row in self._rows if row.kind == "item"]
+        for row in items:
             here = self._items.get(row.key[0])
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close_version(here, row)
         held = {key: id for id, row in self._items.items() for key in unique_keys(row.values)}
-        for row in given:
+        for row in items:
             id = row.key[0]
             here = self._items.get(id)
             if here is not None and _has_same_content(here, row):
@@ -221,9 +221,9 @@ class _Decider:
     def _find_circles(self, cites: dict[str, Row]) -> None:
         """Find circles of citations and replacements, including stored items."""
         known = collect_edges(list(self._iterate_stored("cites")))
-        given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
+        new = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
         chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
-        for edges, kind in ((known | given, "cites"), (chains, "item")):
+        for edges, kind in ((known | new, "cites"), (chains, "item")):
             named = {id: [self._same.get(target, target) for target in to] for id, to in edges.items()}
             for id in find_cycles(named):
                 number = self._numbers.get((kind, (id,)), 1)
@@ -259,20 +259,20 @@ class _Decider:
             else:
                 self._result.kept_out.append(self._numbers[row.kind, row.key])
         # Includes stored episodes: an earlier load may have stopped before this point.
-        kept = {row.key for row in self._result.new if row.kind == "episode"} | here["episode"].keys()
-        given = _group_repeats(row for row in self._rows if row.kind == "episode" and row.key in kept)
-        self._result.joined = [key[1] for key, row in here["episode"].items() if _was_counted(row, given)]
+        stored = {row.key for row in self._result.new if row.kind == "episode"} | here["episode"].keys()
+        file_repeats = _group_repeats(row for row in self._rows if row.kind == "episode" and row.key in stored)
+        self._result.joined = [key[1] for key, row in here["episode"].items() if _was_counted(row, file_repeats)]
 
     def _count_steps(self, here: Mapping[Key, Row]) -> dict[str, float]:
         """Count each stored task's stored steps: a load may have stopped in a store that writes row by row.
 
         A task that went on since has infinitely many.
         """
-        given = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
+        tasks = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
         journal = self._services.journal
         return {
             key[1]: len(journal.steps(self._scope, key[1]))
-            if journal and given.get(key) == row_to_line(row)
+            if journal and tasks.get(key) == row_to_line(row)
             else math.inf
             for key, row in here.items()
         }

@@ -264,8 +264,8 @@ def _render_recorded(recorded: str) -> str:
 
 def _drop_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _drop_empty(part) for name, part in value.items() if name not in SNAPSHOT_FIELDS}
-        return {name: part for name, part in kept.items() if part not in (None, "", [], {})}
+        filled = {name: _drop_empty(part) for name, part in value.items() if name not in SNAPSHOT_FIELDS}
+        return {name: part for name, part in filled.items() if part not in (None, "", [], {})}
     return [_drop_empty(part) for part in value] if isinstance(value, list) else value
 
 

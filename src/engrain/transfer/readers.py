@@ -186,14 +186,14 @@ FORMATS: tuple[LoadFormat, ...] = get_args(LoadFormat)
 HEAD_BYTES = 4_096
 
 
-def detect_format(file: BinaryIO, given: LoadFormat | None) -> tuple[LoadFormat, Iterable[Document]]:
+def detect_format(file: BinaryIO, wanted: LoadFormat | None) -> tuple[LoadFormat, Iterable[Document]]:
     """Return the format and its JSON documents. A format of lines has none: the file is at its start then."""
-    if given is not None and given not in FORMATS:
-        raise InvalidInput(f"unknown format {given!r}. Use one of: {', '.join(FORMATS)}.")
+    if wanted is not None and wanted not in FORMATS:
+        raise InvalidInput(f"unknown format {wanted!r}. Use one of: {', '.join(FORMATS)}.")
     head = file.read(HEAD_BYTES)
     file.seek(0)
     packed = head.startswith(ZIP_MAGIC)
-    form: LoadFormat | None = given if given or packed else _detect_by_head(file, head)
+    form: LoadFormat | None = wanted if wanted or packed else _detect_by_head(file, head)
     if form in ("engrain", "notes"):
         return form, ()
     read = read_archive(file) if packed else iter([Document("", read_document(file))])

@@ -379,8 +379,8 @@ def _format_undo(found: UndoResult, revived: Sequence[Item], cli: CommandContext
     if len(found.items) > MAX_SHOWN:
         yield dim(f"  … and {count_noun(len(found.items) - MAX_SHOWN, 'other')}: --json shows them")
     if found.kept:
-        kept = count_noun(len(found.kept), "item stays because it has", "items stay because they have")
-        yield dim(f"{kept} another source too.")
+        staying = count_noun(len(found.kept), "item stays because it has", "items stay because they have")
+        yield dim(f"{staying} another source too.")
     for item in revived[:MAX_SHOWN]:
         yield from wrap(f"{item.slot} becomes again: {item.text}", limit=150)
     yield from _format_undo_outcome(found, cli) if found else ()

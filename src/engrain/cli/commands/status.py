@@ -169,4 +169,4 @@ def _format_report(report: MaintenanceReport, each: bool) -> Iterator[str]:
         yield from (escape(f"  {f'{action.scope}: ' if action.scope else ''}{action}") for action in report.each)
     if not report.each and not report.problems and not each:
         yield f"Nothing to do{where}."
-    yield from (escape(f"not done: {trouble}") for trouble in report.problems)
+    yield from (escape(f"not done: {problem}") for problem in report.problems)

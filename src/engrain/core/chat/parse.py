@@ -39,10 +39,10 @@ def parse_messages(values: object) -> list[Message]:
     """
     if isinstance(values, (str, bytes, Mapping, Message)) or not isinstance(values, Iterable):
         raise InvalidInput("add_messages takes a list of messages; for one use add_message.")
-    given = list(islice(values, MAX_MESSAGES + 1))
-    if len(given) > MAX_MESSAGES:
+    listed = list(islice(values, MAX_MESSAGES + 1))
+    if len(listed) > MAX_MESSAGES:
         raise TooLarge(f"more than {MAX_MESSAGES:,} messages in one call; pass them in several calls.")
-    found = [check_message(message) for value in given for message in _parse_value(value)]
+    found = [check_message(message) for value in listed for message in _parse_value(value)]
     names = {call.id: call.name for message in found for call in message.calls}
     return [
         replace(message, tool=message.tool or names.get(message.answers or "")) if message.role == "tool" else message
@@ -66,8 +66,8 @@ def _parse_own(value: Mapping[str, Any]) -> Message:
     # Responses of the APIs have many keys with empty values.
     check_keys(value, _OWN_KEYS, "message", ignore_empty=True)
     calls = [_parse_own_call(call) for call in check_list(value.get("calls"), "calls")]
-    given = {name: field for name, field in value.items() if name in _OWN_KEYS and field is not None}
-    return Message(**{**given, "calls": tuple(calls)})
+    filled = {name: field for name, field in value.items() if name in _OWN_KEYS and field is not None}
+    return Message(**{**filled, "calls": tuple(calls)})
 
 
 def _parse_own_call(call: object) -> ToolCall:

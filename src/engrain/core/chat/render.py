@@ -101,13 +101,13 @@ def _group_turns(messages: Sequence[ChatMessage]) -> list[_Turn]:
 
 
 def _add_parts(turns: list[_Turn], role: Literal["user", "assistant"], *parts: str | ToolCall | _Result) -> None:
-    kept = [part for part in parts if not isinstance(part, str) or part.strip()]
-    if not kept:
+    filled = [part for part in parts if not isinstance(part, str) or part.strip()]
+    if not filled:
         return
     if turns and turns[-1].role == role:
-        turns[-1].parts.extend(kept)
+        turns[-1].parts.extend(filled)
     else:
-        turns.append(_Turn(role, kept))
+        turns.append(_Turn(role, filled))
 
 
 def _make_acceptable(call: ToolCall, used: set[str]) -> ToolCall:

@@ -63,9 +63,9 @@ def data_to_yaml(data: Mapping[str, Any]) -> str:
     return str(yaml.dump(data, Dumper=Plain, allow_unicode=True, sort_keys=False))
 
 
-def parse_transcript(given: object) -> Transcript:
+def parse_transcript(source: object) -> Transcript:
     """Parse a dict, or its JSON or YAML. Everything is checked before anything is stored."""
-    data = _parse_file(given) if isinstance(given, str) else given
+    data = _parse_file(source) if isinstance(source, str) else source
     data = check_keys(data, _TRANSCRIPT_KEYS, "conversation")
     if data.get("format") != FORMAT:
         raise InvalidInput(f'this is not a conversation that engrain wrote: "format" must be "{FORMAT}".')

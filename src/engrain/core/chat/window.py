@@ -59,22 +59,22 @@ def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: Window
     room = int(limits.max_tokens * 2 * SUMMARY_SHARE)
     summary = clip_text(before.summary, room, lambda text: _count_summary_tokens(text, count))
     used = REQUEST_TOKENS + count(system) + _count_summary_tokens(summary, count)
-    kept: list[Message] = []
+    shown: list[Message] = []
     for start, end in reversed(list(pairwise([*find_cut_points(messages), len(messages)]))):
         unit = messages[start:end]
         tokens = sum(count_message_tokens(message, count) for message in unit)
-        room, left = limits.max_items - len(kept), limits.max_tokens - used
+        room, left = limits.max_items - len(shown), limits.max_tokens - used
         if len(unit) > room or tokens > left:
-            can_cut = not kept or (len(unit) <= room and left >= MIN_CUT_SHARE * limits.max_tokens)
+            can_cut = not shown or (len(unit) <= room and left >= MIN_CUT_SHARE * limits.max_tokens)
             unit = fit_messages(unit, room, left, count) if can_cut else []
-            kept = [*unit, *kept]
+            shown = [*unit, *shown]
             used += sum(count_message_tokens(message, count) for message in unit)
             break
-        kept = [*unit, *kept]
+        shown = [*unit, *shown]
         used += tokens
     following = (messages[-1].number or 0) + 1 if messages else before.start
-    start = (kept[0].number or 0) if kept else following
-    return Window(summary, tuple(kept), used if kept or summary or system else 0, start, system)
+    start = (shown[0].number or 0) if shown else following
+    return Window(summary, tuple(shown), used if shown or summary or system else 0, start, system)
 
 
 def needs_summary(messages: int, tokens: int, limits: WindowLimits) -> bool:
@@ -129,31 +129,31 @@ def fit_messages(unit: Sequence[Message], room: int, tokens: int, count: CountTo
 
     Long messages are cut first. Then the oldest are dropped, a call together with its result.
     """
-    kept = keep_newest(unit, room)
-    while kept:
-        cap = _equal_cap([count_message_tokens(message, count) for message in kept], tokens)
-        shorter = [shorten_message(message, cap, count) for message in kept]
+    rest = keep_newest(unit, room)
+    while rest:
+        cap = _equal_cap([count_message_tokens(message, count) for message in rest], tokens)
+        shorter = [shorten_message(message, cap, count) for message in rest]
         if None not in shorter:
             return [message for message in shorter if message is not None]
-        kept = keep_newest(kept, len(kept) - 1)
+        rest = keep_newest(rest, len(rest) - 1)
     return []
 
 
 def keep_newest(unit: Sequence[Message], most: int) -> list[Message]:
     """Keep at most so many messages: the newest, with the calls of their results and no other calls."""
     links = match_results(unit)
-    kept: set[int] = set()
+    places: set[int] = set()
     for place in reversed(range(len(unit))):
         wanted = {place, links[place][0]} if place in links else {place}
-        if len(kept | wanted) > most:
+        if len(places | wanted) > most:
             break
-        kept |= wanted
-    lost = {call for place, call in links.items() if place not in kept}
+        places |= wanted
+    lost = {call for place, call in links.items() if place not in places}
     return [
         replace(
             unit[place], calls=tuple(c for number, c in enumerate(unit[place].calls) if (place, number) not in lost)
         )
-        for place in sorted(kept)
+        for place in sorted(places)
     ]
 
 

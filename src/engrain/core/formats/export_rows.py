@@ -255,20 +255,20 @@ def line_to_row(line: object, scope: Scope) -> Row:
     kind = line.get(ROW_TAG) if isinstance(line, dict) else None
     if not isinstance(line, dict) or not isinstance(kind, str) or kind not in LINE_FIELDS:
         raise InvalidInput(f'"{ROW_TAG}" must be one of {", ".join(LINE_FIELDS)}, not {kind!r:.80}.')
-    given = {name: value for name, value in line.items() if name != ROW_TAG}
-    values = _check_fields(given, f"a line of kind {kind!r}", LINE_FIELDS[kind])
+    named = {name: value for name, value in line.items() if name != ROW_TAG}
+    values = _check_fields(named, f"a line of kind {kind!r}", LINE_FIELDS[kind])
     if kind == "item":
         _check_item(values)
     names = [str(values[name]) for name in _KEY_FIELDS[kind]]
     if kind == "step":
         names[1] = f"{values['number']:09d}"
     key: Key = tuple(names) if kind in ("item", "cites") else (scope.id, *names)
-    kept = {k: v for k, v in values.items() if kind not in _KEYS_NOT_IN_VALUES or k not in _KEY_FIELDS[kind]}
+    stored = {k: v for k, v in values.items() if kind not in _KEYS_NOT_IN_VALUES or k not in _KEY_FIELDS[kind]}
     if kind == "item":
-        kept |= {"hash": "", "traits": 0}
+        stored |= {"hash": "", "traits": 0}
     if kind == "task":
-        kept |= {"worker": None, "until": None}
-    return Row(kind, key, {**kept, "scope": [scope.tenant, scope.agent, scope.user]})  # type: ignore[arg-type]
+        stored |= {"worker": None, "until": None}
+    return Row(kind, key, {**stored, "scope": [scope.tenant, scope.agent, scope.user]})  # type: ignore[arg-type]
 
 
 def _name_values(names: Sequence[str], values: Sequence[Any]) -> Line:
@@ -292,9 +292,9 @@ def _check_item(values: Line) -> None:
     if values["trust"] > allowed and not math.isclose(values["trust"], allowed):
         raise InvalidInput(f"trust {values['trust']} is higher than its sources allow: {allowed}.")
     if values["kind"] == "procedure" and values["slot"] is not None:
-        kept = values["metadata"].get(RESERVED_KEY, {})
-        steps = kept.get("steps")
+        own = values["metadata"].get(RESERVED_KEY, {})
+        steps = own.get("steps")
         if not (isinstance(steps, list) and all(isinstance(step, str) for step in steps)):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
-        if not isinstance(kept.get("when"), str):
+        if not isinstance(own.get("when"), str):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")

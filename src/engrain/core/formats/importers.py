@@ -180,11 +180,11 @@ def _read_claude(entry: Mapping[str, Any]) -> Iterator[Note]:
         named = f"{session}\x1f{_check_text(message.get('uuid'), 'uuid')}"
         at = _read_time(message.get("created_at"))
         position = SessionPosition(session, role=role)
-        given = [
+        attached = [
             (f"{named}\x1fattachment {number}", *attachment)
             for number, attachment in enumerate(_read_attachments(message), 1)
         ]
-        for name, text, beside in [*given, (named, _join_blocks(message), {})]:
+        for name, text, beside in [*attached, (named, _join_blocks(message), {})]:
             if text.strip():
                 yield from _split_message(
                     "claude", text, name, position=position, metadata={**title, **beside}, occurred_at=at
@@ -207,8 +207,8 @@ def _current_messages(messages: Sequence[Mapping[str, Any]], last: object) -> Se
 
 def _read_attachments(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the attached texts with their metadata. A long paste is an attachment without a name."""
-    given = message.get("attachments")
-    for attachment in given if isinstance(given, list) else ():
+    listed = message.get("attachments")
+    for attachment in listed if isinstance(listed, list) else ():
         if isinstance(attachment, dict) and (text := _clean_text(attachment.get("extracted_content"))):
             yield text, {ATTACHMENT_KEY: _clean_text(attachment.get("file_name"))[:MAX_TITLE_CHARACTERS] or "pasted"}
 

@@ -96,10 +96,10 @@ def read_manifest(line: Mapping[str, Any]) -> Manifest:
     return Manifest(line["engrain"], Scope(**scope), line["rows"], line["hashes"], line["hash"])
 
 
-def _check_by_kind(given: object, what: str, wanted: type) -> None:
-    if not isinstance(given, dict) or not set(given) <= set(EXPORTED_KINDS):
+def _check_by_kind(counts: object, what: str, wanted: type) -> None:
+    if not isinstance(counts, dict) or not set(counts) <= set(EXPORTED_KINDS):
         raise InvalidInput(f"{what} must be an object with kinds of rows: {', '.join(EXPORTED_KINDS)}.")
-    if not all(type(entry) is wanted for entry in given.values()):
+    if not all(type(entry) is wanted for entry in counts.values()):
         raise InvalidInput(f"{what} must be {'numbers' if wanted is int else 'texts'}.")
 
 

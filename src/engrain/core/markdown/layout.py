@@ -69,8 +69,8 @@ def find_untrusted_blocks(blocks: Sequence[Block]) -> frozenset[int] | None:
 def add_overflow_note(text: str, more: int, where: str, end: str = "\n") -> str:
     """Add a last line that says how many entries are in another file, if there are any."""
     verb = "is" if more == 1 else "are"
-    kept = text.rstrip("\r\n")
-    return f"{kept}{end}{end}> {more:,} more {verb} in {where}{end}" if more else text
+    body = text.rstrip("\r\n")
+    return f"{body}{end}{end}> {more:,} more {verb} in {where}{end}" if more else text
 
 
 def describe_overflow(budget: PageBudget) -> str:
@@ -271,12 +271,12 @@ def fill_folder_pattern(pattern: str, scope: Scope) -> str:
     return _PLACEHOLDER.sub(lambda match: _make_safe_name(getattr(scope, match[1])), pattern)
 
 
-def _make_safe_name(given: str | None) -> str:
-    if given is None:
+def _make_safe_name(name: str | None) -> str:
+    if name is None:
         return MISSING_PART
-    if _SAFE_NAME.fullmatch(given) and not given.endswith("."):
-        return given
-    letters = unicodedata.normalize("NFC", given).lower()
-    kept = re.sub(r"\W+", "-", letters).strip("-")[:MAX_PART_CHARACTERS]
+    if _SAFE_NAME.fullmatch(name) and not name.endswith("."):
+        return name
+    letters = unicodedata.normalize("NFC", name).lower()
+    words = re.sub(r"\W+", "-", letters).strip("-")[:MAX_PART_CHARACTERS]
     # No safe name contains "=".
-    return f"{kept}={hashlib.blake2b(given.encode(), digest_size=8).hexdigest()}"
+    return f"{words}={hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"

@@ -225,17 +225,17 @@ def parse_note(value: object) -> Note:
         return Note(value)
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
-    given = dict(value)
+    values = dict(value)
     for name, kind in (("position", SessionPosition), ("source", Source), ("relation", Relation)):
-        if isinstance(given.get(name), Mapping):
-            part = dict(given[name])
+        if isinstance(values.get(name), Mapping):
+            part = dict(values[name])
             if name == "source":
                 cites = check_list(part.get("cites"), "cites")
                 part["cites"] = tuple(
                     cite if isinstance(cite, Citation) else _build(Citation, cite, "cite") for cite in cites
                 )
-            given[name] = _build(kind, part, name)
-    return _build(Note, given, "note")  # type: ignore[no-any-return]
+            values[name] = _build(kind, part, name)
+    return _build(Note, values, "note")  # type: ignore[no-any-return]
 
 
 def check_note(note: Note) -> Note:
@@ -314,14 +314,14 @@ def _check_relation(relation: Relation | None) -> Relation | None:
 
 def _build(kind: Any, value: object, what: str) -> Any:
     """Build a dataclass from a dict of its fields."""
-    given = check_keys(value, [attribute.name for attribute in fields(kind)], what)
+    values = check_keys(value, [attribute.name for attribute in fields(kind)], what)
     try:
-        return kind(**given)
+        return kind(**values)
     except TypeError as exc:
         needed = [
             attribute.name for attribute in fields(kind) if attribute.default is attribute.default_factory is MISSING
         ]
-        lacking = " and its ".join(name for name in needed if name not in given)
+        lacking = " and its ".join(name for name in needed if name not in values)
         raise InvalidInput(f"a {what} lacks its {lacking}.") from exc
 
 

@@ -48,13 +48,13 @@ class Policies:
     every_minutes: float = 0.0
 
 
-def check_policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
+def check_policies(settings: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
     """Return checked settings. A missing setting has its default."""
-    if not isinstance(given, Mapping):
-        raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {settings!r}.')
     known = {setting.name: type(setting.default) for setting in fields(Policies)}
-    values = dict(given)
-    for name, value in given.items():
+    values = dict(settings)
+    for name, value in settings.items():
         if name not in known:
             raise UnknownKey(f"{where}: unknown key {name!r}. Known: {', '.join(known)}.")
         if name in _FOLDERS and isinstance(value, os.PathLike):

@@ -129,9 +129,9 @@ def refer_to_step(step: int) -> str:
     return f"#{step}"
 
 
-def resolve_references(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
+def resolve_references(draft: Draft, known_ids: Mapping[str, str | None]) -> Draft | None:
     """Return the draft with ids in place of the placeholders in its cites; None if one has no id."""
-    ids = [given.get(cite.item, cite.item) for cite in draft.source.cites]
+    ids = [known_ids.get(cite.item, cite.item) for cite in draft.source.cites]
     if None in ids:
         return None
     cites = (Citation(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))

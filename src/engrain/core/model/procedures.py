@@ -93,16 +93,16 @@ def check_procedure_name(name: object) -> str:
     return check_key(name, "the name of a procedure")
 
 
-def number_versions(kept: Iterable[int | None]) -> list[int]:
+def number_versions(stored: Iterable[int | None]) -> list[int]:
     """Number the versions, oldest first, by their stored numbers. A missing or repeated number is replaced."""
     found: list[int] = []
-    for number in kept:
+    for number in stored:
         found.append(max(number or 0, found[-1] + 1 if found else 1))
     return found
 
 
 def item_to_procedure(item: Item, version: int, tally: Tally) -> Procedure:
-    kept = item.metadata[RESERVED_KEY]
+    own = item.metadata[RESERVED_KEY]
     name = (item.slot or "").removeprefix(PROCEDURE_SLOT_PREFIX)
-    steps, when = tuple(kept["steps"]), kept["when"]
+    steps, when = tuple(own["steps"]), own["when"]
     return Procedure(item.id, name, steps, when, version, item.recorded_at, item.open, tally)

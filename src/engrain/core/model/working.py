@@ -45,11 +45,11 @@ class Frame:
     scratchpad: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def with_values(self, where: Literal["results", "variables"], given: Mapping[Any, object]) -> Frame:
+    def with_values(self, where: Literal["results", "variables"], added: Mapping[Any, object]) -> Frame:
         """Set values. A value that is set again becomes the newest."""
         what = f"the name of a {where.removesuffix('s')}"
         new = {
-            check_key(name, what): encode_json(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
+            check_key(name, what): encode_json(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in added.items()
         }
         old = self.results if where == "results" else self.variables
         values = {name: text for name, text in old.items() if name not in new} | new
@@ -69,8 +69,8 @@ class Frame:
         new = tuple(check_text(thought, "thought", MAX_GOAL) for thought in thoughts)
         every = (self.scratchpad + new)[-MAX_THOUGHTS:]
         sizes = accumulate(map(len, reversed(every)))
-        kept = sum(size <= MAX_SCRATCH for size in sizes)
-        return replace(self, scratchpad=every[len(every) - kept :])
+        fitting = sum(size <= MAX_SCRATCH for size in sizes)
+        return replace(self, scratchpad=every[len(every) - fitting :])
 
 
 def decode_values(values: Mapping[str, str]) -> dict[str, Any]:
@@ -129,13 +129,13 @@ class BufferBudget:
 
     def make_entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> BufferEntry:
         """Check an item and cut it to size."""
-        given = check_text(text)
-        kept, gone = cut_middle(given, self.item, self.count)
-        if not kept:
+        whole = check_text(text)
+        shortened, gone = cut_middle(whole, self.item, self.count)
+        if not shortened:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
-        part = DigestPart(kept, check_name(speaker, "speaker"), check_key(kind, "kind"))
+        part = DigestPart(shortened, check_name(speaker, "speaker"), check_key(kind, "kind"))
         lines = tuple(split_lines(part, self.count))
-        return BufferEntry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, lines)
+        return BufferEntry(shortened, part.kind, part.speaker, self.count(shortened), left_out + gone, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +196,13 @@ class Buffer:
     def _count_kept(self) -> int:
         """Count the items to keep. The newest always fits: `BufferBudget.make_entry` cuts it to size."""
         window, room = self.budget.window, self.budget.full - self.budget.summary
-        kept = 0
+        count = 0
         for item in reversed(self.items[-window.keep_recent :]):
             room -= item.tokens
-            if kept and room < 0:
+            if count and room < 0:
                 break
-            kept += 1
-        return kept
+            count += 1
+        return count
 
     def _fold(
         self, older: tuple[BufferEntry, ...]
@@ -248,16 +248,16 @@ def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
 
 def read_snapshot(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
     """Read a snapshot. Every value is checked like new input: a snapshot may come from anywhere."""
-    given = _check_snapshot(snapshot)
-    window = check_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
+    checked = _check_snapshot(snapshot)
+    window = check_window(checked["max_tokens"], checked["max_items"], checked["summarize_at"], checked["keep_recent"])
     budget = BufferBudget(window, count, models)
-    buffer = Buffer(budget, folded=_read_entries(given["pending"], "pending", budget))
+    buffer = Buffer(budget, folded=_read_entries(checked["pending"], "pending", budget))
     # Another counter may count too many tokens: with_lines() and add_entries() shorten it then.
     buffer = buffer.with_lines(
-        _read_lines(given["summary"], "summary", count), _read_lines(given["fresh"], "fresh", count)
+        _read_lines(checked["summary"], "summary", count), _read_lines(checked["fresh"], "fresh", count)
     )
-    buffer = buffer.add_entries(*_read_entries(given["items"], "items", budget))
-    return _read_frame(given), buffer
+    buffer = buffer.add_entries(*_read_entries(checked["items"], "items", budget))
+    return _read_frame(checked), buffer
 
 
 def _check_snapshot(snapshot: object) -> Mapping[str, Any]:
@@ -274,32 +274,32 @@ def _check_snapshot(snapshot: object) -> Mapping[str, Any]:
     return snapshot
 
 
-def _read_frame(given: Mapping[str, Any]) -> Frame:
-    task, goal = _read_text(given["task"], "task"), _read_text(given["goal"], "goal")
-    frame = Frame(task, check_name(given["task_id"], "task_id"), goal)
-    frame = frame.with_subgoals(*given["subgoals"]).with_thoughts(*given["scratchpad"])
-    return frame.with_values("results", given["results"]).with_values("variables", given["variables"])
+def _read_frame(snapshot: Mapping[str, Any]) -> Frame:
+    task, goal = _read_text(snapshot["task"], "task"), _read_text(snapshot["goal"], "goal")
+    frame = Frame(task, check_name(snapshot["task_id"], "task_id"), goal)
+    frame = frame.with_subgoals(*snapshot["subgoals"]).with_thoughts(*snapshot["scratchpad"])
+    return frame.with_values("results", snapshot["results"]).with_values("variables", snapshot["variables"])
 
 
 def _read_text(value: object, what: str) -> str:
     return "" if value == "" else check_text(value, what, MAX_GOAL)
 
 
-def _read_lines(given: list[object], what: str, count: CountTokens) -> list[DigestLine]:
-    return [make_line(check_text(text, what), count) for text in given]
+def _read_lines(texts: list[object], what: str, count: CountTokens) -> list[DigestLine]:
+    return [make_line(check_text(text, what), count) for text in texts]
 
 
 def _write_entry(entry: BufferEntry) -> dict[str, Any]:
     return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "left_out": entry.left_out}
 
 
-def _read_entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
+def _read_entries(entries: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
     names = {field.name for field in fields(BufferEntry)} - {"tokens", "lines"}
-    for entry in given:
+    for entry in entries:
         if not isinstance(entry, Mapping) or entry.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
         check_count(entry["left_out"], "left_out", 0, _MAX_LEFT_OUT)
-    return tuple(budget.make_entry(**entry) for entry in given)  # type: ignore[arg-type]
+    return tuple(budget.make_entry(**entry) for entry in entries)  # type: ignore[arg-type]
 
 
 FRAME_DIVISOR = 5  # the frame has at most a fifth of the text, if there are items to show as well
