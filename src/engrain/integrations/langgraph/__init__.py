@@ -1,4 +1,4 @@
-"""LangGraph: EngrainSaver keeps checkpoints."""
+"""LangGraph: EngrainSaver keeps checkpoints, EngrainStore long-term values."""
 
 from engrain.core.errors import BackendMissing
 
@@ -8,5 +8,6 @@ except ImportError as exc:
     raise BackendMissing("the LangGraph integration", "langgraph") from exc
 
 from engrain.integrations.langgraph.saver import EngrainSaver
+from engrain.integrations.langgraph.store import EngrainStore
 
-__all__ = ["EngrainSaver"]
+__all__ = ["EngrainSaver", "EngrainStore"]

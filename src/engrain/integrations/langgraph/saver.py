@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -37,7 +35,8 @@ from engrain.integrations.langgraph.checkpoints import (
     blob_key,
     iterate_keys,
 )  # fmt: skip
-from engrain.integrations.langgraph.owners import Owners, UserOf
+from engrain.integrations.langgraph.threaded import ThreadedSaver
+from engrain.integrations.owners import Owners, UserOf
 from engrain.memory.memory import Memory
 from engrain.memory.store import Store
 from engrain.tiers.records import ScopedRecords
@@ -48,7 +47,7 @@ _DELETED_FOR = timedelta(days=7)
 _log = logging.getLogger("engrain")
 
 
-class EngrainSaver(BaseCheckpointSaver[str]):
+class EngrainSaver(ThreadedSaver):
     """A checkpointer for graph.compile(checkpointer=…), sync and async.
 
         saver = EngrainSaver(store, user_of=lambda config: config["configurable"]["user_id"])
@@ -100,7 +99,8 @@ class EngrainSaver(BaseCheckpointSaver[str]):
         id, end = get_checkpoint_id(config) if config else None, get_checkpoint_id(before) if before else None
         under = (CHECKPOINT, *([str(thread)] if thread else []))
         left = -1 if limit is None else max(limit, 0)
-        for records in self._owners.list_all(SPACE, under) if config is None else [self._owners.find(config)]:
+        for memory in self._owners.list_all(SPACE, under) if config is None else [self._owners.find(config)]:
+            records = memory.records
             places = [Place(*key[1:]) for key in iterate_keys(records, under)]
             chosen = [
                 place
@@ -184,7 +184,8 @@ class EngrainSaver(BaseCheckpointSaver[str]):
     # Remove and copy
 
     def delete_thread(self, thread_id: str) -> None:
-        for records in self._owners.list_all(SPACE, (CHECKPOINT, thread_id), (WRITE, thread_id)):
+        for memory in self._owners.list_all(SPACE, (CHECKPOINT, thread_id), (WRITE, thread_id)):
+            records = memory.records
             mark = str(uuid6(clock_seq=-1)).encode()  # orders like the ids of checkpoints
             ends = records.now() + _DELETED_FOR
             drops = [(kind, thread_id) for kind in (CHECKPOINT, BLOB, WRITE)]
@@ -192,12 +193,14 @@ class EngrainSaver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         wanted = set(map(str, run_ids))
-        for records in self._owners.list_all(SPACE, (CHECKPOINT,)) if wanted else ():
+        for memory in self._owners.list_all(SPACE, (CHECKPOINT,)) if wanted else ():
+            records = memory.records
             places = [Place(*key[1:]) for key in iterate_keys(records, (CHECKPOINT,))]
             self._drop(records, [place for place in places if place.run in wanted])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        for records in self._owners.list_all(SPACE, (CHECKPOINT, source_thread_id)):
+        for memory in self._owners.list_all(SPACE, (CHECKPOINT, source_thread_id)):
+            records = memory.records
             for kind in (BLOB, WRITE, CHECKPOINT):  # whoever finds a checkpoint finds its values
                 waiting, size = list[RecordDraft](), 0
                 for key in iterate_keys(records, (kind, source_thread_id)):
@@ -217,7 +220,8 @@ class EngrainSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(thread)
                 continue
-            for records in self._owners.list_all(SPACE, (CHECKPOINT, thread)):
+            for memory in self._owners.list_all(SPACE, (CHECKPOINT, thread)):
+                records = memory.records
                 places = [Place(*key[1:]) for key in iterate_keys(records, (CHECKPOINT, thread))]
                 latest = {place.namespace: place for place in places}  # keys come in order
                 kept = {place for one in latest.values() for place in self._find_chain(records, one)}
@@ -272,55 +276,12 @@ class EngrainSaver(BaseCheckpointSaver[str]):
 
     def _locate(self, config: RunnableConfig) -> tuple[ScopedRecords, str, str]:
         named = config["configurable"]
-        return self._owners.find(config), str(named["thread_id"]), named.get("checkpoint_ns", "")
+        return self._owners.find(config).records, str(named["thread_id"]), named.get("checkpoint_ns", "")
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Two runs that fork from one checkpoint give their values different versions."""
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{secrets.token_hex(8)}"
-
-    # Async
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await asyncio.to_thread(self.get_tuple, config)
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        found = self.list(config, filter=filter, before=before, limit=limit)
-        while (one := await asyncio.to_thread(next, found, None)) is not None:
-            yield one
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
 
 
 def _is_gone(records: ScopedRecords, place: Place, mark: str) -> bool:

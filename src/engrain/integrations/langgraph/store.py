@@ -1,0 +1,267 @@
+"""EngrainStore: LangGraph's long-term store in a memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import orjson
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+    tokenize_path,
+)
+
+from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.model.items import Source
+from engrain.core.model.records import Record, RecordDraft, RecordKey
+from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
+from engrain.integrations.owners import Owners, UserOf
+from engrain.memory.memory import MAX_HITS, Memory
+from engrain.memory.store import Store
+
+SPACE = "langgraph store"
+# It ends the namespace in a record's key: no label of a namespace is empty.
+_END = ""
+# Metadata of an item: the prefixes of its namespace, and the whole of it with the key.
+_UNDER, _NAME = "langgraph_under", "langgraph_key"
+_PAGE = 500
+Namespace = tuple[str, ...]
+
+
+class _Stored(NamedTuple):
+    namespace: Namespace
+    key: str
+    value: dict[str, Any]
+    created_at: datetime
+    items: tuple[str, ...]  # ids of the indexed texts
+    index: Any
+    ttl: float | None  # minutes
+    record: Record
+
+    def item(self) -> Item:
+        return Item(
+            value=self.value, key=self.key, namespace=self.namespace, created_at=self.created_at,
+            updated_at=self.record.written_at,
+        )  # fmt: skip
+
+    def found(self, score: float | None) -> SearchItem:
+        return SearchItem(self.namespace, self.key, self.value, self.created_at, self.record.written_at, score)
+
+
+class EngrainStore(BaseStore):
+    """A store for graph.compile(store=…), sync and async. Values are JSON.
+
+        store = EngrainStore(engrain_store, user_of=lambda namespace: namespace[1])
+
+    With a Memory, everything belongs to it. With a Store, `user_of` names the user of a namespace. The texts at
+    `fields` of a value are remembered as well, so that `search` and `Memory.recall` find them by meaning and words; ()
+    indexes nothing. The score of a result is its relevance from 0 to 1.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: Memory | Store,
+        *,
+        user_of: UserOf | None = None,
+        tenant: str | None = None,
+        agent: str | None = None,
+        fields: Sequence[str] = ("$",),
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        self._owners = Owners(memory, user_of, tenant, agent)
+        self._fields = tuple(fields)
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer all reads, then write; of two writes of one key the last counts."""
+        answers: list[Result] = []
+        puts: dict[tuple[Namespace, str], PutOp] = {}
+        for op in ops:
+            answer: Result = None
+            if isinstance(op, GetOp):
+                answer = self._get(op)
+            elif isinstance(op, SearchOp):
+                answer = self._search(op)
+            elif isinstance(op, ListNamespacesOp):
+                answer = self._list_namespaces(op)
+            elif isinstance(op, PutOp):
+                puts[op.namespace, op.key] = op
+            else:
+                raise InvalidInput(f"unknown operation {type(op).__name__}.")
+            answers.append(answer)
+        for op in puts.values():
+            memory = self._owners.find(op.namespace)
+            if op.value is None:
+                self._delete(memory, op.namespace, op.key)
+            else:
+                self._put(memory, op)
+        return answers
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    # Read
+
+    def _get(self, op: GetOp) -> Item | None:
+        memory = self._owners.find(op.namespace)
+        stored = _load(memory, op.namespace, op.key)
+        if stored is None:
+            return None
+        if op.refresh_ttl:
+            self._refresh(memory, stored)
+        return stored.item()
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        found: list[SearchItem] = []
+        wanted = op.offset + op.limit
+        for memory in self._list_memories(op.namespace_prefix):
+            scored = list(_find_by_text(memory, op, wanted)) if op.query else []
+            seen = {stored.record.key for stored, _ in scored}
+            rest = (one for one in _iterate_records(memory, op.namespace_prefix) if one.key not in seen)
+            others = ((one, None) for one in map(_read, rest) if matches_filter(one.value, op.filter))
+            for stored, score in (*scored, *_take(others, max(0, wanted - len(scored)))):
+                found.append(stored.found(score))
+                if op.refresh_ttl:
+                    self._refresh(memory, stored)
+        # Those that were found by their text come first, the best at the top.
+        found.sort(key=lambda one: (one.score is None, -(one.score or 0.0)))
+        return found[op.offset : wanted]
+
+    def _list_namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        conditions = op.match_conditions or ()
+        found: set[Namespace] = set()
+        for memory in self._list_memories(()):
+            keys = _iterate_keys(memory)
+            spaces = {key[: key.index(_END)] for key in keys}
+            found |= {one[: op.max_depth] for one in spaces if all(fits_namespace(each, one) for each in conditions)}
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _list_memories(self, prefix: Namespace) -> list[Memory]:
+        user = self._owners.find_user(prefix) if prefix else None
+        return [self._owners.find(prefix)] if user else self._owners.list_all(SPACE, prefix)
+
+    # Write
+
+    def _put(self, memory: Memory, op: PutOp) -> None:
+        """Remember the texts, then write the record that names them, then forget the texts of the value before."""
+        now = memory.records.now()
+        ends = None if op.ttl is None else now + timedelta(minutes=op.ttl)
+        items = [self._remember(memory, op, text, now, ends) for text in self._list_texts(op)]
+        while True:
+            before = _load(memory, op.namespace, op.key)
+            created = before.created_at if before else now
+            head = {"created_at": created.isoformat(), "items": items, "index": op.index, "ttl": op.ttl}
+            draft = RecordDraft(_record_key(op.namespace, op.key), _encode(head, op.value), expires_at=ends)
+            try:
+                memory.records.write(SPACE, [draft], expect=[(draft.key, before.record.hash if before else None)])
+            except Conflict:  # somebody else wrote it just now
+                continue
+            _forget(memory, before.items if before else ())
+            return
+
+    def _delete(self, memory: Memory, namespace: Namespace, key: str) -> None:
+        before = _load(memory, namespace, key)
+        memory.records.drop(SPACE, _record_key(namespace, key))
+        _forget(memory, before.items if before else ())
+
+    def _refresh(self, memory: Memory, stored: _Stored) -> None:
+        """Give a value its whole time again, once half of it has passed."""
+        ends = stored.record.expires_at
+        if stored.ttl and ends and ends - memory.records.now() < timedelta(minutes=stored.ttl) / 2:
+            self._put(memory, PutOp(stored.namespace, stored.key, stored.value, stored.index, stored.ttl))
+
+    def _list_texts(self, op: PutOp) -> list[str]:
+        paths = self._fields if op.index is None else op.index or ()
+        tokens = [path if path == "$" else tokenize_path(path) for path in paths]
+        texts = [text for path in tokens for text in get_text_at_path(op.value, path) or ()]
+        return [text for text in dict.fromkeys(texts) if text.strip()]
+
+    def _remember(self, memory: Memory, op: PutOp, text: str, now: datetime, ends: datetime | None) -> str:
+        under = [json.dumps(op.namespace[:n]) for n in range(1, len(op.namespace) + 1)]
+        metadata = {_UNDER: under, _NAME: [*op.namespace, op.key]}
+        source = Source("langgraph store", "agent")
+        # With a date, equal texts of two values stay two items.
+        return memory.remember(text, metadata=metadata, source=source, occurred_at=now, expires_at=ends)
+
+
+def _find_by_text(memory: Memory, op: SearchOp, wanted: int) -> Iterator[tuple[_Stored, float]]:
+    """Yield the values that recall finds, best first, each once."""
+    where = {"exists": True} if not op.namespace_prefix else {"contains": json.dumps(op.namespace_prefix)}
+    n = MAX_HITS if op.filter else min(MAX_HITS, 2 * wanted + 20)
+    hits = memory.recall(op.query or "", n=n, where={f"metadata.{_UNDER}": where}, min_relevance=0).hits
+    best: dict[RecordKey, tuple[str, float]] = {}
+    for hit in hits:
+        *namespace, key = hit.item.metadata[_NAME]
+        best.setdefault(_record_key(tuple(namespace), key), (hit.item.id, hit.relevance))
+    records = {one.key: _read(one) for one in memory.records.read(SPACE, list(best))}
+    for name, (id, relevance) in sorted(best.items(), key=lambda pair: -pair[1][1]):
+        stored = records.get(name)
+        # An item that no record names is left of an interrupted write.
+        if stored and id in stored.items and matches_filter(stored.value, op.filter):
+            yield stored, relevance
+
+
+def _forget(memory: Memory, items: Iterable[str]) -> None:
+    for id in items:
+        if memory.get(id) is not None:
+            memory.forget(id)
+
+
+def _load(memory: Memory, namespace: Namespace, key: str) -> _Stored | None:
+    found = memory.records.read(SPACE, [_record_key(namespace, key)])
+    return _read(found[0]) if found else None
+
+
+def _iterate_records(memory: Memory, prefix: Namespace) -> Iterator[Record]:
+    """Yield the records under a namespace, the last written first."""
+    after: RecordKey | None = None
+    while page := memory.records.scan(SPACE, prefix, limit=_PAGE, order="newest", after=after):
+        yield from page
+        after = page[-1].key
+
+
+def _iterate_keys(memory: Memory) -> Iterator[RecordKey]:
+    after: RecordKey | None = None
+    while page := memory.records.keys(SPACE, limit=10_000, after=after):
+        yield from page
+        after = page[-1]
+
+
+def _record_key(namespace: Namespace, key: str) -> RecordKey:
+    if not namespace or not all(namespace):
+        raise InvalidInput(f"a namespace needs labels that are not empty, not {namespace!r:.200}.")
+    return *namespace, _END, key
+
+
+def _encode(head: Mapping[str, Any], value: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps({**head, "value": value})
+    except TypeError as exc:
+        raise InvalidInput(f"a value must be plain JSON: {exc}.") from exc
+
+
+def _read(record: Record) -> _Stored:
+    found = orjson.loads(record.body)
+    end = record.key.index(_END)
+    created = datetime.fromisoformat(found["created_at"]).astimezone(UTC)
+    place = record.key[:end], record.key[-1]
+    return _Stored(*place, found["value"], created, tuple(found["items"]), found["index"], found["ttl"], record)
+
+
+def _take(found: Iterator[Any], limit: int) -> list[Any]:
+    return [one for one, _ in zip(found, range(limit), strict=False)]

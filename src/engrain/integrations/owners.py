@@ -1,0 +1,48 @@
+"""Whose memory the data of a framework belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engrain.core.errors import InvalidInput
+from engrain.core.model.records import RecordKey
+from engrain.memory.memory import Memory
+from engrain.memory.store import Store
+
+UserOf = Callable[[Any], str | None]  # the user of a config, or of whatever else the framework passes
+
+
+class Owners:
+    """One memory, or that of each user of a store."""
+
+    def __init__(
+        self, memory: Memory | Store, user_of: UserOf | None, tenant: str | None = None, agent: str | None = None
+    ) -> None:
+        if isinstance(memory, Store) and user_of is None:
+            raise InvalidInput("with a Store give user_of=, such as lambda config: config['configurable']['user_id'].")
+        if isinstance(memory, Memory) and (user_of or tenant or agent):
+            raise InvalidInput("user_of, tenant and agent belong to a Store. A Memory has them already.")
+        self._memory, self._user_of = memory, user_of
+        self._tenant, self._agent = tenant, agent
+
+    def find(self, what: Any) -> Memory:
+        """Return the memory of the user that `user_of` finds. InvalidInput if it finds none."""
+        if isinstance(self._memory, Memory):
+            return self._memory
+        user = self.find_user(what)
+        if not user:
+            raise InvalidInput(f"user_of found no user in {what!r:.200}. Pass the user with every call.")
+        return self._memory.memory(user=user, agent=self._agent, tenant=self._tenant)
+
+    def find_user(self, what: Any) -> str | None:
+        return self._user_of(what) if self._user_of else None
+
+    def list_all(self, space: str, *prefixes: RecordKey) -> list[Memory]:
+        """Return the memories of everybody who has records under one of these prefixes."""
+        if isinstance(self._memory, Memory):
+            return [self._memory]
+        store = self._memory
+        found = [scope for one in prefixes for scope in store.find_records(space, one, tenant=self._tenant)]
+        own = [scope for scope in dict.fromkeys(found) if scope.agent == self._agent]
+        return [store.memory(user=scope.user, agent=scope.agent, tenant=scope.tenant) for scope in own]
