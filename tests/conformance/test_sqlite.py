@@ -23,8 +23,13 @@ from engrain_conformance import (
     WordIndexSuite,
 )
 from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, MODEL, fact
 from engrain_conformance.machine import compare_with_reference
 
+from engrain.core.errors import InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.items import Vectors
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Engine
 
@@ -58,7 +63,22 @@ class Sqlite:
 
 
 class TestItems(Sqlite, ItemStoreSuite):
-    pass
+    def test_wrong_vectors_fail_their_own_plan_alone(self, store: SqliteStore) -> None:
+        drafts = [fact("One."), fact("Two.", vectors=Vectors(MODEL, (b"1",))), fact("Three.")]
+        one, two, three = store.apply_many([Plan(ANA, (Add(draft),)) for draft in drafts])
+        assert isinstance(two, InvalidInput)
+        assert not isinstance(one, Exception)
+        assert not isinstance(three, Exception)
+        assert not store.dialect.codes
+
+    def test_many_plans_are_one_commit(self, store: SqliteStore) -> None:
+        def count() -> int:
+            ((commits,),) = store.snapshot(lambda db: db.rows("select commits from counter where n = 0"))
+            return int(commits)
+
+        before = count()
+        store.apply_many([Plan(Scope(user=f"user-{number}"), (Add(fact("Tea.")),)) for number in range(50)])
+        assert 1 <= count() - before <= 3, "a group ends after 20 ms, however few it has"
 
 
 class TestVectors(Sqlite, VectorIndexSuite):

@@ -21,8 +21,9 @@ from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
+from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
+from engrain.stores.sqlite.index_rows import IndexRows
 
 SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")

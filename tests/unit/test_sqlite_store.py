@@ -25,8 +25,8 @@ from engrain.core.model.queries import ListQuery
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.syntax import load_statements
 
 SCOPE = Scope(user="ana")
 

@@ -20,7 +20,7 @@ from engrain.core.model.plans import Add, Change, Plan, refer_to_step
 from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Connection, Row
-from engrain.stores.sqlite.dialect import load_statements
+from engrain.stores.sqlite.syntax import load_statements
 
 HOUR = timedelta(hours=1)
 

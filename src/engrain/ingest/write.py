@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import BeingErased, EmbedderFailed, StoreError, raise_interrupt, tolerate
+from engrain.core.errors import BeingErased, EmbedderFailed, EngrainError, StoreError, raise_interrupt, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
@@ -39,6 +39,24 @@ def commit_notes(
     """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
     began = services.items.moment() if began is None else began
     return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRequest:
+    """A checked note of some scope."""
+
+    note: Note
+    scope: Scope
+    request_id: str | None = None
+
+
+def commit_each(requests: Sequence[NoteRequest], services: Services) -> list[Applied | EngrainError]:
+    """Write each note on its own, of any scopes: the answer or the error of each. All are embedded in one call."""
+    began = services.items.moment()
+    steps = _build_steps([one.note for one in requests], services)
+    return services.items.apply_many(
+        [Plan(one.scope, (step,), one.request_id, began=began) for one, step in zip(requests, steps, strict=True)]
+    )
 
 
 def purge_or_log(services: Services) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item, Vectors
@@ -95,6 +96,13 @@ class ItemStore(Protocol):
 
         Embed: replaces the item's vectors of that model: `changed`. `stale` if the hash is no longer the item's,
         `missing` if the item is removed.
+        """
+
+    def apply_many(self, plans: Sequence[Plan]) -> list[Applied | EngrainError]:
+        """Apply each plan as `apply` does, of any scopes, and return the answer or the error of each, in order.
+
+        A plan that fails changes nothing, and fails no other. Plans of one scope are applied in their order. When it
+        returns, all answers are durable: a store may write many plans in one transaction.
         """
 
     def answer(self, scope: Scope, request: Request | None) -> Applied | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engrain_conformance.adding import AddingSuite
+from engrain_conformance.batches import BatchSuite
 from engrain_conformance.change_feed import ChangeFeedSuite
 from engrain_conformance.changing import ChangingSuite
 from engrain_conformance.citing import CitingSuite
@@ -25,5 +26,6 @@ class ItemStoreSuite(
     FilteringSuite,
     IsolationSuite,
     RequestSuite,
+    BatchSuite,
 ):
     """But for what needs a task journal (MemoryStepSuite) or episodes in the same store (TransactionSuite)."""

@@ -139,6 +139,9 @@ class PostgresTransaction:
             return self.ask("store_last_change")
         return self.ask("store_last_changes", keys=changed)
 
+    def find_numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        return {id_: n for id_, n, _ in self.rows("load_hashes", ids=ids)}
+
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
         write_words(self, self.scope.id, [(n, words) for n, words, _ in entries])

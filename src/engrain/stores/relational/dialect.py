@@ -134,6 +134,9 @@ class Transaction(Protocol):
 
         Maintenance names the scopes that changed."""
 
+    def find_numbers(self, ids: Sequence[str]) -> Mapping[str, int]:
+        """The numbers of items that this transaction has added, by their ids."""
+
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         """Write what search reads of new items, given by their numbers."""
 

@@ -48,14 +48,20 @@ class UsageCounts:
     @contextmanager
     def taking(self, scope: Scope) -> Iterator[Uses]:
         """The uses that a transaction of the scope takes along. If it fails, they wait again."""
-        with self._guard:
-            uses = self._waiting.pop(scope, {})
+        uses = self.take(scope)
         try:
             yield uses
         except BaseException:
-            with self._guard:
-                _merge(self._waiting.setdefault(scope, {}), uses)
+            self.give_back(scope, uses)
             raise
+
+    def take(self, scope: Scope) -> Uses:
+        with self._guard:
+            return self._waiting.pop(scope, {})
+
+    def give_back(self, scope: Scope, uses: Uses) -> None:
+        with self._guard:
+            _merge(self._waiting.setdefault(scope, {}), uses)
 
     def write_all(self) -> None:
         for scope in list(self._waiting):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, raise_interrupt
 from engrain.core.identity import IdSource, hash_keyed
 from engrain.core.model.erasure import find_subjects, hash_draft, hash_tombstone, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
@@ -69,6 +69,9 @@ class ItemWrites:
             applied = self.dialect.write(plan.scope, lambda tx: self._apply(tx, plan, uses), request_id=plan.request_id)
         self.dialect.after_writes(len(plan.steps))
         return applied
+
+    def apply_many(self, plans: Sequence[Plan]) -> list[Applied | EngrainError]:
+        return [capture_error(self.apply, plan) for plan in plans]
 
     def _apply(self, tx: Transaction, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
         forgets = any(isinstance(step, Forget) for step in plan.steps)
@@ -344,17 +347,31 @@ class _StepWriter:
         if self._unindexed:
             waiting, self._unindexed = self._unindexed, []
             # Asked at the end: `returning n` makes an insert in SQLite twice as slow.
-            numbers = {id_: n for id_, n, _ in self.tx.rows("load_hashes", ids=[id_ for id_, _, _ in waiting])}
+            numbers = self.tx.find_numbers([id_ for id_, _, _ in waiting])
             self.tx.write_index([(numbers[id_], words, vectors) for id_, words, vectors in waiting])
+
+
+def capture_error(apply: Callable[[Plan], Applied], plan: Plan) -> Applied | EngrainError:
+    try:
+        return apply(plan)
+    except EngrainError as exc:
+        raise_interrupt(exc)
+        return exc
+
+
+def list_vectors(steps: Iterable[Step]) -> list[Vectors]:
+    """The vectors that a plan brings along, but for empty ones."""
+    found = [
+        step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None) for step in steps
+    ]
+    return [vectors for vectors in found if vectors and vectors.rows]
 
 
 def _find_models(steps: Iterable[Step]) -> dict[str, int]:
     """The models whose vectors a plan brings along, with the dimension of the first."""
     found: dict[str, int] = {}
-    for step in steps:
-        vectors = step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None)
-        if vectors and vectors.rows:
-            found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
+    for vectors in list_vectors(steps):
+        found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
     return found
 
 

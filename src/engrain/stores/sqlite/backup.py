@@ -32,7 +32,7 @@ from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
-from engrain.stores.sqlite.dialect import SqliteDialect, load_sql
+from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.migrate import APPLICATION_ID, latest_version
 from engrain.stores.sqlite.opening import (
@@ -47,6 +47,7 @@ from engrain.stores.sqlite.opening import (
 )
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.schema import list_tables, open_outside
+from engrain.stores.sqlite.syntax import load_sql
 
 _SQL = load_sql()
 _LOCK_SECONDS = 10.0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import BeingErased, InvalidInput, OnHold, ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import BeingErased, EngrainError, InvalidInput, OnHold, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.filters import Filter
@@ -24,30 +25,19 @@ from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import find_target, insert_row, list_insert_triggers, raise_counter
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
+from engrain.stores.sqlite.index_rows import IndexRows
 from engrain.stores.sqlite.opening import StoreFile
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
-from engrain.stores.sqlite.syntax import SYNTAX, build_where
+from engrain.stores.sqlite.syntax import build_where, load_statements
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
-MODEL_SHIFT = 40
 _ERASED = 3  # the state of a scope that has no names
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Columns that get their values later.
 _NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
-
-
-@cache
-def load_statements() -> Mapping[str, Statement]:
-    return SYNTAX.load()
-
-
-@cache
-def load_sql() -> Mapping[str, str]:
-    """The SQL of each statement, for code that runs it on a connection itself."""
-    return {name: statement.sql for name, statement in load_statements().items()}
 
 
 class SqliteTransaction:
@@ -157,11 +147,14 @@ class SqliteTransaction:
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        IndexRows(self.db).add(entries)
+        IndexRows(self.db, self.dialect.codes).add(entries)
+
+    def find_numbers(self, ids: Sequence[str]) -> dict[str, int]:
+        return {id_: self._find_number(id_) for id_ in ids}
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         for (n, _), replacement in vectors.items():
-            IndexRows(self.db).replace_vectors(n, replacement)
+            IndexRows(self.db, self.dialect.codes).replace_vectors(n, replacement)
 
     def retract_index(self, id_: str) -> None:
         """The index goes by the time at which an item was retracted."""
@@ -249,85 +242,6 @@ def _refuse(state: int) -> None:
         raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
 
 
-class IndexRows:
-    """The rows that search reads: the words of an item, and its vectors both rounded and in full.
-
-    The caller holds the transaction."""
-
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
-    def add(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
-        """Add rows of items that have none, with the vectors of one model or of several."""
-        by_model: dict[str, list[tuple[int, Vectors]]] = {}
-        words_by_item: dict[int, Words] = {}
-        for n, words, vectors in entries:
-            words_by_item[n] = words
-            if vectors is not None and vectors.rows:
-                by_model.setdefault(vectors.model, []).append((n, vectors))
-        for n, words in words_by_item.items():
-            insert_row(self._db, load_sql()["add_index_words"], {"item": n, "pairs": words.pairs})
-        for items in by_model.values():
-            self._add_vectors(items)
-
-    def replace_words(self, n: int, words: Words) -> None:
-        self._db.run(load_sql()["delete_index_words"], {"item": n})
-        insert_row(self._db, load_sql()["add_index_words"], {"item": n, "pairs": words.pairs})
-
-    def replace_vectors(self, n: int, vectors: Vectors) -> None:
-        """Replace the item's vectors of the same model."""
-        self.delete_vectors(n, vectors.model)
-        if vectors.rows:
-            self._add_vectors([(n, vectors)])
-
-    def delete(self, n: int) -> None:
-        self._db.run(load_sql()["delete_index_words"], {"item": n})
-        self.delete_vectors(n)
-
-    def delete_vectors(self, n: int, model: str | None = None) -> None:
-        """Delete the item's vectors of one model, or of all."""
-        find = "list_vector_models" if model is None else "find_vector_model"
-        for number, _ in self._db.rows(load_sql()[find], {} if model is None else {"model": model}):
-            for delete in ("delete_code", "delete_index_vector"):
-                self._db.run(load_sql()[delete], {"key": vector_key(number, n)})
-
-    def rewrite_codes(self, items: Sequence[int]) -> None:
-        """Make the codes of these items from their vectors. A vector of a wrong size is left alone."""
-        from engrain.stores.sqlite.index.vectors import encode_stored
-
-        for model, dimension in self._db.rows(load_sql()["list_vector_models"]):
-            for key in (vector_key(model, n) for n in items):
-                for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
-                    if coded := encode_stored(windows, dimension):
-                        self._db.run(load_sql()["delete_code"], {"key": key})
-                        insert_row(self._db, load_sql()["add_code"], {"key": key, "windows": coded})
-
-    def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
-        """Vectors of one model, coded in one pass of arithmetic."""
-        from engrain.stores.sqlite.index.vectors import encode_items
-
-        first = items[0][1]
-        model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
-        coded = encode_items([vectors for _, vectors in items])
-        for (n, vectors), codes in zip(items, coded, strict=True):
-            key = vector_key(model, n)
-            insert_row(self._db, load_sql()["add_code"], {"key": key, "windows": codes})
-            insert_row(self._db, load_sql()["add_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
-
-    def _find_or_add_model(self, model: str, dimension: int) -> int:
-        values = {"model": model, "dimension": dimension}
-        found = self._db.rows(load_sql()["find_vector_model"], {"model": model})
-        number, known = (found or self._db.rows(load_sql()["add_vector_model"], values))[0]
-        if known != dimension:
-            raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
-        return int(number)
-
-
-def vector_key(model: int, n: int) -> int:
-    """The key of an item's vectors by one model."""
-    return model << MODEL_SHIFT | n
-
-
 @cache
 def find_steady_clock() -> Callable[[], str] | None:
     """A function that gives "boot:microseconds", since boots cannot be compared with each other.
@@ -355,6 +269,7 @@ class SqliteDialect:
         # Judges leases. A clock that was handed in does so itself.
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
+        self.codes: dict[int, bytes] = {}  # of vectors that are about to be written, by the identity of the object
 
     @property
     def name(self) -> str:
@@ -390,12 +305,40 @@ class SqliteDialect:
     ) -> Answer:
         return self.transaction(lambda db: _finish(do(SqliteTransaction(self, db, scope))), request_id)
 
+    def write_each(self, writes: Sequence[tuple[Scope, Do[Answer], str | None]]) -> list[Answer | EngrainError]:
+        """Run each `do` of a scope as `write` does, with its request id: the answer or the error of each."""
+        self._check_writable()
+        if self._writer.current_transaction() is not None:
+            raise StoreBusy("several plans cannot be applied inside another transaction.")
+
+        def make_work(scope: Scope, do: Do[Answer]) -> Callable[[Connection], Answer]:
+            return lambda db: _finish(do(SqliteTransaction(self, db, scope)))
+
+        return self._writer.run_each([(make_work(scope, do), request_id) for scope, do, request_id in writes])
+
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values))
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
         import engrain.stores.sqlite.index.vectors  # noqa: F401
+
+    @contextmanager
+    def encoding(self, vectors: Sequence[Vectors]) -> Iterator[None]:
+        """Code vectors that the block writes, in one pass of arithmetic, while the thread that writes serves others."""
+        from engrain.stores.sqlite.index.vectors import encode_items
+
+        by_model: dict[str, list[Vectors]] = {}
+        for one in vectors:
+            by_model.setdefault(one.model, []).append(one)
+        for same in by_model.values():
+            with suppress(InvalidInput):  # the write of the wrong one raises it
+                self.codes.update(zip(map(id, same), encode_items(same), strict=True))
+        try:
+            yield
+        finally:
+            for one in vectors:
+                self.codes.pop(id(one), None)
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""
@@ -450,16 +393,17 @@ class SqliteDialect:
 
         All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
         """
+        self._check_writable()
+        current = self._writer.current_transaction()
+        return fn(current) if current is not None else self._writer.run(fn, request_id)
+
+    def _check_writable(self) -> None:
         if self.closed:
             raise StoreClosed(CLOSED)
         if self._file.read_only:
             raise ReadOnlyStore(self._file.explain_read_only())
-        current = self._writer.current_transaction()
-        if current is not None:
-            return fn(current)
-        if getattr(self._local, "reads", False):
+        if getattr(self._local, "reads", False) and self._writer.current_transaction() is None:
             raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
-        return self._writer.run(fn, request_id)
 
     def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` in the thread that writes: all its reads and writes here are one transaction."""

@@ -18,11 +18,13 @@ from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
 from engrain.stores.sqlite.checksums import accept_rows, find_damage, raise_counter
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
-from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect, load_sql
+from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
+from engrain.stores.sqlite.index_rows import MODEL_SHIFT, IndexRows
 from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
 from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
+from engrain.stores.sqlite.syntax import load_sql
 from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()

@@ -12,10 +12,10 @@ from pathlib import Path
 from engrain.core.errors import EngrainError, StoreBusy, StoreError
 from engrain.stores.sqlite.checksums import count_commit, list_triggers
 from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.dialect import load_sql
 from engrain.stores.sqlite.lock import FileLock, read_at, write_at
 from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, StoreFile
 from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.syntax import load_sql
 from engrain.stores.sqlite.writer import LOCK_SECONDS, WriteQueue
 
 _SQL = load_sql()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from engrain.core.model.filters import FLAG, NUMBER, TEXT, Filter, find_type
 from engrain.stores.relational.filters import FilterBuilder
 from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, RECORD_COLUMNS, STEP_COLUMNS, TASK_COLUMNS
-from engrain.stores.relational.statements import Syntax
+from engrain.stores.relational.statements import Statement, Syntax
 from engrain.stores.sqlite.checksums import load_tables
 
 _TYPES = {TEXT: "type = 'text'", NUMBER: "type in ('integer', 'real')", FLAG: "type in ('true', 'false')"}
@@ -139,3 +140,14 @@ class _Metadata:
     def _exists(self, test: str) -> str:
         # json_each compares the key as a value: a path would have to quote what the caller chose.
         return f"exists (select 1 from json_each(item.metadata) as j where j.key = {self.key} and {test})"
+
+
+@cache
+def load_statements() -> Mapping[str, Statement]:
+    return SYNTAX.load()
+
+
+@cache
+def load_sql() -> Mapping[str, str]:
+    """The SQL of each statement, for code that runs it on a connection itself."""
+    return {name: statement.sql for name, statement in load_statements().items()}

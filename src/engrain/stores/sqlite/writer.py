@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
@@ -117,6 +117,29 @@ class WriteQueue:
     def run_alone(self, work: Callable[[Connection], Answer]) -> Answer:
         """Run `work` between two transactions. An interrupted caller leaves it to go on."""
         return cast("Answer", self._wait_for(Write(work, alone=True)))
+
+    def run_each(
+        self, calls: Sequence[tuple[Callable[[Connection], Answer], str | None]]
+    ) -> list[Answer | EngrainError]:
+        """Run several works, each with its request id, as `run` does: the answer or the error of each, in order.
+
+        They are handed over at once, so that the thread takes them as one group. An error that is no EngrainError is
+        raised after all have run."""
+        writes = [Write(work, request_id=request_id) for work, request_id in calls]
+        try:
+            for write in writes:
+                self._submit(write)
+            for write in writes:
+                write.done.acquire()
+        except BaseException as interrupt:
+            begun = [write for write in writes if write.take() is None]
+            if not begun:
+                raise
+            raise _make_unknown(begun[-1].request_id, interrupt) from interrupt
+        for write in writes:
+            if write.error is not None and not isinstance(write.error, EngrainError):
+                raise write.error
+        return [write.answer if write.error is None else cast("EngrainError", write.error) for write in writes]
 
     def _wait_for(self, write: Write) -> object:
         try:

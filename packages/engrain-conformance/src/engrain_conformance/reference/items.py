@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict
+from engrain.core.errors import Conflict, EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter, matches_filter
 from engrain.core.model.items import Item, Vectors
@@ -55,6 +55,15 @@ class ReferenceItems(StateHolder):
             items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
             record_audit(state, self.now(), "forget", {"items": items, "cut": cut})
         return applied
+
+    def apply_many(self, plans: Sequence[Plan]) -> list[Applied | EngrainError]:
+        answers: list[Applied | EngrainError] = []
+        for plan in plans:
+            try:
+                answers.append(self.apply(plan))
+            except EngrainError as exc:
+                answers.append(exc)
+        return answers
 
     @reads
     def answer(self, state: State, scope: Scope, request: Request | None) -> Applied | None:

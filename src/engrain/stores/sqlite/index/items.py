@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.stores.sqlite.connection import Reader, read_pages
-from engrain.stores.sqlite.dialect import load_sql
+from engrain.stores.sqlite.syntax import load_sql
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]

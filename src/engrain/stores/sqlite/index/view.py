@@ -15,8 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.queries import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
 from engrain.stores.sqlite.connection import Reader
-from engrain.stores.sqlite.dialect import load_sql
-from engrain.stores.sqlite.syntax import build_where
+from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
