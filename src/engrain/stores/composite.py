@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from engrain.core.errors import BeingErased, EngrainError, OnHold
+from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import SETTLE_SECONDS, find_owner, make_hold_error
+from engrain.core.model.erasure import SETTLE_SECONDS, find_owner, make_blocked_error, make_hold_error
 from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.storage import Movable
@@ -111,9 +111,7 @@ class ErasureGuard:
             return None
         subject_hash = self._erasing.hash_subject(user)
         if any(one.subject_hash == subject_hash and one.stage != "anonymized" for one in self._erasing.running()):
-            return BeingErased(
-                "this user's memory is being erased. Write again when that is done: engrain erase --resume"
-            )
+            return make_blocked_error(hidden=False)
         if any(one.subject_hash == subject_hash and one.hidden for one in self._erasing.holds()):
-            return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
+            return make_blocked_error(hidden=True)
         return None

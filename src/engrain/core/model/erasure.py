@@ -39,6 +39,10 @@ class Subject:
             return ("user", "-" if self.scope.tenant is None else f"={self.scope.tenant}", self.name)
         return (self.by, self.scope.id, self.name)
 
+    def hash(self, key: bytes) -> str:
+        """Return the keyed hash by which a store knows the subject."""
+        return hash_keyed(key, *self.parts())
+
 
 def find_owner(scope: Scope) -> Subject | None:
     """Return the user of a scope; None for a memory without a user."""
@@ -61,11 +65,18 @@ def make_erased_error() -> BeingErased:
     return BeingErased("what this belongs to was erased while it was on its way: nothing of it was kept.")
 
 
+def make_blocked_error(hidden: bool) -> BeingErased | OnHold:
+    """The error for a user whose data is `hidden` by a hold, or else is being erased."""
+    if hidden:
+        return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
+    return BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
+
+
 def hash_session_subjects(key: bytes, scope: Scope, session: str) -> list[str]:
     """Return the keyed hashes of the two subjects whose erasure removes a whole session: the session and its user."""
     user = find_owner(scope)
     subjects = [Subject(scope, "session", session), *([user] if user else [])]
-    return [hash_keyed(key, *subject.parts()) for subject in subjects]
+    return [subject.hash(key) for subject in subjects]
 
 
 def first_summary_version(at: int) -> int:

@@ -12,6 +12,7 @@ from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format
 
 from engrain.core import errors
+from engrain.core.model.erasure import make_blocked_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,14 +115,8 @@ def translate_error(exc: psycopg.Error, where: str) -> errors.EngrainError:
         return errors.StoreBusy(f"{where}: other writers held the same rows for too long: {said}")
     if state in ("53100", "58030"):
         return errors.DiskFull(f"{where}: {said} Nothing of this write was kept; free some space and repeat it.")
-    if state == "ENG02":
-        return errors.BeingErased(
-            "this user's memory is being erased. Write again when that is done: engrain erase --resume."
-        )
-    if state == "ENG03":
-        return errors.OnHold(
-            "this user's memory is under a legal hold and is to be erased: nothing is shown or written."
-        )
+    if state in ("ENG02", "ENG03"):
+        return make_blocked_error(hidden=state == "ENG03")
     if state == "25006":
         return errors.ReadOnlyStore(f"{where} takes no writes (a standby?): {said}")
     if state == "42501":

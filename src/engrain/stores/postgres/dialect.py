@@ -20,7 +20,7 @@ from engrain.core.model.items import Vectors, Words
 from engrain.stores.postgres.adapters import BigintArray, IntegerArray, RealArray, read_vector
 from engrain.stores.postgres.connection import Database, PipelinedConnection, TimedConnection
 from engrain.stores.postgres.syntax import SYNTAX, build_where, encode_filters
-from engrain.stores.relational.dialect import Deferred, Do, IndexEntry, Pending, ScopeKey, Transaction
+from engrain.stores.relational.dialect import Deferred, Do, Pending, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import TABLES, hash_scope
@@ -28,7 +28,6 @@ from engrain.stores.relational.statements import Statement
 from engrain.stores.vector_math import stack_windows
 
 Answer = TypeVar("Answer")
-Value = TypeVar("Value")
 INDEX_TABLES = ("word", "embedding", "embedded")  # what search reads of a scope
 _HOLDS, _SCOPES, _EVERYBODY = ".hold", ".scopes", ""
 _BATCH = 500  # vectors of one statement
@@ -144,7 +143,7 @@ class PostgresTransaction:
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
         assert self.scope is not None
-        write_words(self, self.scope.id, [(n, words) for n, words, _ in entries])
+        write_words(self, self.scope.id, list({n: words for n, words, _ in entries}.items()))
         stored = [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows]
         write_vectors(self, self.scope.id, self.dialect.models, stored)
 
@@ -165,15 +164,6 @@ class PostgresTransaction:
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
         return int(now)
-
-    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
-        for scope, numbers in _by_scope(replaced).items():
-            self.run("delete_words", scope=scope, numbers=numbers)
-            self.run("delete_vectors", scope=scope, numbers=numbers)
-        for scope, some in _by_scope((one.scope, one) for one in entries).items():
-            write_words(self, scope, [(one.item, one.words) for one in some if one.found])
-            stored = [(one.item, Vectors(model, tuple(rows))) for one in some for model, rows in one.vectors.items()]
-            write_vectors(self, scope, self.dialect.models, stored)
 
     def _bind(self, name: str | Statement, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the statement's SQL and its values."""
@@ -280,13 +270,6 @@ class PostgresDialect:
                 f"{self.name}: row-level security hides rows of {', '.join(hidden)} from this role. "
                 "Copy as a role that has BYPASSRLS or that the policy `maintenance` of these tables is for."
             )
-
-
-def _by_scope(pairs: Iterable[tuple[ScopeKey, Value]]) -> dict[ScopeKey, list[Value]]:
-    found: dict[ScopeKey, list[Value]] = {}
-    for scope, value in pairs:
-        found.setdefault(scope, []).append(value)
-    return found
 
 
 def count_words(words: Words) -> int:

@@ -43,17 +43,6 @@ class Deferred(Generic[Answer]):
         return self.made(self.asked.fetchall())
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """The index rows of one item. An item that was corrected away is not found."""
-
-    scope: ScopeKey
-    item: int
-    words: Words
-    vectors: Mapping[str, Sequence[bytes]]  # by model
-    found: bool = True
-
-
 class Transaction(Protocol):
     """One transaction of one scope, or of maintenance across all scopes (`scope` None).
 
@@ -113,9 +102,6 @@ class Transaction(Protocol):
     def add_erased_scope(self, id: str) -> ScopeKey:
         """The key for the tombstones of an erased scope, which is known by a keyed hash alone."""
 
-    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
-        """Write index rows of items. Those `replaced` lose theirs first."""
-
     def lock_holds(self, subject_hash: str | None = None, *, change: bool = False) -> None:
         """Keep the holds on this user, or on everybody, as they are until the commit. Before anything else is locked.
 
@@ -138,7 +124,7 @@ class Transaction(Protocol):
         """The numbers of items that this transaction has added, by their ids."""
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
-        """Write what search reads of new items, given by their numbers."""
+        """Write what search reads of new items, given by their numbers. An item with several models has several."""
 
     def replace_vectors(self, vectors: Mapping[tuple[int, str], Vectors]) -> None:
         """Write vectors in place of those that an item has of a model, by the item's number and the model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.core.identity import Scope, hash_keyed
+from engrain.core.identity import Scope
 from engrain.core.model.erasure import (
     Hold,
     ReasonChoice,
@@ -22,7 +22,7 @@ from engrain.stores.relational.scopes import HIDDEN, OPEN, block_scope, load_sco
 def hash_owner(key: bytes, scope: Scope) -> str:
     """The keyed hash of the user whose scope it is. A scope of no user has "", which no hold has."""
     user = find_owner(scope)
-    return hash_keyed(key, *user.parts()) if user else ""
+    return user.hash(key) if user else ""
 
 
 def check_hold(tx: Transaction) -> None:
@@ -49,7 +49,7 @@ def load_reasons(tx: Transaction, subject_hash: str) -> tuple[str, ...]:
 def find_user(tx: Transaction, subject_hash: str) -> Subject | None:
     """The user with this keyed hash: every name in the store is hashed and compared."""
     owners = (find_owner(row.scope) for row in load_scopes(tx))
-    return next((one for one in owners if one and hash_keyed(tx.dialect.key, *one.parts()) == subject_hash), None)
+    return next((one for one in owners if one and one.hash(tx.dialect.key) == subject_hash), None)
 
 
 def hide_user(tx: Transaction, user: Subject) -> None:
@@ -64,7 +64,7 @@ class Holds:
         self._dialect, self._audit = dialect, audit
 
     def hash_subject(self, subject: Subject) -> str:
-        return hash_keyed(self._dialect.key, *subject.parts())
+        return subject.hash(self._dialect.key)
 
     def hold(self, subject: Subject, reason: str) -> Hold:
         def do(tx: Transaction) -> Hold:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from engrain.core.clock import to_micros
-from engrain.core.identity import Scope, hash_keyed
+from engrain.core.identity import Scope
 from engrain.core.model.erasure import (
     PART_KINDS,
     ErasedSubject,
@@ -55,7 +55,7 @@ def count_leftovers(tx: Transaction, erasures: Sequence[Erasure]) -> list[dict[s
         parts = (one for kind in PART_KINDS if kind in kinds for one in load_subjects(inside, kind))
         owner = find_owner(row.scope) if "user" in kinds else None
         for subject in filter(None, (owner, *parts)):
-            for n in asked.get((subject.by, _hash(tx, subject)), ()):
+            for n in asked.get((subject.by, subject.hash(tx.dialect.key)), ()):
                 add_counts(totals[n], _count_older(inside, row, subject, erasures[n]))
     return totals
 
@@ -150,7 +150,7 @@ def replay_erasures(
     total: dict[str, int] = {}
     for row in load_scopes(tx):
         user = find_owner(row.scope)
-        if user is not None and _hash(tx, user) in hashes:
+        if user is not None and user.hash(tx.dialect.key) in hashes:
             add_counts(total, delete_scopes(tx, [row]))
             anonymize_scope(tx, row)
         else:
@@ -170,7 +170,7 @@ def replay_erasures(
 def _remove_parts(tx: Transaction, row: ScopeRow, hashes: set[str], forgotten: set[str]) -> dict[str, int]:
     """Remove the parts with one of these hashes, and the items in the words of a tombstone."""
     inside = tx.within(row.scope, row.key)
-    subjects = [one for kind in PART_KINDS for one in load_subjects(inside, kind) if _hash(tx, one) in hashes]
+    subjects = [one for kind in PART_KINDS for one in load_subjects(inside, kind) if one.hash(tx.dialect.key) in hashes]
     if not subjects and not forgotten:
         return {}
     total: dict[str, int] = {}
@@ -200,7 +200,3 @@ def load_tombstones(tx: Transaction) -> Iterator[tuple[str, str]]:
     for key, id_, digest in tx.rows("load_tombstones"):
         if (key, digest.hex()) not in current:
             yield hidden[key].id if key in hidden else id_, digest.hex()
-
-
-def _hash(tx: Transaction, subject: Subject) -> str:
-    return hash_keyed(tx.dialect.key, *subject.parts())

@@ -14,10 +14,10 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as transfer
 from engrain.core.model.audit import AuditHead, encode_details, write_head
-from engrain.core.model.items import Words
+from engrain.core.model.items import Vectors, Words
 from engrain.core.model.rows import ChangeToken, Row, RowKind
 from engrain.core.text.passages import index_words
-from engrain.stores.relational.dialect import Dialect, IndexEntry, ScopeKey, Transaction
+from engrain.stores.relational.dialect import Dialect, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
 from engrain.stores.relational.holds import find_user, hide_user
 from engrain.stores.relational.rows import write_answer, write_episode, write_metadata, write_time
@@ -46,7 +46,7 @@ class _RollBack(Exception):
 class ItemRow(NamedTuple):
     row: Row
     words: Words
-    vectors: Mapping[str, tuple[bytes, ...]]
+    vectors: Sequence[Vectors]  # one for each model
 
 
 class Page(NamedTuple):
@@ -68,7 +68,7 @@ class Restore:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self.dialect.key)
         pages = [_make_page(rows[start : start + PAGE]) for start in range(0, len(rows), PAGE)]
         items = [item for page in pages for item in page.items]
-        self.dialect.prepare_index({model: len(rows[0]) // 4 for item in items for model, rows in item.vectors.items()})
+        self.dialect.prepare_index({one.model: len(one.rows[0]) // 4 for item in items for one in item.vectors})
         scopes = {row.scope for row in rows if row.kind not in transfer.STORE_KINDS}
 
         def do(tx: Transaction) -> None:
@@ -117,11 +117,12 @@ class Restore:
 def _make_page(rows: Sequence[Row]) -> Page:
     # Of two rows with one key the last one counts.
     items = {row.key: row for row in rows if row.kind == "item"}.values()
-    return Page(rows, [ItemRow(row, _index_words(row.values), transfer.row_to_vectors(row)) for row in items])
+    return Page(rows, [_make_item_row(row) for row in items])
 
 
-def _index_words(values: Mapping[str, Any]) -> Words:
-    return index_words(values["text"], values["speaker"], values["slot"])
+def _make_item_row(row: Row) -> ItemRow:
+    words = index_words(row.values["text"], row.values["speaker"], row.values["slot"])
+    return ItemRow(row, words, [Vectors(model, rows) for model, rows in transfer.row_to_vectors(row).items()])
 
 
 @dataclass(slots=True)
@@ -159,19 +160,32 @@ class RestoreRun:
             self.tx.many(statement, [{"scope": scope, "item": n} for (scope, _), n in replaced.items()])
         self.tx.many("restore_item", (self._item_values(item.row, item.words) for item in items))
         self._find_items(names)
-        entries, sources, entities = [], list[Values](), list[Values]()
-        for (scope, id_), (row, words, vectors) in zip(names, items, strict=True):
-            n = self.items[scope, id_]
-            entries.append(IndexEntry(scope, n, words, vectors, found=row.values["retracted_at"] is None))
-            owner, relation = {"scope": scope, "item": n}, row.values["relation"] or {}
-            for number, (kind, name) in enumerate(row.values["sources"]):
+        sources, entities = list[Values](), list[Values]()
+        for (scope, id_), item in zip(names, items, strict=True):
+            values = item.row.values
+            owner, relation = {"scope": scope, "item": self.items[scope, id_]}, values["relation"] or {}
+            for number, (kind, name) in enumerate(values["sources"]):
                 sources.append({**owner, "number": number, "kind": kind, "name": name})
             entities += [{**owner, "name": relation[end].casefold()} for end in ("subject", "object") if relation]
         self.tx.many("restore_source", sources)
         self.tx.many("restore_entity", entities)
-        self.tx.replace_index(entries, [(scope, n) for (scope, _), n in replaced.items()])
+        self._write_index(items, replaced)
         self.changed |= {scope for scope, _ in names}
         self._reach(item.row.values["recorded_at"] for item in items)
+
+    def _write_index(self, items: Sequence[ItemRow], replaced: Mapping[Name, int]) -> None:
+        by_scope: dict[Scope, list[ItemRow]] = {}
+        for item in items:
+            by_scope.setdefault(item.row.scope, []).append(item)
+        for scope, own in by_scope.items():
+            key, inside = self.keys[scope], self.tx.within(scope, self.keys[scope])
+            names = [(key, item.row.key[0]) for item in own]
+            inside.delete_index([replaced[name] for name in names if name in replaced])
+            numbered = [(self.items[name], item) for name, item in zip(names, own, strict=True)]
+            inside.write_index([(n, item.words, one) for n, item in numbered for one in item.vectors or (None,)])
+            for item in own:
+                if item.row.values["retracted_at"] is not None:
+                    inside.retract_index(item.row.key[0])
 
     def _find_stored(self, names: Sequence[Name]) -> dict[Name, int]:
         """The numbers of those items that are here already."""

@@ -398,7 +398,7 @@ def _ask_erased(tx: Transaction, plan: Plan) -> Pending | None:
     """Was a subject of the plan erased since its caller began?"""
     if plan.began is None:
         return None
-    hashes = [hash_keyed(tx.dialect.key, *one.parts()) for one in find_subjects(plan)]
+    hashes = [one.hash(tx.dialect.key) for one in find_subjects(plan)]
     return tx.ask("find_erased_since", hashes=hashes, began=plan.began)
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import BeingErased, EngrainError, InvalidInput, OnHold, ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import find_owner
+from engrain.core.model.erasure import find_owner, make_blocked_error
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
-from engrain.stores.relational.dialect import Deferred, Do, Fetched, IndexEntry, ScopeKey, Transaction
+from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
@@ -170,16 +170,6 @@ class SqliteTransaction:
         ((now,),) = self.rows("find_now")
         return int(now)
 
-    def replace_index(self, entries: Sequence[IndexEntry], replaced: Iterable[tuple[ScopeKey, int]]) -> None:
-        index = IndexRows(self.db)
-        for _, number in replaced:
-            index.delete(number)
-        written: list[tuple[int, Words, Vectors | None]] = []
-        for one in entries:
-            vectors: list[Vectors | None] = [Vectors(model, tuple(rows)) for model, rows in one.vectors.items()]
-            written += ((one.item, one.words, each) for each in vectors or [None])
-        index.add(written)
-
     def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
         """Add the values that the transaction supplies."""
         for name in statement.lists:
@@ -236,10 +226,8 @@ def _check_user(tx: Transaction) -> None:
 
 
 def _refuse(state: int) -> None:
-    if state == ERASING:
-        raise BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
-    if state:
-        raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
+    if state != OPEN:
+        raise make_blocked_error(hidden=state == HIDDEN)
 
 
 @cache

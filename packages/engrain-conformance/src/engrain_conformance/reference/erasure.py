@@ -56,7 +56,7 @@ from engrain_conformance.reference.state import (
 class ReferenceErasing(StateView):
     @reads_all
     def hash_subject(self, state: State, subject: Subject) -> str:
-        return hash_keyed(state.key, *subject.parts())
+        return subject.hash(state.key)
 
     def measure(self, subject: Subject) -> Impact:
         with self.holder.whole() as state:
@@ -310,7 +310,7 @@ class ReferenceErasing(StateView):
 def hide_user(state: State, subject_hash: str) -> None:
     """Hide the scopes of a user who is known only by the hash."""
     for scope in _list_all_scopes(state):
-        if (user := find_owner(scope)) and hash_keyed(state.key, *user.parts()) == subject_hash:
+        if (user := find_owner(scope)) and user.hash(state.key) == subject_hash:
             state.blocked[scope] = HIDDEN
 
 

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import BeingErased, OnHold, StoreClosed
+from engrain.core.errors import StoreClosed
 from engrain.core.identity import IdSource, Scope, SortableIds, hash_keyed
 from engrain.core.model.audit import AuditEntry, AuditHead, AuditResult, find_end, make_entry, seal_head, verify_log
 from engrain.core.model.erasure import (
@@ -24,6 +24,7 @@ from engrain.core.model.erasure import (
     first_summary_version,
     hash_session_subjects,
     hash_tombstone,
+    make_blocked_error,
     make_hold_error,
 )
 from engrain.core.model.items import Item, Words
@@ -118,9 +119,9 @@ class State:
         """Raise if any memory of this user is blocked, whatever its agent."""
         same = [how for one, how in self.blocked.items() if (one.tenant, one.user) == (scope.tenant, scope.user)]
         if ERASING in same:
-            raise BeingErased("this user's memory is being erased. Write again when that is done.")
+            raise make_blocked_error(hidden=False)
         if same and scope.user is not None:
-            raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is written.")
+            raise make_blocked_error(hidden=True)
 
     def scopes(self) -> dict[Scope, None]:
         """The scopes that have any data."""
@@ -138,13 +139,13 @@ class State:
 
 def is_held(state: State, scope: Scope) -> bool:
     user = find_owner(scope)
-    return user is not None and hash_keyed(state.key, *user.parts()) in state.holds
+    return user is not None and user.hash(state.key) in state.holds
 
 
 def check_not_held(state: State, scope: Scope) -> None:
     user = find_owner(scope)
     if user and is_held(state, scope):
-        raise make_hold_error(user, state.holds[hash_keyed(state.key, *user.parts())].reasons)
+        raise make_hold_error(user, state.holds[user.hash(state.key)].reasons)
 
 
 class StateHolder:

@@ -67,7 +67,7 @@ class Transaction(WriteContext):
         return applied
 
     def _check_began(self, plan: Plan, began: int) -> None:
-        marks = {hash_keyed(self.state.key, *one.parts()) for one in find_subjects(plan)}
+        marks = {one.hash(self.state.key) for one in find_subjects(plan)}
         times = [(one.subject_hash, one.at) for one in self.state.erased.values()]
         times += [(one.subject_hash, one.at) for one in self.state.erasing.values()]
         if any(mark in marks and to_micros(at) >= began for mark, at in times):
