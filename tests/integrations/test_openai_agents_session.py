@@ -1,0 +1,137 @@
+"""EngrainSession does what the SDK's SQLiteSession does, and its words are found by recall."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents.memory", reason="make test-integrations runs it")
+
+from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, set_tracing_disabled
+from engrain_conformance.embedder import HashEmbedder
+from integration_kit import count_bytes, open_store
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+
+from engrain import Memory, Store
+from engrain.integrations.openai_agents import SPACE, EngrainSession
+
+set_tracing_disabled(True)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    with open_store(request.param, tmp_path) as opened:
+        yield opened.memory(user="ana")
+
+
+def say(role: str, text: str) -> Any:
+    return {"role": role, "content": text}
+
+
+def random_item(chance: random.Random) -> Any:
+    return chance.choice([
+        say("user", f"Message {chance.randint(0, 99)} ü"),
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "An answer."}]},
+        {"type": "function_call", "call_id": "c", "name": "search", "arguments": '{"q": 1}'},
+        {"type": "function_call_output", "call_id": "c", "output": "x" * chance.randint(0, 50)},
+        say("user", ""),
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]},
+    ])  # fmt: skip
+
+
+async def random_step(chance: random.Random, ours: Any, theirs: Any) -> None:
+    act = chance.choices(["add", "get", "pop", "clear"], [5, 5, 3, 0.3])[0]
+    items = [random_item(chance) for _ in range(chance.randint(0, 3))]
+    limit = chance.choice([None, -1, 0, 1, 2, 5, 1_000])
+    answers = []
+    for session in (ours, theirs):
+        if act == "add":
+            answers.append(await session.add_items(items))
+        elif act == "get":
+            answers.append(await session.get_items(limit))
+        elif act == "pop":
+            answers.append(await session.pop_item())
+        else:
+            answers.append(await session.clear_session())
+    assert answers[0] == answers[1], (act, limit)
+
+
+@pytest.mark.parametrize(("backend", "steps"), [("sqlite", 1_000), ("postgres", 500)])
+def test_random_calls_do_what_they_do_to_the_session_of_the_sdk(backend: str, steps: int, tmp_path: Path) -> None:
+    async def use(memory: Memory) -> None:
+        pairs = [(EngrainSession(name, memory), SQLiteSession(name, tmp_path / "theirs.db")) for name in ("s", "s2")]
+        chance = random.Random(17)
+        for _ in range(steps):
+            await random_step(chance, *chance.choice(pairs))
+
+    with open_store(backend, tmp_path) as opened:
+        asyncio.run(use(opened.memory(user="ana")))
+
+
+def test_many_who_add_at_once_lose_nothing(memory: Memory) -> None:
+    async def use() -> list[Any]:
+        sessions = [EngrainSession("s", memory, log=False) for _ in range(4)]
+        adding = [one.add_items([say("user", f"{n} {m}") for m in range(2)]) for n in range(8) for one in sessions]
+        await asyncio.gather(*adding)
+        return await sessions[0].get_items()
+
+    found = [item["content"] for item in asyncio.run(use())]
+    assert len(found) == 64
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    assert all(first.split()[0] == second.split()[0] and second.endswith("1") for first, second in pairs)
+
+
+class Scripted(Model):
+    """Answers with what it was given."""
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        given = args[1] if len(args) > 1 else kwargs["input"]
+        text = ResponseOutputText(text=f"I saw {len(given)} items.", type="output_text", annotations=[])
+        output = ResponseOutputMessage(id="m", content=[text], role="assistant", status="completed", type="message")
+        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+
+    def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_runner_remembers_across_turns_and_sessions(memory: Memory) -> None:
+    async def use() -> list[str]:
+        agent = Agent(name="helper", model=Scripted())
+        session = EngrainSession("monday", memory)
+        first = await Runner.run(agent, "My favourite tea is oolong.", session=session)
+        second = await Runner.run(agent, "And now?", session=EngrainSession("monday", memory))
+        return [first.final_output, second.final_output]
+
+    assert asyncio.run(use()) == ["I saw 1 items.", "I saw 3 items."]
+    assert any("oolong" in hit.text for hit in memory.recall("Which tea does she like?").hits)
+    said = memory.list({"session": "monday", "kind": "message"})
+    assert [item.role for item in said][::-1] == ["user", "assistant"] * 2
+
+
+def test_a_popped_item_and_a_cleared_session_are_not_found(memory: Memory) -> None:
+    async def use() -> None:
+        session = EngrainSession("s", memory)
+        await session.add_items([say("user", "The parcel is in Lisbon."), say("user", "The parcel is in Porto.")])
+        await session.pop_item()
+        assert [hit.text for hit in memory.recall("Where is the parcel?").hits] == ["The parcel is in Lisbon."]
+        await session.clear_session()
+
+    asyncio.run(use())
+    assert memory.recall("Where is the parcel?").hits == ()
+    assert memory.records.keys(SPACE) == []
+
+
+def test_erasing_the_user_leaves_no_byte_of_a_session(tmp_path: Path) -> None:
+    with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
+        for name in ("ana", "ben"):
+            session = EngrainSession(f"session-of-{name}", opened.memory(user=name))
+            call = {"type": "function_call", "call_id": "c", "name": f"zephyrquokka-{name}-call", "arguments": "{}"}
+            asyncio.run(session.add_items([say("user", f"zephyrquokka-{name} likes tea"), call]))
+        assert opened.erase(user="ana").receipt
+        assert count_bytes(tmp_path, "zephyrquokka-ana") == count_bytes(tmp_path, "session-of-ana") == 0
+        assert len(asyncio.run(EngrainSession("session-of-ben", opened.memory(user="ben")).get_items())) == 2
