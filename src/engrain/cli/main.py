@@ -56,6 +56,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Durable tasks": {
         "tasks": ("tasks:tasks", "List, show, resume, resolve, signal, park, cancel or prune tasks."),
     },
+    "Coding agents": {
+        "connect": ("connect:connect", "Give coding agents a memory; switch it on and off."),
+        "disconnect": ("connect:disconnect", "Take it away again; every file is restored."),
+    },
     "Serve": {
         "serve": ("serve:serve", "Serve this store over HTTP."),
         "mcp": ("mcp:mcp", "Give an agent this memory as tools (Model Context Protocol)."),

@@ -1,0 +1,196 @@
+"""The commands that give coding agents this memory, and take it away again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from engrain.cli.command import memory_command
+from engrain.cli.context import CommandContext, is_typed
+from engrain.cli.output import dim, escape, format_table
+from engrain.connect.home import ConnectHome
+from engrain.core.errors import Conflict, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from engrain.connect.changes import FileChange
+    from engrain.connect.switch import ClientState, Connector
+
+ON_OFF = ("on", "off")
+project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
+print_option = click.option("--print", "show", is_flag=True, help="Show the changes, and make none.")
+
+
+@memory_command(
+    "connect",
+    examples=(
+        "engrain connect",
+        "engrain connect claude codex",
+        "engrain connect gemini --project --print",
+        "engrain connect --status",
+        "engrain connect off --project",
+    ),
+    prints="The files that were changed, or with --print the changes. With --status the state of each client.",
+)
+@click.argument("clients", nargs=-1, metavar="[CLIENT…|on|off]")
+@project_option
+@print_option
+@click.option("--status", is_flag=True, help="Show what is connected, and when it was last heard.")
+@click.option("--yes", "-y", is_flag=True, help="Connect what is installed, without a question.")
+def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, yes: bool) -> None:
+    """Give the coding agents on this machine a memory: local, without a key, without a model call.
+
+    CLIENT is claude, codex, gemini, copilot, opencode, cursor or vscode; without one, those that are installed.
+    `off` keeps everything connected, but nothing is kept and nothing shown until `on`. docs/how-to/connect.md says
+    what is kept.
+    """
+    home = ConnectHome.find()
+    if clients and clients[0] in ON_OFF:
+        _switch(cli, home, clients, project)
+        return
+    connector = _make_connector(home, project)
+    if status:
+        _print_status(cli, home, connector)
+        return
+    names = list(clients) or _choose_installed(connector, show or yes)
+    if show:
+        _print_changes(cli, [change for name in names for change in connector.preview(name)])
+        return
+    if is_typed(click.get_current_context(), "store"):
+        home.prepare().write_state({**home.read_state(), "store": _make_absolute(str(cli.store))})
+        connector = _make_connector(home, project)
+    changed = {name: connector.connect(name) for name in names}
+    cli.print_result(_list_paths(changed), lambda: _describe_connected(changed))
+
+
+@memory_command(
+    "disconnect",
+    examples=("engrain disconnect", "engrain disconnect codex", "engrain disconnect --project --print"),
+    prints="The files that were restored, or with --print the changes.",
+)
+@click.argument("clients", nargs=-1, metavar="[CLIENT…]")
+@project_option
+@print_option
+def disconnect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool) -> None:
+    """Take the memory away from coding agents: every changed file is restored.
+
+    A file that somebody else changed since loses only our entries. The memory itself stays: `engrain erase` removes it.
+    """
+    home = ConnectHome.find()
+    connector = _make_connector(home, project)
+    names = list(clients) or [client.name for client in connector.find_connected()]
+    if not names:
+        raise NotFound("nothing is connected.")
+    if show:
+        _print_changes(cli, [change for name in names for change in connector.preview_removal(name)])
+        return
+    changed = {name: connector.disconnect(name) for name in names}
+    _stop_if_unused(home)
+    cli.print_result(_list_paths(changed), lambda: _describe_disconnected(changed))
+
+
+def _make_connector(home: ConnectHome, project: bool) -> Connector:
+    from engrain.connect.repository import find_repository
+    from engrain.connect.switch import Connector
+
+    return Connector(home, find_repository(Path.cwd()).folder if project else None)
+
+
+def _make_absolute(store: str) -> str:
+    return store if "://" in store else str(Path(store).expanduser().absolute())
+
+
+def _choose_installed(connector: Connector, yes: bool) -> list[str]:
+    found = connector.find_installed()
+    if not found:
+        raise NotFound("no coding agent was found. Name one: engrain connect claude.")
+    if yes:
+        return [client.name for client in found]
+    if not sys.stdin.isatty():
+        raise Conflict("nothing was changed: name the clients, or add --yes to connect all that are installed.")
+    chosen = [client.name for client in found if click.confirm(f"Connect {client.title}?", default=True, err=True)]
+    if not chosen:
+        raise click.Abort
+    return chosen
+
+
+def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], project: bool) -> None:
+    from engrain.connect.switch import switch
+
+    if len(words) > 1:
+        raise InvalidInput(f"`{words[0]}` stands alone, with --project for this repository.")
+    switch(home, words[0] == "on", Path.cwd() if project else None)
+    where = "in this repository" if project else "everywhere"
+    cli.print_result({"switched": words[0], "where": where}, lambda: [f"The memory is {words[0]} {where}."])
+
+
+def _stop_if_unused(home: ConnectHome) -> None:
+    """End the resident process when no client is connected any more."""
+    from engrain.connect.changes import ChangeLedger
+    from engrain.connect.resident import stop_resident
+
+    if not ChangeLedger(home).list_clients():
+        stop_resident(home)
+
+
+def _list_paths(changed: dict[str, list[FileChange]]) -> dict[str, list[str]]:
+    return {name: [str(change.path) for change in changes if change.changes] for name, changes in changed.items()}
+
+
+def _print_changes(cli: CommandContext, changes: Sequence[FileChange]) -> None:
+    value = [{"path": str(change.path), "diff": "\n".join(change.diff())} for change in changes if change.changes]
+    cli.print_result(value, lambda: [escape(line) for change in changes for line in change.diff()] or ["No change."])
+
+
+def _describe_connected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
+    from engrain.connect.clients import CLIENTS
+
+    for name, changes in changed.items():
+        done = "connected" if any(change.changes for change in changes) else "was connected already"
+        yield f"{CLIENTS[name].title} {done}."
+        yield from _list_changed(changes)
+        if CLIENTS[name].advice:
+            yield dim(f"  {CLIENTS[name].advice}")
+
+
+def _describe_disconnected(changed: dict[str, list[FileChange]]) -> Iterator[str]:
+    from engrain.connect.clients import CLIENTS
+
+    for name, changes in changed.items():
+        yield f"{CLIENTS[name].title} disconnected."
+        yield from _list_changed(changes)
+
+
+def _list_changed(changes: Iterable[FileChange]) -> Iterator[str]:
+    for change in changes:
+        if change.changes:
+            yield dim(f"  {escape(str(change.path))}{'' if change.after is not None else ' (removed)'}")
+
+
+def _print_status(cli: CommandContext, home: ConnectHome, connector: Connector) -> None:
+    from engrain.connect.resident import read_pid
+    from engrain.connect.switch import list_switched_off
+
+    states, pid = connector.describe(), read_pid(home)
+    off = {"all": home.off.exists(), "repositories": list(list_switched_off(home))}
+    value = {"store": home.store, "resident": pid, "off": off, "clients": states}
+    rows = [
+        ("store", home.store),
+        ("resident process", "not running; the next event starts it" if pid is None else f"running, process {pid}"),
+        ("switch", "off" if off["all"] else "on"),
+        *(("off in", name) for name in list_switched_off(home)),
+        *((state.title, _describe_state(state)) for state in states if state.installed or state.connected),
+    ]
+    cli.print_result(value, lambda: format_table(rows))
+
+
+def _describe_state(state: ClientState) -> str:
+    if not state.connected:
+        return "not connected"
+    parts = ["connected" if state.complete else f"incomplete: run `engrain connect {state.client}` again"]
+    heard = state.last_heard
+    parts.append("never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}")
+    return "; ".join([*parts, *([state.advice] if state.advice and heard is None else [])])

@@ -1,0 +1,184 @@
+"""Change the settings of clients, and take the change back: byte for byte where nobody else changed the file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engrain.connect.home import ConnectHome, write_file
+from engrain.core.errors import ConfigError
+
+# Only an entry that `connect` wrote has one of these.
+OUR_MARKS = (b"engrain/connect/hook.py", b'"--repository"')
+TextEdit = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class FileEdit:
+    """How our entries get into a file and out of it. A file of our own is empty without them."""
+
+    path: Path
+    add: TextEdit
+    remove: TextEdit
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file before and after; None means that there is no file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+    def diff(self) -> Iterator[str]:
+        """The lines of a unified diff."""
+        texts = [(side or b"").decode("utf-8", "replace").splitlines() for side in (self.before, self.after)]
+        names = [str(self.path) if side is not None else "/dev/null" for side in (self.before, self.after)]
+        return difflib.unified_diff(texts[0], texts[1], names[0], names[1], lineterm="")
+
+
+class ChangeLedger:
+    """The files that were changed for each client, with a backup of each and the digest of what was written."""
+
+    def __init__(self, home: ConnectHome) -> None:
+        self._home = home
+        self._state = home.read_state()
+
+    def list_files(self, client: str) -> list[Path]:
+        return [Path(path) for path in self._records(client)]
+
+    def list_clients(self) -> list[str]:
+        return sorted(self._state.get("clients", {}))
+
+    def plan_connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
+        """The changes that connect a client. Connecting twice is connecting once."""
+        return [FileChange(edit.path, _read(edit.path), self._add(client, edit)) for edit in edits]
+
+    def plan_disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
+        """The changes that disconnect a client: the backup if our text is still there, else our entries leave."""
+        return [FileChange(edit.path, _read(edit.path), self._base(client, edit)) for edit in edits]
+
+    def connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
+        """Write the entries; the original of each file is saved first."""
+        edits = list(edits)
+        changes = self.plan_connect(client, edits)
+        for edit, change in zip(edits, changes, strict=True):
+            base = self._choose_backup(client, edit, change.before)
+            record = {"digest": _digest(change.after), "backup": self._save_backup(base)}
+            self._state["made"] = [*self._state.get("made", []), *_list_missing_folders(edit.path)]
+            # Recorded before it is written: after a crash between the two the file is merely found unchanged.
+            self._records(client)[str(edit.path)] = record
+            self._home.write_state(self._state)
+            if change.changes and change.after is not None:
+                write_file(edit.path, change.after)
+        return changes
+
+    def disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
+        """Take the entries out again."""
+        changes = self.plan_disconnect(client, edits)
+        for change in changes:
+            self._records(client).pop(str(change.path), None)
+            if change.after is None:
+                change.path.unlink(missing_ok=True)
+            elif change.changes:
+                write_file(change.path, change.after)
+        if not self._records(client):
+            self._state["clients"].pop(client, None)
+        self._state["made"] = _remove_empty_folders(self._state.get("made", []))
+        self._home.write_state(self._state)
+        self._remove_unused_backups()
+        return changes
+
+    def _add(self, client: str, edit: FileEdit) -> bytes:
+        base = self._base(client, edit)
+        return _encode(edit.add(_decode(edit.path, base or b"")))
+
+    def _base(self, client: str, edit: FileEdit) -> bytes | None:
+        """The file without our entries."""
+        current, record = _read(edit.path), self._records(client).get(str(edit.path))
+        if record and record["digest"] == _digest(current):
+            return self._read_backup(record["backup"])
+        if current is None:
+            return None
+        text = _decode(edit.path, current)
+        left = edit.remove(text)
+        made_by_us = record is not None and record["backup"] is None
+        return None if not left.strip() and (made_by_us or left != text) else _encode(left)
+
+    def _choose_backup(self, client: str, edit: FileEdit, current: bytes | None) -> bytes | None:
+        """The file as `disconnect` restores it: as it was found, unless entries of ours were in it already."""
+        known = str(edit.path) in self._records(client) or any(mark in (current or b"") for mark in OUR_MARKS)
+        return self._base(client, edit) if known else current
+
+    def _records(self, client: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._state.setdefault("clients", {}).setdefault(client, {})
+        return found
+
+    def _save_backup(self, content: bytes | None) -> str | None:
+        if content is None:
+            return None
+        name = _digest(content)
+        path = self._home.backups / name
+        if not path.exists():
+            self._home.backups.mkdir(mode=0o700, exist_ok=True)
+            write_file(path, content)
+        return name
+
+    def _read_backup(self, name: str | None) -> bytes | None:
+        if name is None:
+            return None
+        content = (self._home.backups / name).read_bytes()
+        if _digest(content) != name:
+            raise ConfigError(f"the backup {self._home.backups / name} was changed: restore the file by hand.")
+        return content
+
+    def _remove_unused_backups(self) -> None:
+        used = {record["backup"] for records in self._state["clients"].values() for record in records.values()}
+        for path in self._home.backups.glob("*"):
+            if path.name not in used:
+                path.unlink()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}.") from exc
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path} is not UTF-8: correct it first.") from exc
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8")
+
+
+def _digest(content: bytes | None) -> str:
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _list_missing_folders(path: Path) -> list[str]:
+    return [str(folder) for folder in path.parents if not folder.exists()]
+
+
+def _remove_empty_folders(folders: Iterable[str]) -> list[str]:
+    """Remove folders that we made and that are empty again, inner ones first. Return those that stay."""
+    for folder in sorted(folders, key=len, reverse=True):
+        with suppress(OSError):
+            Path(folder).rmdir()
+    return [folder for folder in folders if Path(folder).exists()]

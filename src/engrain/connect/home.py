@@ -1,0 +1,99 @@
+"""The folder of the connected memory: its store, socket, spool, switch and the record of changed files."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engrain.core.errors import ConfigError
+
+HOME_VARIABLE = "ENGRAIN_HOME"
+OFF_FILE, SOCKET_FILE, SPOOL_FOLDER, STATE_FILE = "off", "engrain.sock", "spool", "connect.json"
+MAX_SOCKET_PATH = 100  # the system's limit is 107 bytes
+
+
+@dataclass(frozen=True)
+class ConnectHome:
+    """Paths below one folder. The hook knows the same names: it imports nothing."""
+
+    folder: Path
+
+    @classmethod
+    def find(cls) -> ConnectHome:
+        """The folder in ENGRAIN_HOME, else `engrain` in the user's folder for data."""
+        named = os.environ.get(HOME_VARIABLE)
+        data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        home = cls(Path(named or f"{data}/engrain").expanduser().absolute())
+        if len(os.fsencode(home.socket)) > MAX_SOCKET_PATH:
+            raise ConfigError(f"{home.folder} is too long a path for a socket: set {HOME_VARIABLE} to a shorter one.")
+        return home
+
+    def prepare(self) -> ConnectHome:
+        """Make the folder, for this user alone."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.spool.mkdir(mode=0o700, exist_ok=True)
+        return self
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / SOCKET_FILE
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / SPOOL_FOLDER
+
+    @property
+    def backups(self) -> Path:
+        return self.folder / "backups"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "resident.lock"
+
+    @property
+    def off(self) -> Path:
+        return self.folder / OFF_FILE
+
+    @property
+    def store(self) -> str:
+        """The location of the store: memory.db in the folder, unless `engrain connect --store` named another."""
+        return str(self.read_state().get("store") or self.folder / "memory.db")
+
+    def read_state(self) -> dict[str, Any]:
+        return read_json(self.folder / STATE_FILE)
+
+    def write_state(self, state: dict[str, Any]) -> None:
+        write_file(self.folder / STATE_FILE, json.dumps(state, indent=1).encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a file of ours; an empty one if there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"{path} cannot be read: {exc}.") from exc
+    return found if isinstance(found, dict) else {}
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file in one step and keep its mode. A link stays: the file that it names is replaced."""
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

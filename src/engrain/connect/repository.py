@@ -1,0 +1,103 @@
+"""Name the repository of a folder: worktrees and subfolders share a name, and two of one name stay apart."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engrain.core.identity import Scope
+
+_SECTION = re.compile(r"^\s*\[\s*remote\s+\"(.+)\"\s*\]")
+_URL = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.IGNORECASE)
+_SHORT_URL = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s]{2,}):(?!//)(?P<path>.+)")
+_LONG_URL = re.compile(r"[a-z+]+://(?:[^@/]*@)?(?P<host>[^/:]+)(?::\d+)?/(?P<path>.+)", re.IGNORECASE)
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository: its name is the remote (host/owner/name), else the folder of its main checkout."""
+
+    name: str
+    folder: Path
+    branch: str = ""
+
+
+def make_scopes(repository: Repository, user: str | None = None) -> tuple[Scope, Scope]:
+    """The scope of this user in the repository, and that of the user everywhere."""
+    name = user or getpass.getuser()
+    return Scope(agent=repository.name, user=name), Scope(user=name)
+
+
+def find_repository(folder: str | os.PathLike[str]) -> Repository:
+    """Find the repository of a folder by reading git's own files: a process for it would cost 5 ms and more."""
+    start = Path(folder).expanduser().absolute()
+    for parent in (start, *start.parents):
+        marker = parent / ".git"
+        if marker.exists():
+            git = _resolve_git_folder(marker)
+            common = _find_common_folder(git)
+            remote = _read_remote(common, _stamp(common / "config"))
+            name = remote or str(common.parent if common.name == ".git" else common)
+            return Repository(name[-_MAX_NAME:], parent, _read_branch(git))
+    return Repository(str(start)[-_MAX_NAME:], start)
+
+
+def normalize_remote(url: str) -> str:
+    """Return host/owner/name of a remote URL; an empty text for a path of this machine."""
+    match = _LONG_URL.fullmatch(url) or _SHORT_URL.fullmatch(url)
+    if match is None or url.lower().startswith("file:"):
+        return ""
+    path = match["path"].strip("/").removesuffix(".git").strip("/")
+    return f"{match['host']}/{path}".casefold()
+
+
+def _resolve_git_folder(marker: Path) -> Path:
+    """`.git` is a folder, or in a worktree or submodule a file that names one."""
+    if marker.is_dir():
+        return marker
+    text = _read(marker)
+    named = text.partition("gitdir:")[2].strip()
+    return (marker.parent / named).resolve() if named else marker.parent
+
+
+def _find_common_folder(git: Path) -> Path:
+    named = _read(git / "commondir").strip()
+    return (git / named).resolve() if named else git
+
+
+@lru_cache(maxsize=256)
+def _read_remote(common: Path, stamp: int) -> str:
+    """The remote `origin`, else the first one."""
+    section = ""
+    urls: dict[str, str] = {}
+    for line in _read(common / "config").splitlines():
+        if line.lstrip().startswith("["):
+            match = _SECTION.match(line)
+            section = match[1] if match else ""
+        elif section and (match := _URL.match(line)):
+            urls.setdefault(section, match[1])
+    chosen = urls.get("origin") or next(iter(urls.values()), "")
+    return normalize_remote(chosen)
+
+
+def _read_branch(git: Path) -> str:
+    return _read(git / "HEAD").strip().removeprefix("ref: refs/heads/")[:_MAX_NAME]
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

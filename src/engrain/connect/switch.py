@@ -1,0 +1,107 @@
+"""Connect, disconnect and switch the memory on and off, and report the state of each client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engrain.connect.changes import ChangeLedger, FileChange
+from engrain.connect.clients import CLIENTS, Client, Place, find_client
+from engrain.connect.home import ConnectHome, read_json, write_file
+from engrain.connect.repository import find_repository
+from engrain.core.errors import NotFound
+
+HEARD_FILE = "heard.json"
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The state of one client: its files, whether they have our entries, and when it was last heard."""
+
+    client: str
+    title: str
+    installed: bool
+    connected: bool
+    complete: bool
+    files: tuple[str, ...]
+    last_heard: datetime | None
+    advice: str
+
+
+class Connector:
+    """Change the settings of clients for this user, or for one repository."""
+
+    def __init__(self, home: ConnectHome, project: Path | None = None, user_folder: Path | None = None) -> None:
+        self._home = home
+        self._place = Place(home, user_folder or Path.home(), project)
+        self._ledger = ChangeLedger(home)
+
+    def find_installed(self) -> list[Client]:
+        return [client for client in CLIENTS.values() if client.is_installed(self._place.user_folder)]
+
+    def find_connected(self) -> list[Client]:
+        return [client for name, client in CLIENTS.items() if self._ledger.list_files(self._key(name))]
+
+    def preview(self, name: str) -> list[FileChange]:
+        """The changes that `connect` would make."""
+        return self._ledger.plan_connect(self._key(name), find_client(name).list_edits(self._place))
+
+    def preview_removal(self, name: str) -> list[FileChange]:
+        """The changes that `disconnect` would make."""
+        return self._ledger.plan_disconnect(self._key(name), find_client(name).list_edits(self._place))
+
+    def connect(self, name: str) -> list[FileChange]:
+        self._home.prepare()
+        return self._ledger.connect(self._key(name), find_client(name).list_edits(self._place))
+
+    def disconnect(self, name: str) -> list[FileChange]:
+        """Take our entries out of a client's files. NotFound if there are none."""
+        key, edits = self._key(name), find_client(name).list_edits(self._place)
+        changes = self._ledger.plan_disconnect(key, edits)
+        if not self._ledger.list_files(key) and not any(change.changes for change in changes):
+            raise NotFound(f"{name} is not connected.")
+        return self._ledger.disconnect(key, edits)
+
+    def describe(self) -> list[ClientState]:
+        """The state of every client that is installed or connected."""
+        heard = read_json(self._home.folder / HEARD_FILE)
+        return [self._describe(client, heard.get(client.name)) for client in CLIENTS.values()]
+
+    def _describe(self, client: Client, heard: float | None) -> ClientState:
+        files = self._ledger.list_files(self._key(client.name))
+        changes = self.preview(client.name) if files else []
+        return ClientState(
+            client.name,
+            client.title,
+            client.is_installed(self._place.user_folder),
+            bool(files),
+            bool(files) and not any(change.changes for change in changes),
+            tuple(map(str, files)),
+            None if heard is None else datetime.fromtimestamp(heard, UTC),
+            client.advice,
+        )
+
+    def _key(self, name: str) -> str:
+        return name if self._place.project is None else f"{name}@{self._place.project}"
+
+
+def switch(home: ConnectHome, on: bool, repository: Path | None = None) -> None:
+    """Switch the memory on or off, for all or for one repository. Off means that nothing is kept and nothing shown."""
+    home.prepare()
+    if repository is None:
+        if on:
+            home.off.unlink(missing_ok=True)
+        else:
+            write_file(home.off, b"")
+        return
+    name, state = find_repository(repository).name, home.read_state()
+    names = [one for one in state.get("off_in", []) if one != name]
+    home.write_state({**state, "off_in": names if on else [*names, name]})
+
+
+def list_switched_off(home: ConnectHome) -> Sequence[str]:
+    """The repositories for which the memory is off."""
+    found: Sequence[str] = home.read_state().get("off_in", [])
+    return found

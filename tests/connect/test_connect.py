@@ -1,0 +1,261 @@
+"""Connecting keeps foreign entries, and disconnecting restores every file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from examples import for_each, up_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engrain.cli.main import root
+from engrain.connect import json_text
+from engrain.connect.clients import CLIENTS, HOOK_MARK
+from engrain.connect.home import ConnectHome
+from engrain.connect.switch import Connector
+from engrain.core.errors import ConfigError, NotFound
+
+COMMENTED = """{
+  // my own settings
+  "model": "opus", /* keep */
+  "hooks": {
+    "SessionStart": [
+      {"matcher": "startup", "hooks": [{"type": "command", "command": "echo mine"}]}, // first
+    ],
+    "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
+  },
+  "mcpServers": {"other": {"command": "x"}}
+}
+"""
+FOREIGN: dict[str, str] = {
+    ".claude.json": '{"numStartups": 3,"mcpServers":{"other":{"command":"x"}}}',
+    ".claude/settings.json": COMMENTED,
+    ".codex/config.toml": '# mine\nmodel = "o5"\n\n[mcp_servers.other] # theirs\ncommand = "x"\n',
+    ".codex/hooks.json": '{\n\t"hooks": {\n\t\t"Stop": []\n\t}\n}',
+    ".gemini/settings.json": COMMENTED.replace("\n", "\r\n"),
+    ".copilot/mcp-config.json": "{}",
+    ".config/opencode/opencode.jsonc": '{ "$schema": "https://opencode.ai/config.json", // yes\n}\n',
+    ".cursor/hooks.json": '{"version": 1, "hooks": {"stop": [{"command": "mine"}]}}\n',
+}
+
+
+def write_foreign(folder: Path) -> dict[Path, bytes]:
+    for name, text in FOREIGN.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+    return read_all(folder)
+
+
+def read_all(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def drop_empty(value: Any) -> Any:
+    """Without empty containers of settings: an empty list of hooks may leave together with ours."""
+    if isinstance(value, dict):
+        kept = {key: drop_empty(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in kept.items() if inner not in ({}, [])}
+    return value
+
+
+def folders(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_dir()}
+
+
+@pytest.mark.parametrize("client", list(CLIENTS))
+@pytest.mark.parametrize("foreign", [False, True])
+def test_disconnect_restores_every_file_byte_for_byte(
+    client: str, foreign: bool, home: ConnectHome, user_folder: Path
+) -> None:
+    before = write_foreign(user_folder) if foreign else {}
+    made = folders(user_folder)
+    changes = Connector(home).connect(client)
+    assert all(change.changes for change in changes)
+    assert read_all(user_folder) != before
+    Connector(home).disconnect(client)
+    assert read_all(user_folder) == before
+    assert folders(user_folder) == made
+    assert list(home.backups.glob("*")) == []
+
+
+@for_each("client", list(CLIENTS))
+def test_connecting_twice_is_connecting_once(client: str, home: ConnectHome, user_folder: Path) -> None:
+    before = write_foreign(user_folder)
+    Connector(home).connect(client)
+    once = read_all(user_folder)
+    assert not any(change.changes for change in Connector(home).connect(client))
+    assert read_all(user_folder) == once
+    Connector(home).disconnect(client)
+    assert read_all(user_folder) == before
+
+
+@for_each("client", list(CLIENTS))
+def test_a_file_that_changed_since_loses_only_our_entries(client: str, home: ConnectHome, user_folder: Path) -> None:
+    write_foreign(user_folder)
+    Connector(home).connect(client)
+    changed = [change.path for change in Connector(home).preview(client) if change.path.suffix in (".json", ".jsonc")]
+    for path in changed:
+        path.write_text(json_text.set_member(path.read_text(), ("addedLater",), {"by": "somebody"}))
+    Connector(home).disconnect(client)
+    for path in changed:
+        if not path.exists():
+            continue  # a file of ours alone
+        text = path.read_text()
+        assert HOOK_MARK not in text
+        assert "--repository" not in text
+        original = FOREIGN.get(str(path.relative_to(user_folder)), "{}")
+        expected = json_text.read(original) | {"addedLater": {"by": "somebody"}}
+        assert drop_empty(json_text.read(text)) == drop_empty(expected)
+        assert all(word in text for word in ("// my own settings", "/* keep */") if word in original)
+
+
+def test_codex_keeps_comments_and_tables(home: ConnectHome, user_folder: Path) -> None:
+    write_foreign(user_folder)
+    path = user_folder / ".codex/config.toml"
+    Connector(home).connect("codex")
+    servers = tomllib.loads(path.read_text())["mcp_servers"]
+    assert set(servers) == {"other", "engrain"}
+    path.write_text(
+        path.read_text() + '\n[mcp_servers.engrain.tools.recall]\napproval_mode = "never"\n\n[later]\na = 1\n'
+    )
+    Connector(home).disconnect("codex")
+    assert path.read_text() == FOREIGN[".codex/config.toml"] + "\n[later]\na = 1\n"
+
+
+def test_an_entry_that_the_user_made_before_comes_back(home: ConnectHome, user_folder: Path) -> None:
+    path = user_folder / ".claude.json"
+    path.write_text('{"mcpServers": {"engrain": {"command": "mine"}}}')
+    Connector(home).connect("claude")
+    assert json.loads(path.read_text())["mcpServers"]["engrain"]["command"] != "mine"
+    Connector(home).disconnect("claude")
+    assert path.read_text() == '{"mcpServers": {"engrain": {"command": "mine"}}}'
+
+
+def test_a_foreign_command_in_our_group_stays(home: ConnectHome, user_folder: Path) -> None:
+    Connector(home).connect("claude")
+    path = user_folder / ".claude/settings.json"
+    value = json.loads(path.read_text())
+    value["hooks"]["Stop"][0]["hooks"].append({"type": "command", "command": "mine"})
+    path.write_text(json.dumps(value))
+    Connector(home).disconnect("claude")
+    assert json.loads(path.read_text()) == {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}}
+
+
+def test_a_link_to_the_settings_stays_a_link(home: ConnectHome, user_folder: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    (user_folder / ".gemini").mkdir()
+    link = user_folder / ".gemini/settings.json"
+    link.symlink_to(real)
+    Connector(home).connect("gemini")
+    assert link.is_symlink()
+    assert HOOK_MARK in real.read_text()
+    Connector(home).disconnect("gemini")
+    assert link.is_symlink()
+    assert real.read_text() == "{}"
+
+
+def test_a_broken_file_is_refused_and_left_alone(home: ConnectHome, user_folder: Path) -> None:
+    path = user_folder / ".cursor/mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {\n nonsense')
+    with pytest.raises(ConfigError, match="line 2"):
+        Connector(home).connect("cursor")
+    assert path.read_text() == '{"mcpServers": {\n nonsense'
+    with pytest.raises(NotFound):
+        Connector(home).disconnect("opencode")
+
+
+def test_a_project_has_its_own_files(home: ConnectHome, user_folder: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    for client in CLIENTS:
+        Connector(home).connect(client)
+    for_user = read_all(user_folder)
+    for client in CLIENTS:
+        Connector(home, project).connect(client)
+    assert HOOK_MARK in (project / ".claude/settings.local.json").read_text()
+    assert "engrain" in json.loads((user_folder / ".claude.json").read_text())["projects"][str(project)]["mcpServers"]
+    for client in CLIENTS:
+        Connector(home, project).disconnect(client)
+    assert read_all(user_folder) == for_user
+    assert [path for path in project.iterdir() if path.name != ".git"] == []
+
+
+# Any JSON text: what is added can be taken out, and everything else keeps its bytes.
+
+KEYS = st.sampled_from(["a", "b", "hooks", "mcpServers", "Stop", "é"])
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, width=16)
+
+
+def objects(depth: int) -> st.SearchStrategy[dict[str, Any]]:
+    values = SCALARS if depth == 0 else SCALARS | objects(depth - 1) | st.lists(SCALARS, max_size=3)
+    return st.dictionaries(KEYS.filter(lambda key: key not in ("hooks", "mcpServers", "Stop")), values, max_size=3)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    value = draw(objects(2))
+    if draw(st.booleans()):
+        value["hooks"] = draw(st.dictionaries(st.sampled_from(["Stop", "Start"]), st.lists(objects(1), max_size=2)))
+    if draw(st.booleans()):
+        value["mcpServers"] = draw(objects(1))
+    text = json.dumps(value, indent=draw(st.sampled_from([None, 1, 2, "\t"])), ensure_ascii=draw(st.booleans()))
+    if draw(st.booleans()):
+        text = text.replace("\n", "\r\n")
+    if draw(st.booleans()) and "\n" in text:
+        text = text.replace("{\n", "{ // note\n", 1)
+    if draw(st.booleans()) and value and text.endswith("\n}"):
+        text = text[:-2] + ", // last\n}"
+    return draw(st.sampled_from(["", "\ufeff", "// head\n"])) + text + draw(st.sampled_from(["", "\n", "\n// tail\n"]))
+
+
+EDITS: list[Callable[[str], str]] = [
+    lambda text: json_text.set_member(text, ("mcpServers", "engrain"), {"command": "x", "args": ["y"]}),
+    lambda text: json_text.append_element(text, ("hooks", "Stop"), {"hooks": [{"command": HOOK_MARK}]}),
+]
+
+
+@given(texts())
+@settings(max_examples=up_to(100), deadline=None)
+def test_added_entries_can_be_taken_out_of_any_json_text(text: str) -> None:
+    before = json_text.read(text)
+    added = text
+    for edit in EDITS:
+        added = edit(added)
+    value = json_text.read(added)
+    assert value["mcpServers"]["engrain"] == {"command": "x", "args": ["y"]}
+    assert value["hooks"]["Stop"][-1] == {"hooks": [{"command": HOOK_MARK}]}
+    left = json_text.remove_marked(json_text.remove_member(added, ("mcpServers", "engrain")), HOOK_MARK)
+    assert drop_empty(json_text.read(left)) == drop_empty(before)
+    for comment in ("// note", "// last", "// head", "// tail", "\ufeff"):
+        assert (comment in left) == (comment in text)
+
+
+def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
+    def run(*words: str) -> str:
+        result = CliRunner().invoke(root, words, catch_exceptions=False, prog_name="engrain")
+        assert result.exit_code == 0, result.output
+        return str(result.output)
+
+    (user_folder / ".gemini").mkdir()
+    assert "+++" in run("connect", "gemini", "--print")
+    assert not (user_folder / ".gemini/settings.json").exists()
+    assert "Gemini CLI connected." in run("connect", "gemini")
+    assert "was connected already" in run("connect", "gemini")
+    status = json.loads(run("connect", "--status", "--json"))
+    assert [one["client"] for one in status["clients"] if one["connected"]] == ["gemini"]
+    assert status["resident"] is None
+    assert "off everywhere" in run("connect", "off")
+    assert home.off.exists()
+    run("connect", "on")
+    assert not home.off.exists()
+    assert "disconnected" in run("disconnect")
+    assert not (user_folder / ".gemini/settings.json").exists()
