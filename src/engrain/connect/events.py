@@ -1,0 +1,169 @@
+"""Read the events of each client into one form, and write the answer in the form of the client."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from engrain.connect.commands import looks_failed
+
+EventKind = Literal["start", "prompt", "tool", "answer", "subagent", "end"]
+
+_KINDS: Mapping[str, EventKind] = {
+    **dict.fromkeys(("SessionStart", "sessionStart", "session-start"), "start"),
+    **dict.fromkeys(
+        ("UserPromptSubmit", "BeforeAgent", "userPromptSubmitted", "beforeSubmitPrompt", "prompt"), "prompt"
+    ),
+    **dict.fromkeys(
+        ("PostToolUse", "PostToolUseFailure", "AfterTool", "postToolUse", "postToolUseFailure", "tool"), "tool"
+    ),
+    **dict.fromkeys(("Stop", "AfterAgent", "agentStop", "stop", "answer"), "answer"),
+    "SubagentStop": "subagent",
+    **dict.fromkeys(("SessionEnd", "sessionEnd"), "end"),
+}  # fmt: skip
+_SHELLS = frozenset({
+    "bash", "shell", "run_shell_command", "local_shell", "exec_command", "run_in_terminal", "runinterminal", "terminal",
+})  # fmt: skip
+# Blocks that a client or engrain itself puts around or into a prompt.
+_HOOK_CONTEXT = re.compile(r"<hook_context>.*?</hook_context>\s*", re.DOTALL)
+_OUR_CONTEXT = re.compile(r"<engrain-memory>.*?</engrain-memory>\s*", re.DOTALL)
+_GEMINI_FRAME = re.compile(
+    r"</?untrusted_context>|^Output: |^Process Group PGID: \d+$|^Background PIDs: .*$", re.MULTILINE
+)
+_EXIT = re.compile(r"(?:^Exit [Cc]ode:? |completed with exit code )(\d+)", re.MULTILINE)
+_EXIT_LINE = re.compile(r"^(?:Exit [Cc]ode:? \d+\n?|<shellId: \d+ completed with exit code \d+>\n?)", re.MULTILINE)
+MAX_OUTPUT_CHARACTERS = 20_000
+MAX_TRANSCRIPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class HookEvent:
+    """One event of a client. `key` identifies it: the same event read twice has the same key."""
+
+    client: str
+    name: str
+    kind: EventKind
+    session: str
+    folder: str
+    key: str
+    at: datetime | None = None
+    text: str = ""
+    command: str = ""
+    output: str = ""
+    failed: bool = False
+
+
+def read_event(message: Mapping[str, Any]) -> HookEvent | None:
+    """Read what the hook sent; None for an event that nobody needs, such as a tool call of a subagent."""
+    client, name, payload = (message.get(part) for part in ("client", "event", "payload"))
+    if not isinstance(payload, dict) or not isinstance(client, str) or name not in _KINDS:
+        return None
+    kind = _KINDS[str(name)]
+    session = _first(payload, "session_id", "sessionId", "conversation_id")
+    folder = _first(payload, "cwd") or next(iter(payload.get("workspace_roots") or ()), "")
+    if not session or not folder or not _concerns_us(kind, payload):
+        return None
+    at = datetime.fromtimestamp(float(message.get("at") or 0), UTC) if message.get("at") else None
+    text, command, output, failed = "", "", "", False
+    if kind == "prompt":
+        text = strip_context(_first(payload, "prompt"))
+    elif kind in ("answer", "subagent"):
+        text = _read_answer(payload)
+    elif kind == "tool":
+        command, output, failed = _read_tool(str(name), payload)
+    if (kind in ("prompt", "answer", "subagent") and not text.strip()) or (kind == "tool" and not command.strip()):
+        return None
+    key = f"{client}:{session}:{kind}:{_find_key(payload, message)}"
+    return HookEvent(client, str(name), kind, f"{client}-{session}", folder, key, at, text, command, output, failed)
+
+
+def make_output(client: str, name: str, block: str) -> dict[str, Any]:
+    """The answer that adds a block to the context, in the form of the client; empty for no block."""
+    if not block:
+        return {}
+    if client in ("copilot", "opencode"):
+        return {"additionalContext": block}
+    if client == "cursor":
+        return {"additional_context": block}
+    return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": block}}
+
+
+def strip_context(text: str) -> str:
+    """Remove the blocks that hooks added to a prompt: recalled text must not be kept as the user's."""
+    return _OUR_CONTEXT.sub("", _HOOK_CONTEXT.sub("", text)).strip()
+
+
+def _concerns_us(kind: EventKind, payload: Mapping[str, Any]) -> bool:
+    if kind == "subagent":
+        return bool(payload.get("agent_type"))  # compacting a conversation fires one without a type
+    return not payload.get("agent_id")
+
+
+def _first(payload: Mapping[str, Any], *names: str) -> str:
+    return next((value for name in names if isinstance(value := payload.get(name), str)), "")
+
+
+def _find_key(payload: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+    known = _first(payload, "tool_use_id", "agent_id", "turn_id", "prompt_id", "generation_id", "timestamp")
+    return known or str(payload.get("timestamp") or message.get("at") or "")
+
+
+def _read_answer(payload: Mapping[str, Any]) -> str:
+    known = _first(payload, "last_assistant_message", "prompt_response", "answer")
+    return known or _read_last_answer(_first(payload, "transcriptPath"))
+
+
+def _read_last_answer(path: str) -> str:
+    """The last answer in a transcript of Copilot, which sends none with its event."""
+    if not path.endswith("events.jsonl"):
+        return ""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - MAX_TRANSCRIPT_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event.get("type") == "user.message":
+            return ""
+        if event.get("type") == "assistant.message" and event.get("data", {}).get("content"):
+            return str(event["data"]["content"])
+    return ""
+
+
+def _read_tool(name: str, payload: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """The command of a shell tool, its output, and whether it failed. No command for any other tool."""
+    tool = _first(payload, "tool_name", "toolName") or "bash"
+    arguments = payload.get("tool_input") or payload.get("toolArgs") or payload
+    command = arguments.get("command") if isinstance(arguments, dict) else None
+    if isinstance(command, list):
+        command = " ".join(map(str, command))
+    if not isinstance(command, str) or tool.lower() not in _SHELLS:
+        return "", "", False
+    output = _read_output(payload)
+    exit_code = payload.get("exit") if isinstance(payload.get("exit"), int) else None
+    if exit_code is None and (match := _EXIT.search(output)):
+        exit_code = int(match[1])
+    guessed = name.endswith("Failure") or looks_failed(output)
+    failed = guessed if exit_code is None else exit_code != 0
+    output = _EXIT_LINE.sub("", output).strip()
+    return command, output[-MAX_OUTPUT_CHARACTERS:], failed
+
+
+def _read_output(payload: Mapping[str, Any]) -> str:
+    result = payload.get("tool_response", payload.get("toolResult", payload.get("output", payload.get("error", ""))))
+    if isinstance(result, dict):
+        parts = [result.get(name) for name in ("stdout", "stderr", "llmContent", "textResultForLlm", "output")]
+        result = "\n".join(part for part in parts if isinstance(part, str) and part)
+    if not isinstance(result, str):
+        return ""
+    return _GEMINI_FRAME.sub("", result).strip()

@@ -1,0 +1,155 @@
+"""Hand an event of a coding agent to the resident process: standard library alone, silent, always exit 0.
+
+Run by a client as: python -I -S hook.py FOLDER CLIENT [EVENT], with the event as JSON on stdin. The answer of the
+resident process goes to stdout. When nothing answers, the event goes to the spool, and the client never waits long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+SOCKET_FILE, OFF_FILE, BREAKER_FILE = "engrain.sock", "off", "breaker.json"
+ROUTE = "/v1/connect/events"
+MAX_EVENT_BYTES = 4 << 20
+LAST_RESORT_SECONDS = 1.0  # nothing takes longer, whatever happens
+# A first failure costs one wait, a second one a short wait, and then nobody waits for a while.
+WAIT_SECONDS = (0.6, 0.25)
+PAUSE_SECONDS = 30.0
+RETRY_SECONDS = 0.02
+
+Answer = dict[str, object]
+
+
+def main(folder: str, client: str, event: str = "") -> None:
+    raw = sys.stdin.buffer.read(MAX_EVENT_BYTES + 1)
+    if os.path.exists(os.path.join(folder, OFF_FILE)) or len(raw) > MAX_EVENT_BYTES:
+        return
+    payload = json.loads(raw or b"{}")
+    if not isinstance(payload, dict):
+        return
+    message = {
+        "client": client,
+        "event": event or payload.get("hook_event_name") or "",
+        "payload": payload,
+        "at": time.time(),
+        "build": read_build(),
+    }
+    body = json.dumps(message).encode()
+    answer = deliver(folder, body)
+    if answer is None:
+        run_detached("engrain.connect.spool", folder, body)
+    elif answer.get("output"):
+        sys.stdout.write(json.dumps(answer["output"]))
+        sys.stdout.flush()
+
+
+def read_build() -> str:
+    """The version of the installed files: a resident process of another version ends after its answer."""
+    about = os.stat(__file__)
+    return f"{about.st_mtime_ns}-{about.st_size}"
+
+
+def deliver(folder: str, body: bytes) -> Answer | None:
+    """Return the answer of the resident process; None if there is none in time."""
+    breaker = os.path.join(folder, BREAKER_FILE)
+    failures, until = read_breaker(breaker)
+    if failures >= len(WAIT_SECONDS):
+        if time.time() < until:
+            return None
+        failures = len(WAIT_SECONDS) - 1
+    end = time.monotonic() + WAIT_SECONDS[failures]
+    answer = ask(folder, body, end)
+    if answer is None:
+        write_breaker(breaker, failures + 1)
+    elif failures:
+        os.unlink(breaker)
+    return answer
+
+
+def ask(folder: str, body: bytes, end: float) -> Answer | None:
+    started = False
+    while time.monotonic() < end:
+        try:
+            return send(os.path.join(folder, SOCKET_FILE), body, end)
+        except (FileNotFoundError, ConnectionRefusedError):
+            if not started:
+                run_detached("engrain.connect.service", folder)
+                started = True
+            time.sleep(RETRY_SECONDS)
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def send(path: str, body: bytes, end: float) -> Answer:
+    """Post over the socket. ValueError for an answer that is not one of ours."""
+    head = f"POST {ROUTE} HTTP/1.1\r\nHost: engrain\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(max(0.01, end - time.monotonic()))
+        connection.connect(path)
+        connection.sendall(head.encode() + body)
+        parts = []
+        while True:
+            connection.settimeout(max(0.01, end - time.monotonic()))
+            part = connection.recv(1 << 16)
+            if not part:
+                break
+            parts.append(part)
+    status, _, rest = b"".join(parts).partition(b"\r\n")
+    if b" 200 " not in status:
+        raise ValueError(status)
+    found: Answer = json.loads(rest.partition(b"\r\n\r\n")[2])
+    return found
+
+
+def read_breaker(path: str) -> tuple[int, float]:
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read())
+        return int(found["failures"]), float(found["until"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, 0.0
+
+
+def write_breaker(path: str, failures: int) -> None:
+    with open(f"{path}.{os.getpid()}", "w") as file:
+        file.write(json.dumps({"failures": failures, "until": time.time() + PAUSE_SECONDS}))
+    os.replace(f"{path}.{os.getpid()}", path)
+
+
+def run_detached(module: str, folder: str, body: bytes | None = None) -> None:
+    """Start a process that outlives this one. Its input is in memory: nothing unredacted goes to a disk."""
+    import subprocess
+
+    source = subprocess.DEVNULL
+    if body is not None:
+        source = os.memfd_create("engrain-event")
+        os.write(source, body)
+        os.lseek(source, 0, os.SEEK_SET)
+    subprocess.Popen(
+        [sys.executable, "-P", "-m", module, folder],
+        stdin=source,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def leave(*_: object) -> None:
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_SECONDS)
+    try:
+        main(*sys.argv[1:4])
+    finally:
+        leave()  # at once, and with 0: no error of ours may reach the session

@@ -1,0 +1,237 @@
+"""Record the events of coding sessions, and answer those that ask for context."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
+from engrain.connect.commands import fixes, is_work
+from engrain.connect.events import HookEvent, make_output, read_event
+from engrain.connect.home import ConnectHome, write_file
+from engrain.connect.repository import Repository, find_repository, make_scopes
+from engrain.connect.rules import PERSONAL, Kept, read_answer, read_prompt
+from engrain.connect.spool import clean, put_event, take_events
+from engrain.connect.switch import HEARD_FILE, list_switched_off
+from engrain.core.errors import Conflict, InvalidInput, StoreError
+from engrain.core.model.items import Citation, SessionPosition, Source, SourceKind
+from engrain.memory import Memory, Store
+
+MAX_SESSIONS = 256
+MAX_PENDING_FAILURES = 5
+MAX_SEEN = 512
+MAX_ERROR_CHARACTERS = 1_500
+MAX_LOGGED_CHARACTERS = 20_000
+HEARD_SECONDS = 5.0
+_IMPORTANCE = {"rule": 0.8, "wish": 0.8, "correction": 0.8, "decision": 0.7, "cause": 0.7, "command": 0.6, "file": 0.5}
+_log = logging.getLogger("engrain")
+
+
+@dataclass
+class SessionState:
+    """A session in progress: what it was shown, and commands that failed in it."""
+
+    shown: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed command: the id of its error, and whether it was the last command."""
+
+    id: str
+    command: str
+    output: str
+
+
+class EventRecorder:
+    """Handle the events of every client and repository on one open store."""
+
+    def __init__(self, store: Store, home: ConnectHome, user: str | None = None) -> None:
+        self._store = store
+        self._home = home
+        self._user = user
+        self._sessions: OrderedDict[str, SessionState] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._heard: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Handle an event of the hook, and return the output for its client."""
+        message = clean(dict(message))
+        event = read_event(message)
+        if event is None or not self._is_new(event):
+            return {}
+        self._note_heard(event.client)
+        repository = find_repository(event.folder)
+        if repository.name in list_switched_off(self._home):
+            return {}
+        try:
+            return make_output(event.client, event.name, self._record(event, repository).text)
+        except StoreError as exc:
+            _log.warning("an event of %s waits in the spool: %s", event.client, exc)
+            put_event(self._home, message)
+            return {}
+
+    def take_spooled(self) -> int:
+        """Record the events that waited in the spool, and return their number."""
+        taken = 0
+        for path, message in take_events(self._home):
+            event = read_event(message)
+            if event is not None:
+                repository = find_repository(event.folder)
+                if repository.name not in list_switched_off(self._home):
+                    try:
+                        self._record(event, repository, show=False)
+                    except StoreError as exc:
+                        _log.warning("the spool waits: %s", exc)
+                        return taken
+            path.unlink(missing_ok=True)
+            taken += 1
+        return taken
+
+    def _record(self, event: HookEvent, repository: Repository, show: bool = True) -> Block:
+        """Handle an event. One that no retry can store is dropped: the session must go on."""
+        try:
+            return self._handle(event, repository, show)
+        except Conflict:
+            return Block()  # stored already, through another hook of the same client
+        except InvalidInput as exc:
+            _log.warning("an event of %s is dropped: %s", event.client, exc)
+            return Block()
+
+    def _handle(self, event: HookEvent, repository: Repository, show: bool) -> Block:
+        own, personal = make_scopes(repository, self._user)
+        memory = self._store.memory(agent=own.agent, user=own.user, reads=[personal])
+        wishes = self._store.memory(user=personal.user)
+        writer = EventWriter(event, repository, memory, wishes)
+        state = self._get_state(f"{own}/{event.session}")
+        block = Block()
+        with state.lock:
+            if event.kind == "start" and show:
+                state.shown.clear()  # after /compact or a resume the client has nothing of it any more
+                block = build_start_block(memory, wishes, self._store.services.count_tokens)
+            elif event.kind == "prompt":
+                if show:
+                    count = self._store.services.count_tokens
+                    block = build_prompt_block(memory, event.text, event.session, state.shown, count)
+                writer.write_prompt()
+            elif event.kind in ("answer", "subagent"):
+                writer.write_answer()
+            elif event.kind == "tool":
+                writer.write_command(state)
+            elif event.kind == "end":
+                memory.sessions.end_if_writable(event.session)
+            state.shown |= block.ids
+        return block
+
+    def _is_new(self, event: HookEvent) -> bool:
+        """False for an event that came already: a client may have our hook twice, as a plugin and in its settings."""
+        with self._lock:
+            known = event.key in self._seen
+            self._seen[event.key] = None
+            if len(self._seen) > MAX_SEEN:
+                self._seen.popitem(last=False)
+        return not known
+
+    def _get_state(self, key: str) -> SessionState:
+        with self._lock:
+            state = self._sessions.setdefault(key, SessionState())
+            self._sessions.move_to_end(key)
+            if len(self._sessions) > MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        return state
+
+    def _note_heard(self, client: str) -> None:
+        now = time.time()
+        with self._lock:
+            if now - self._heard.get(client, 0) < HEARD_SECONDS:
+                return
+            self._heard[client] = now
+            write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
+
+
+class EventWriter:
+    """Write one event: its words into the log, and what follows from them as facts that cite these words."""
+
+    def __init__(self, event: HookEvent, repository: Repository, memory: Memory, wishes: Memory) -> None:
+        self._event = event
+        self._repository = repository
+        self._memory = memory
+        self._wishes = wishes
+        text = f"{event.text}\0{event.command}"
+        self._request = f"{event.key}:{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+
+    def write_prompt(self) -> None:
+        row = self._write_message("user", "user")
+        for number, kept in enumerate(read_prompt(self._event.text)):
+            self._write_fact(kept, row, "user", number)
+
+    def write_answer(self) -> None:
+        row = self._write_message("assistant", "agent")
+        if self._event.kind == "answer":
+            for number, kept in enumerate(read_answer(self._event.text)):
+                self._write_fact(kept, row, "agent", number)
+
+    def write_command(self, state: SessionState) -> None:
+        """Keep a failed command as an error, what then worked as its solution, and commands worth knowing."""
+        event = self._event
+        if event.failed:
+            error = f"`{event.command}` failed: {event.output[-MAX_ERROR_CHARACTERS:]}".rstrip(": ")
+            id = self._memory.episodic.record_error(error, session=event.session, request_id=self._request)
+            state.failures = [*state.failures, Failure(id, event.command, event.output)][-MAX_PENDING_FAILURES:]
+            return
+        self._resolve(state)
+        if is_work(event.command):
+            kept = Kept("command", event.command, 0, len(event.command))
+            self._write_fact(kept, None, "tool", 0)
+
+    def _resolve(self, state: SessionState) -> None:
+        for number, failure in enumerate(reversed(state.failures)):
+            if fixes(failure.command, failure.output, self._event.command, next_command=number == 0):
+                text = f"`{self._event.command}` worked."
+                self._memory.episodic.record_resolution(failure.id, text, request_id=f"{self._request}:fix")
+                state.failures.remove(failure)
+                return
+
+    def _write_message(self, role: str, kind: SourceKind) -> str:
+        event = self._event
+        speaker = "subagent" if event.kind == "subagent" else None
+        return self._memory.remember(
+            event.text[:MAX_LOGGED_CHARACTERS],
+            position=SessionPosition(event.session, role=role, speaker=speaker),
+            source=Source(kind=kind),
+            metadata=self._describe(),
+            occurred_at=event.at,
+            request_id=self._request,
+        )
+
+    def _write_fact(self, kept: Kept, row: str | None, kind: SourceKind, number: int) -> None:
+        personal = kept.kind in PERSONAL
+        # A citation stays in its scope: a personal wish names the session instead.
+        cites = (
+            ()
+            if row is None or personal or kept.end > MAX_LOGGED_CHARACTERS
+            else (Citation(row, kept.start, kept.end),)
+        )
+        source = Source(None if cites else self._event.session, kind, cites)
+        (self._wishes if personal else self._memory).remember(
+            kept.text,
+            importance=_IMPORTANCE.get(kept.kind, 0.5),
+            source=source,
+            metadata={**self._describe(), CODING: kept.kind, SESSION: self._event.session},
+            occurred_at=self._event.at,
+            request_id=f"{self._request}:{number}",
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        known = {"client": self._event.client, "branch": self._repository.branch}
+        return {name: value for name, value in known.items() if value}

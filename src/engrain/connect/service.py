@@ -1,0 +1,177 @@
+"""The resident process: one per folder of a connected memory, on a unix socket, until nobody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engrain.connect.home import ConnectHome
+from engrain.connect.resident import hold_lock
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+    from starlette.types import Scope as AsgiScope
+
+    from engrain.connect.recorder import EventRecorder
+    from engrain.memory import Store
+    from engrain.server.app import HttpApi
+
+ROUTE = "/v1/connect/events"
+IDLE_SECONDS = 15 * 60.0
+IDLE_VARIABLE = "ENGRAIN_IDLE_SECONDS"
+CACHE_BYTES = 128 << 20
+SPOOL_SECONDS = 1.0
+DRAIN_SECONDS = 5
+BACKLOG = 128
+_log = logging.getLogger("engrain")
+
+
+def open_store(home: ConnectHome, background: bool = True) -> Store:
+    """Open the store of a connected memory. Keys and card numbers never reach it."""
+    from engrain.connect.spool import REDACTED
+    from engrain.memory import Store
+
+    settings: dict[str, dict[str, Any]] = {
+        "privacy": {"redact": list(REDACTED)},
+        "stores": {"cache_bytes": CACHE_BYTES},
+    }
+    return Store(home.store, settings=settings, background=background)
+
+
+class ConnectApi:
+    """The ASGI application: events of hooks, and the HTTP API of the store for everything else."""
+
+    def __init__(self, store: Store, recorder: EventRecorder, build: str) -> None:
+        self.draining = asyncio.Event()
+        self.last_request = time.monotonic()
+        self.outdated = False
+        self._store = store
+        self._recorder = recorder
+        self._build = build
+        self._api: HttpApi | None = None
+        self._api_lock = threading.Lock()
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self.last_request = time.monotonic()
+            if scope["path"] == ROUTE and scope["method"] == "POST":
+                await self._answer_event(receive, send)
+                return
+        api = await asyncio.to_thread(self._load_api)
+        await api(scope, receive, send)
+
+    def close(self, seconds: float) -> bool:
+        return self._api is None or self._api.close(seconds)
+
+    async def _answer_event(self, receive: Receive, send: Send) -> None:
+        from starlette.responses import Response
+
+        body = b""
+        while (part := await receive())["type"] == "http.request":
+            body += part.get("body", b"")
+            if not part.get("more_body"):
+                break
+        status, answer = await asyncio.to_thread(self._handle, body)
+        response = Response(answer, status, media_type="application/json")
+        await response({"type": "http"}, receive, send)
+
+    def _handle(self, body: bytes) -> tuple[int, bytes]:
+        import orjson
+
+        try:
+            message = orjson.loads(body)
+            if not isinstance(message, dict):
+                return 422, b"{}"
+            # Our files were replaced by an upgrade: the next hook starts a process of the new version.
+            self.outdated = self.outdated or message.get("build", self._build) != self._build
+            return 200, orjson.dumps({"output": self._recorder.answer(message)})
+        except orjson.JSONDecodeError:
+            return 422, b"{}"
+        except Exception:  # noqa: BLE001  # the rim: a defect must not reach the user's session
+            _log.exception("an event failed")
+            return 500, b"{}"
+
+    def _load_api(self) -> HttpApi:
+        """Build the HTTP API when it is first asked for: hooks do without, and it takes half a second."""
+        with self._api_lock:
+            if self._api is None:
+                from engrain.server.access import Access, OpenAccess
+                from engrain.server.app import HttpApi
+
+                self._api = HttpApi(self._store, Access(None, OpenAccess(None)))
+                self._api.draining = self.draining
+            return self._api
+
+
+def serve(home: ConnectHome, idle_seconds: float) -> None:
+    """Serve until idle, outdated or stopped. Returns at once if another process serves this folder."""
+    home.prepare()
+    with hold_lock(home) as mine:
+        if not mine:
+            return
+        listener = _listen(home)
+        try:
+            _serve(home, listener, idle_seconds)
+        finally:
+            listener.close()
+            home.socket.unlink(missing_ok=True)
+
+
+def _listen(home: ConnectHome) -> socket.socket:
+    """Listen before anything is loaded: a hook that connects now waits for its answer instead of trying again."""
+    home.socket.unlink(missing_ok=True)  # we hold the lock: nobody else listens
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(home.socket))
+    finally:
+        os.umask(before)
+    bound.listen(BACKLOG)
+    return bound
+
+
+def _serve(home: ConnectHome, listener: socket.socket, idle_seconds: float) -> None:
+    from engrain.connect.hook import BREAKER_FILE, read_build
+    from engrain.connect.recorder import EventRecorder
+    from engrain.memory.store import warm_up_embedder
+    from engrain.server.serve import ApiServer, Listener
+
+    logging.basicConfig(filename=home.folder / "resident.log", level=logging.WARNING, format="%(asctime)s %(message)s")
+    with open_store(home) as store:
+        recorder = EventRecorder(store, home)
+        api = ConnectApi(store, recorder, read_build())
+        server = ApiServer(api, DRAIN_SECONDS)
+        stopped = threading.Event()
+        keeper = threading.Thread(target=_keep_house, args=(api, recorder, server, stopped, idle_seconds), daemon=True)
+        threading.Thread(target=warm_up_embedder, args=(store,), daemon=True).start()
+        keeper.start()
+        (home.folder / BREAKER_FILE).unlink(missing_ok=True)  # whoever gave up while we started may try again
+        server.serve_until_stopped(Listener(listener, f"unix:{home.socket}", True))
+        stopped.set()
+        keeper.join(DRAIN_SECONDS)
+
+
+def _keep_house(
+    api: ConnectApi, recorder: EventRecorder, server: Any, stopped: threading.Event, idle_seconds: float
+) -> None:
+    """Take the spool, and stop the server when nobody asked for a while or its files were replaced."""
+    while not stopped.wait(SPOOL_SECONDS):
+        try:
+            if recorder.take_spooled():
+                api.last_request = time.monotonic()
+        except Exception:  # noqa: BLE001  # the rim: the next round tries again
+            _log.exception("the spool could not be read")
+        if api.outdated or time.monotonic() - api.last_request > idle_seconds:
+            server.stop()
+            return
+
+
+if __name__ == "__main__":
+    serve(ConnectHome(Path(sys.argv[1])), float(os.environ.get(IDLE_VARIABLE, IDLE_SECONDS)))

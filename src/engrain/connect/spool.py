@@ -1,0 +1,52 @@
+"""Keep events for which no resident process answered, redacted, until one takes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from engrain.connect.home import ConnectHome, write_file
+from engrain.connect.rules import remove_private
+from engrain.core.secrets.redact import PrivateKind, make_redactor, redact_json
+
+REDACTED: tuple[PrivateKind, ...] = ("keys", "cards")
+MAX_FILES = 2_000
+MAX_AGE_SECONDS = 7 * 86_400
+
+
+def clean(message: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without private parts, keys and card numbers."""
+    redact = make_redactor(REDACTED)
+    assert redact is not None, "some kinds are named"
+    cleaned: dict[str, Any] = redact_json(message, lambda text: redact(remove_private(text)))
+    return cleaned
+
+
+def put_event(home: ConnectHome, message: dict[str, Any]) -> None:
+    """Write a redacted event. A full spool takes no more: the oldest are worth as much as the newest."""
+    if len(os.listdir(home.spool)) >= MAX_FILES:
+        return
+    name = f"{time.time_ns():020d}-{os.getpid()}.json"
+    write_file(home.spool / name, json.dumps(clean(message)).encode())
+
+
+def take_events(home: ConnectHome) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the spooled events, oldest first. The caller removes each file when its event is stored."""
+    for path in sorted(home.spool.glob("*.json")):
+        try:
+            message = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            message = None
+        if isinstance(message, dict) and time.time() - path.stat().st_mtime < MAX_AGE_SECONDS:
+            yield path, message
+        else:
+            path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    put_event(ConnectHome(Path(sys.argv[1])), json.loads(sys.stdin.buffer.read()))

@@ -1,0 +1,140 @@
+"""The hook never disturbs a session, and the resident process loses and repeats nothing."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engrain.connect.clients import HOOK_SCRIPT
+from engrain.connect.home import ConnectHome
+from engrain.connect.resident import read_pid, stop_resident
+from engrain.connect.service import open_store
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def place(home: ConnectHome, tmp_path: Path) -> Iterator[ConnectHome]:
+    (tmp_path / "project").mkdir()
+    yield home
+    stop_resident(home)
+
+
+def call(home: ConnectHome, payload: object, event: str = "UserPromptSubmit") -> subprocess.CompletedProcess[bytes]:
+    raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    command = [sys.executable, "-I", "-S", str(HOOK_SCRIPT), str(home.folder), "claude", event]
+    return subprocess.run(command, input=raw, capture_output=True, check=False)
+
+
+def prompt(home: ConnectHome, text: str, number: int = 1) -> dict[str, Any]:
+    folder = str(home.folder.parent / "project")
+    return {"session_id": "s1", "cwd": folder, "prompt": text, "prompt_id": f"p{number}"}
+
+
+def start(home: ConnectHome, **environment: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "engrain.connect.service", str(home.folder)]
+    return subprocess.Popen(command, env={**os.environ, **environment})
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+    return found
+
+
+def wait_until_ready(home: ConnectHome) -> None:
+    """The process is ready when it has answered once."""
+    end_session = {"session_id": "none", "cwd": "/"}
+
+    def is_ready() -> bool:
+        (home.folder / "breaker.json").unlink(missing_ok=True)
+        call(home, end_session, "SessionStart")
+        return not (home.folder / "breaker.json").exists()
+
+    wait_for(is_ready)
+
+
+def read_prompts(home: ConnectHome) -> list[str]:
+    with open_store(home, background=False) as store:
+        memory = store.memory(agent=str(home.folder.parent / "project"), user=getpass.getuser())
+        return [one.text for one in memory.session("claude-s1").messages(100) if one.role == "user"]
+
+
+def test_the_hook_is_silent_whatever_it_gets(home: ConnectHome) -> None:
+    home.off.touch()  # no process may start here
+    for payload in (b"", b"nonsense", b"[1]", b"\xff\xfe", b"{}", json.dumps(prompt(home, "hello")).encode()):
+        done = call(home, payload)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    bare = subprocess.run([sys.executable, "-I", "-S", str(HOOK_SCRIPT)], input=b"{}", capture_output=True, check=False)
+    assert (bare.returncode, bare.stdout, bare.stderr) == (0, b"", b"")
+    assert read_pid(home) is None
+    assert list(home.spool.iterdir()) == []
+
+
+def test_the_hook_imports_the_standard_library_alone() -> None:
+    code = f"import sys, runpy; runpy.run_path({str(HOOK_SCRIPT)!r}, run_name='hook'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True)
+    names = {name.partition(".")[0] for name in done.stdout.decode().split()}
+    assert names <= set(sys.stdlib_module_names) | {"__main__"}
+
+
+def test_one_event_starts_the_process_and_is_kept_once(place: ConnectHome) -> None:
+    assert call(place, prompt(place, "we never use tabs here")).returncode == 0
+    wait_for(lambda: read_pid(place))
+    wait_until_ready(place)
+    assert stat.S_IMODE(place.socket.stat().st_mode) == 0o600
+    call(place, prompt(place, "we never use tabs here"))  # the same event again
+    wait_for(lambda: not list(place.spool.glob("*.json")))
+    second = start(place)
+    assert second.wait(PATIENCE_SECONDS) == 0  # the lock: one process serves a folder
+    told = call(place, {"session_id": "s2", "cwd": prompt(place, "")["cwd"]}, "SessionStart")
+    context = json.loads(told.stdout)["hookSpecificOutput"]["additionalContext"]
+    assert "we never use tabs here" in context
+    assert stop_resident(place)
+    assert read_pid(place) is None
+    assert not place.socket.exists()
+    assert read_prompts(place) == ["we never use tabs here"]
+
+
+def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome) -> None:
+    process = start(place)
+    wait_until_ready(place)
+    process.send_signal(signal.SIGSTOP)
+    for number in range(6):
+        done = call(place, prompt(place, f"message number {number}", number))
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    breaker = json.loads((place.folder / "breaker.json").read_text())
+    assert breaker["failures"] == 2  # two waits, then none: the other four went straight to the spool
+    process.send_signal(signal.SIGCONT)
+    wait_for(lambda: not list(place.spool.glob("*.json")))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert sorted(read_prompts(place)) == [f"message number {number}" for number in range(6)]
+    place.socket.touch()
+    (place.folder / "breaker.json").unlink(missing_ok=True)
+    assert call(place, prompt(place, "after the kill", 9)).returncode == 0
+    wait_for(lambda: read_pid(place) not in (None, process.pid))
+
+
+def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
+    assert start(place, ENGRAIN_IDLE_SECONDS="0.1").wait(PATIENCE_SECONDS) == 0
+    process = start(place)
+    wait_until_ready(place)
+    other = place.folder / "hook.py"
+    other.write_bytes(HOOK_SCRIPT.read_bytes() + b"\n")  # a hook of another version
+    command = [sys.executable, "-I", "-S", str(other), str(place.folder), "claude", "SessionStart"]
+    subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
+    assert process.wait(PATIENCE_SECONDS) == 0

@@ -1,0 +1,250 @@
+"""Events of real clients, as they were recorded, become a memory of the repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples import for_each
+
+from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
+from engrain.connect.events import read_event, strip_context
+from engrain.connect.home import ConnectHome
+from engrain.connect.recorder import EventRecorder
+from engrain.connect.repository import find_repository, normalize_remote
+from engrain.connect.service import open_store
+from engrain.connect.spool import put_event
+from engrain.connect.switch import switch
+from engrain.memory import Memory, Store
+
+PAYLOADS = Path(__file__).parent / "payloads"
+CLIENTS = ("claude", "codex", "gemini", "copilot", "opencode")
+SECRETS = (
+    "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789",
+    "ghp_aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5",
+    "AKIAIOSFODNN7EXAMPLE",
+    "4111 1111 1111 1111",
+    "xoxb-1234567890-abcdefghijklmnop",
+    "hunter-tulip-9",
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "proj"
+    subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(folder), "remote", "add", "origin", "git@example.org:ana/app.git"], check=True)
+    return folder
+
+
+@pytest.fixture
+def store(home: ConnectHome) -> Iterator[Store]:
+    with open_store(home, background=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def recorder(store: Store, home: ConnectHome) -> EventRecorder:
+    return EventRecorder(store, home, user="ana")
+
+
+@pytest.fixture
+def memory(store: Store) -> Memory:
+    return store.memory(agent="example.org/ana/app", user="ana")
+
+
+def message(client: str, event: str, project: Path, /, **payload: Any) -> dict[str, Any]:
+    common = {"session_id": "s1", "cwd": str(project), "hook_event_name": event}
+    return {"client": client, "event": event, "payload": common | payload, "at": 1_794_833_000.0 + len(payload)}
+
+
+def read_payloads(client: str, project: Path) -> Iterator[dict[str, Any]]:
+    """The events of a recorded session, in our repository; those of opencode as its plugin sends them."""
+    for path in sorted((PAYLOADS / client).glob("*.json")):
+        recorded = json.loads(path.read_text())
+        event, payload = recorded["event"], recorded.get("stdin")
+        if payload is None:
+            event, payload = as_plugin(event, recorded["data"])
+        yield {"client": client, "event": event, "payload": payload | {"cwd": str(project)}, "at": 1_794_833_000.0}
+
+
+def as_plugin(event: str, data: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if event == "chat.message":
+        parts = data["output"]["parts"]
+        text = "\n".join(part["text"] for part in parts)
+        return "prompt", {"session_id": data["input"]["sessionID"], "prompt": text, "turn_id": parts[0]["messageID"]}
+    if event == "tool.execute.after":
+        asked, said = data["input"], data["output"]
+        about = {"session_id": asked["sessionID"], "tool_use_id": asked["callID"], "command": asked["args"]["command"]}
+        return "tool", about | {"output": said["output"], "exit": said["metadata"]["exit"]}
+    if event == "event.session.idle":
+        session = data["properties"]["sessionID"]
+        return "answer", {"session_id": session, "turn_id": "last", "answer": "FAKE-ANSWER: run `make test`."}
+    return event, {"session_id": "none"}
+
+
+def block_of(output: dict[str, Any]) -> str:
+    return str(output.get("additionalContext") or output.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_recorded_session_leaves_prompt_answer_error_and_solution(
+    client: str, recorder: EventRecorder, memory: Memory, project: Path
+) -> None:
+    for event in read_payloads(client, project):
+        recorder.answer(event)
+    for event in read_payloads(client, project):
+        recorder.answer(event)  # nothing twice
+    [session] = memory.sessions.list()
+    messages = memory.session(session.session).messages()
+    assert [one.text for one in messages if one.role == "user" and "tabs" in one.text] == [
+        next(one.text for one in messages if "always use tabs" in one.text)
+    ]
+    errors = [one for one in messages if one.text.startswith("Error: ")]
+    solutions = [one for one in messages if one.text.startswith("Resolved: ")]
+    assert len(errors) == len(solutions) == 1
+    assert "no_such_module_xyz" in errors[0].text
+    assert "tests passed" in solutions[0].text
+    answers = [one for one in messages if one.text.startswith("FAKE-ANSWER")]
+    assert len(answers) == (client != "copilot")  # its answer is in a transcript that does not exist here
+
+
+@for_each("client", CLIENTS)
+def test_every_payload_is_read_or_ignored(client: str, tmp_path: Path) -> None:
+    for event in read_payloads(client, tmp_path):
+        found = read_event(event)
+        assert found is None or (found.session.startswith(client) and found.folder == str(tmp_path))
+
+
+def test_one_session_recalls_what_another_was_told(recorder: EventRecorder, project: Path) -> None:
+    told = "Remember that the staging port is 4711."
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt=told, prompt_id="p1"))
+    again = message("codex", "UserPromptSubmit", project, prompt="Which port does staging use?", session_id="s2")
+    assert "4711" in block_of(recorder.answer(again))
+    same = message("claude", "UserPromptSubmit", project, prompt="Which port does staging use?", prompt_id="p2")
+    assert block_of(recorder.answer(same)) == ""  # the session said it itself
+    more = message("codex", "UserPromptSubmit", project, prompt="And the port of staging was?", session_id="s2")
+    assert "4711" not in block_of(recorder.answer(more))  # shown already
+
+
+def test_a_session_starts_with_rules_wishes_and_commands(recorder: EventRecorder, project: Path) -> None:
+    for number, prompt in enumerate(("in this repo we never commit dist/", "I prefer short commit messages.")):
+        recorder.answer(message("claude", "UserPromptSubmit", project, prompt=prompt, prompt_id=f"p{number}"))
+    ran = {"tool_name": "Bash", "tool_input": {"command": "make check"}, "tool_response": {"stdout": "ok"}}
+    recorder.answer(message("claude", "PostToolUse", project, tool_use_id="t1", **ran))
+    block = block_of(recorder.answer(message("gemini", "SessionStart", project, session_id="s2")))
+    assert '"in this repo we never commit dist/"' in block
+    assert '"I prefer short commit messages"' in block
+    assert '"make check"' in block
+    other = project.parent / "other"
+    other.mkdir()
+    block = block_of(recorder.answer(message("claude", "SessionStart", other, session_id="s3")))
+    assert "short commit messages" in block  # a wish of the user holds everywhere
+    assert "dist/" not in block
+
+
+def test_blocks_stay_within_their_budgets(recorder: EventRecorder, store: Store, project: Path) -> None:
+    for number in range(30):
+        rule = f"in this repo we always write module number {number} of the billing service with {'care ' * 20}."
+        recorder.answer(message("claude", "UserPromptSubmit", project, prompt=rule, prompt_id=f"p{number}"))
+    count = store.services.count_tokens
+    start = block_of(recorder.answer(message("claude", "SessionStart", project, session_id="s2")))
+    asked = message("claude", "UserPromptSubmit", project, prompt="How do we write the billing service?", session_id="s2")
+    prompt = block_of(recorder.answer(asked))
+    assert 200 < count(start) <= START_TOKENS
+    assert 50 < count(prompt) <= PROMPT_TOKENS
+    assert max(len(start), len(prompt)) <= 9_000
+
+
+def test_secrets_and_private_parts_reach_no_file(
+    recorder: EventRecorder, store: Store, home: ConnectHome, project: Path
+) -> None:
+    keys = " ".join(SECRETS[:5])
+    prompt = message("claude", "UserPromptSubmit", project, prompt=f"use {keys} <private>{SECRETS[5]}</private> please")
+    failed = {"tool_name": "Bash", "tool_input": {"command": f"deploy --token {SECRETS[1]}"}, "error": f"denied: {keys}"}
+    error = message("claude", "PostToolUseFailure", project, tool_use_id="t1", **failed)
+    output = {"tool_name": "Bash", "tool_input": {"command": "make env"}, "tool_response": {"stdout": keys}}
+    worked = message("claude", "PostToolUse", project, tool_use_id="t2", **output)
+    for one in (prompt, error, worked):
+        put_event(home, one)
+        recorder.answer(one)
+    written = b"".join(path.read_bytes() for path in home.folder.rglob("*") if path.is_file())
+    assert [secret for secret in SECRETS if secret.encode() in written] == []
+    assert recorder.take_spooled() == 3
+    assert list(home.spool.iterdir()) == []
+
+
+def test_a_subagent_gets_nothing_and_leaves_its_answer(
+    recorder: EventRecorder, memory: Memory, project: Path
+) -> None:
+    for path in sorted((PAYLOADS / "claude-more").glob("*.json")):
+        recorded = json.loads(path.read_text())
+        payload = recorded["stdin"] | {"cwd": str(project)}
+        recorder.answer({"client": "claude", "event": recorded["event"], "payload": payload})
+    session = "claude-11111111-2222-4333-8444-555555555555"
+    texts = [(one.speaker, one.text[:20]) for one in memory.session(session).messages(50)]
+    assert len([speaker for speaker, _ in texts if speaker == "subagent"]) == 2
+    tool = {"tool_name": "Bash", "tool_input": {"command": "make x"}, "agent_id": "a1", "error": "bad"}
+    assert read_event(message("claude", "PostToolUseFailure", project, **tool)) is None
+    assert read_event(message("claude", "SubagentStop", project, agent_type="", last_assistant_message="x")) is None
+
+
+def test_a_switched_off_repository_keeps_and_shows_nothing(
+    recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path
+) -> None:
+    switch(home, False, project)
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt="we never use tabs here", prompt_id="p1"))
+    assert memory.list() == []
+    switch(home, True, project)
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt="we never use tabs here", prompt_id="p2"))
+    assert memory.list({"kind": "fact"})[0].text == "we never use tabs here"
+
+
+def test_a_kept_rule_can_be_explained_and_forgotten(recorder: EventRecorder, memory: Memory, project: Path) -> None:
+    prompt = "in this repo we never commit dist/, so keep it out. now fix the build"
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt=prompt, prompt_id="p1"))
+    [fact] = memory.list({"kind": "fact"})
+    assert fact.metadata["coding"] == "rule"
+    [cited] = memory.explain(fact.id).item.sources[0].cites
+    row = memory.get(cited.item)
+    assert row is not None
+    assert row.text[cited.start : cited.end] == fact.text
+    memory.forget(fact.id)
+    assert "dist/" not in "".join(one.text for one in memory.list(history=True))
+
+
+def test_worktrees_and_subfolders_share_a_memory_and_strangers_do_not(project: Path, tmp_path: Path) -> None:
+    git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "feature"], check=True)
+    (project / "src/deep").mkdir(parents=True)
+    assert find_repository(project / "src/deep").name == find_repository(tmp_path / "tree").name == "example.org/ana/app"
+    assert find_repository(tmp_path / "tree").branch == "feature"
+    for owner in ("x", "y"):
+        subprocess.run(["git", "init", "-q", str(tmp_path / owner / "app")], check=True)
+    assert find_repository(tmp_path / "x/app").name != find_repository(tmp_path / "y/app").name
+    assert find_repository("/no/such/folder").name == "/no/such/folder"
+
+
+@for_each(
+    "url, name",
+    [
+        ("git@github.com:Ana/App.git", "github.com/ana/app"),
+        ("https://ana:secret@github.com/Ana/app/", "github.com/ana/app"),
+        ("ssh://git@host.example:2222/group/sub/app.git", "host.example/group/sub/app"),
+        ("/srv/git/app.git", ""),
+        ("file:///srv/git/app.git", ""),
+        ("../app", ""),
+    ],
+)
+def test_a_remote_has_one_name_in_every_form(url: str, name: str) -> None:
+    assert normalize_remote(url) == name
+
+
+def test_blocks_of_hooks_are_not_the_users_words() -> None:
+    text = "<hook_context>old</hook_context>\n\n<engrain-memory>\nx\n</engrain-memory>\nhello"
+    assert strip_context(text) == "hello"
