@@ -153,7 +153,9 @@ def test_blocks_stay_within_their_budgets(recorder: EventRecorder, store: Store,
         recorder.answer(message("claude", "UserPromptSubmit", project, prompt=rule, prompt_id=f"p{number}"))
     count = store.services.count_tokens
     start = block_of(recorder.answer(message("claude", "SessionStart", project, session_id="s2")))
-    asked = message("claude", "UserPromptSubmit", project, prompt="How do we write the billing service?", session_id="s2")
+    asked = message(
+        "claude", "UserPromptSubmit", project, prompt="How do we write the billing service?", session_id="s2"
+    )
     prompt = block_of(recorder.answer(asked))
     assert 200 < count(start) <= START_TOKENS
     assert 50 < count(prompt) <= PROMPT_TOKENS
@@ -165,7 +167,11 @@ def test_secrets_and_private_parts_reach_no_file(
 ) -> None:
     keys = " ".join(SECRETS[:5])
     prompt = message("claude", "UserPromptSubmit", project, prompt=f"use {keys} <private>{SECRETS[5]}</private> please")
-    failed = {"tool_name": "Bash", "tool_input": {"command": f"deploy --token {SECRETS[1]}"}, "error": f"denied: {keys}"}
+    failed = {
+        "tool_name": "Bash",
+        "tool_input": {"command": f"deploy --token {SECRETS[1]}"},
+        "error": f"denied: {keys}",
+    }
     error = message("claude", "PostToolUseFailure", project, tool_use_id="t1", **failed)
     output = {"tool_name": "Bash", "tool_input": {"command": "make env"}, "tool_response": {"stdout": keys}}
     worked = message("claude", "PostToolUse", project, tool_use_id="t2", **output)
@@ -178,9 +184,7 @@ def test_secrets_and_private_parts_reach_no_file(
     assert list(home.spool.iterdir()) == []
 
 
-def test_a_subagent_gets_nothing_and_leaves_its_answer(
-    recorder: EventRecorder, memory: Memory, project: Path
-) -> None:
+def test_a_subagent_gets_nothing_and_leaves_its_answer(recorder: EventRecorder, memory: Memory, project: Path) -> None:
     for path in sorted((PAYLOADS / "claude-more").glob("*.json")):
         recorded = json.loads(path.read_text())
         payload = recorded["stdin"] | {"cwd": str(project)}
@@ -222,7 +226,9 @@ def test_worktrees_and_subfolders_share_a_memory_and_strangers_do_not(project: P
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "feature"], check=True)
     (project / "src/deep").mkdir(parents=True)
-    assert find_repository(project / "src/deep").name == find_repository(tmp_path / "tree").name == "example.org/ana/app"
+    assert (
+        find_repository(project / "src/deep").name == find_repository(tmp_path / "tree").name == "example.org/ana/app"
+    )
     assert find_repository(tmp_path / "tree").branch == "feature"
     for owner in ("x", "y"):
         subprocess.run(["git", "init", "-q", str(tmp_path / owner / "app")], check=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engrain.connect.commands import is_work
-from engrain.core.rules.own_words import HIDDEN_LETTER, find_own_words
+from engrain.core.rules.frames import HIDDEN_LETTER
+from engrain.core.rules.own_words import find_own_words
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Sentence, split_sentences
 from engrain.ingest.gate import find_statements

@@ -9,11 +9,11 @@ from os import _exit as exit_at_once
 
 import anyio
 
-from engrain.mcp.memories import OneMemory, StoreLoader
+from engrain.mcp.memories import MemorySource, StoreLoader
 from engrain.mcp.server import MemoryServer
 
 
-def serve_stdio(source: OneMemory, loader: StoreLoader, tools: Collection[str]) -> None:
+def serve_stdio(source: MemorySource, loader: StoreLoader, tools: Collection[str]) -> None:
     """Serve one agent until it closes stdin, or a signal comes. The store opens meanwhile."""
     server = MemoryServer(source, tools)
     for number in (signal.SIGINT, signal.SIGTERM):

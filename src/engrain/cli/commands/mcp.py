@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +12,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.commands.serve import check_listener, choose_access, log_to_stderr
 from engrain.cli.context import CommandContext
 from engrain.core.errors import BackendMissing
-from engrain.core.http_routes import RIGHTS
+from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import check_scope
 
 if TYPE_CHECKING:
@@ -28,12 +30,14 @@ DEFAULT_HOST, DEFAULT_PORT, DRAIN_SECONDS = "127.0.0.1", 8378, 5
         "engrain mcp --store agent.db --user ana",
         "engrain mcp --user ana --read-only",
         "engrain mcp --user ana --tools recall,remember",
+        "engrain mcp --repository",
         "engrain mcp --http --port 8378",
     ),
     prints="Messages of the protocol on stdout, and nothing else. With --http nothing; the address is on stderr.",
 )
 @click.option("--tools", metavar="NAMES", help="Offer only these tools: recall,remember.")
 @click.option("--read-only", is_flag=True, help="Offer only recall, list_items and explain, and write nothing.")
+@click.option("--repository", is_flag=True, help="Use the memory of `engrain connect` for this folder's repository.")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP at /mcp instead of stdin and stdout.")
 @click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on, with --http.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0 = any.")
@@ -63,6 +67,9 @@ def mcp(
 
     log_to_stderr(quiet=True)
     names = choose_tools(None if tools is None else [name.strip() for name in tools.split(",")], read_only)
+    if options["repository"]:
+        _serve_repository(names, READ_ONLY_RIGHTS if read_only else RIGHTS)
+        return
     loader = StoreLoader(open_store)
     if http:
         from engrain.mcp.http import McpApi
@@ -72,6 +79,15 @@ def mcp(
     else:
         scope = check_scope(cli.tenant, cli.agent, cli.user)
         serve_stdio(OneMemory(loader, scope, READ_ONLY_RIGHTS if read_only else RIGHTS), loader, names)
+
+
+def _serve_repository(names: Sequence[str], rights: tuple[Right, ...]) -> None:
+    from engrain.connect.home import ConnectHome
+    from engrain.connect.mcp_memory import RepositoryMemory
+    from engrain.mcp.stdio import serve_stdio
+
+    memory = RepositoryMemory(ConnectHome.find(), Path.cwd(), rights)
+    serve_stdio(memory, memory.loader, names)
 
 
 def _serve_http(api: McpApi, loader: StoreLoader, access: Access, address: tuple[str, int]) -> None:
