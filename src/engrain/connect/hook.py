@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from os import _exit as exit_at_once
 
 SOCKET_FILE, OFF_FILE, BREAKER_FILE = "engrain.sock", "off", "breaker.json"
 ROUTE = "/v1/connect/events"
@@ -143,7 +144,7 @@ def run_detached(module: str, folder: str, body: bytes | None = None) -> None:
 
 
 def leave(*_: object) -> None:
-    os._exit(0)
+    exit_at_once(0)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ Kind = Literal["rule", "wish", "decision", "correction", "fix", "command", "file
 PERSONAL: tuple[Kind, ...] = ("wish",)
 MAX_KEPT_CHARACTERS = 400
 MAX_READ_CHARACTERS = 6_000
+MAX_CODE_WORDS = 6
 MAX_MENTIONED_WORDS = 2  # quoted words that are a name, not a quotation
 
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -298,12 +299,26 @@ def read_prompt(text: str) -> list[Kept]:
     """Find what a prompt of the user leaves behind. Pasted and quoted words leave nothing."""
     if len(text) > MAX_READ_CHARACTERS:
         return []
-    own = find_own_words(text)
-    quoted = [len(text[match.start() : match.end()].split()) for match in _QUOTED.finditer(own.text)]
-    if any(count > MAX_MENTIONED_WORDS for count in quoted) or _REPORTED.search(own.text):
+    own = _find_own_words(text)
+    quoted = [len(text[match.start() : match.end()].split()) for match in _QUOTED.finditer(own)]
+    if any(count > MAX_MENTIONED_WORDS for count in quoted) or _REPORTED.search(own):
         return []
-    sentences = [one for one in split_sentences(own.text) if own.text[one.start : one.end].strip()]
-    return list(_PromptReader(text, own.text, sentences).read())
+    sentences = [one for one in split_sentences(own) if own[one.start : one.end].strip()]
+    return list(_PromptReader(text, own, sentences).read())
+
+
+def _find_own_words(text: str) -> str:
+    """Blank the words of others. A label such as "naming:" and short code in a sentence announce no such words."""
+    label = _LABEL.match(text)
+    head = label.end() if label else 0
+    own = text[:head] + find_own_words(text[head:]).text
+    for match in _CODE.finditer(text):
+        if (
+            len(match[1].split()) <= MAX_CODE_WORDS
+            and own[text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+        ):
+            own = own[: match.start()] + match[0] + own[match.end() :]
+    return own
 
 
 class _PromptReader:
