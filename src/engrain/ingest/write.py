@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from engrain.core.errors import BeingErased, EmbedderFailed, EngrainError, StoreError, raise_interrupt, tolerate
+from engrain.core.clock import Clock, Time, check_duration
+from engrain.core.errors import BeingErased, EmbedderFailed, InvalidInput, StoreError, raise_interrupt, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 MAX_WINDOWS = 128
 BATCH_SIZE = 256
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _log = logging.getLogger("engrain")
 
 
@@ -50,13 +54,43 @@ class NoteRequest:
     request_id: str | None = None
 
 
-def commit_each(requests: Sequence[NoteRequest], services: Services) -> list[Applied | EngrainError]:
+def commit_each(requests: Sequence[NoteRequest], services: Services) -> list[Applied | Exception]:
     """Write each note on its own, of any scopes: the answer or the error of each. All are embedded in one call."""
     began = services.items.moment()
-    steps = _build_steps([one.note for one in requests], services)
-    return services.items.apply_many(
-        [Plan(one.scope, (step,), one.request_id, began=began) for one, step in zip(requests, steps, strict=True)]
-    )
+    built = [capture_error(build_draft, one.note, services.redact) for one in requests]
+    drafts = iter(_add_vectors_to_each([one for one in built if isinstance(one, Draft)], services.embedder))
+    complete = [next(drafts) if isinstance(one, Draft) else one for one in built]
+    plans = [
+        Plan(request.scope, (Add(draft, request.note.request_id),), request.request_id, began=began)
+        for request, draft in zip(requests, complete, strict=True)
+        if isinstance(draft, Draft)
+    ]
+    answers = iter(services.items.apply_many(plans))
+    return [next(answers) if isinstance(draft, Draft) else draft for draft in complete]
+
+
+def capture_error(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R | Exception:
+    """Call it, and return its value or its error: for one of several whose others must not fail with it."""
+    try:
+        return call(*arguments, **named)
+    except Exception as exc:  # noqa: BLE001  # the caller raises it where it belongs
+        return exc
+
+
+def _add_vectors_to_each(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft | Exception]:
+    together = capture_error(add_vectors, drafts, embedder)
+    if not isinstance(together, Exception):
+        return list(together)
+    alone = [capture_error(add_vectors, [draft], embedder) for draft in drafts]
+    return [one if isinstance(one, Exception) else one[0] for one in alone]
+
+
+def compute_expiry(clock: Clock, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
+    if ttl is None:
+        return expires_at
+    if expires_at is not None:
+        raise InvalidInput("remember takes expires_at= or ttl=, not both.")
+    return clock() + check_duration(ttl, "ttl")
 
 
 def purge_or_log(services: Services) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 
-from engrain.core.clock import Clock, Time, check_duration, check_time, system_clock
+from engrain.core.clock import Clock, Time, check_time, system_clock
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.filters import parse_filter
@@ -19,6 +19,7 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
+from engrain.ingest.write import compute_expiry
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
@@ -111,7 +112,7 @@ class Memory:
         from now, nobody finds the text any more. `position` puts it into a session as a turn. Repeating a text returns
         its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
-        expires = self._compute_expiry(expires_at, ttl)
+        expires = compute_expiry(self._services.clock, expires_at, ttl)
         note = Note(text, importance, slot, metadata, source, occurred_at, position, expires_at=expires)
         return self.semantic.remember(note, request_id)
 
@@ -574,13 +575,6 @@ class Memory:
 
         others = (SemanticMemory(self._services, scope) for scope in self._reads)
         return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
-
-    def _compute_expiry(self, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
-        if ttl is None:
-            return expires_at
-        if expires_at is not None:
-            raise InvalidInput("remember takes expires_at= or ttl=, not both.")
-        return self._services.clock() + check_duration(ttl, "ttl")
 
     def _get_part(self, name: str, make: Callable[[], Part]) -> Part:
         found: Part | None = self._parts.get(name)

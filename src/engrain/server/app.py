@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from engrain.core.errors import EngrainError, LeaseLost
 from engrain.core.http_routes import EXPORT_HEADER, IDEMPOTENCY_HEADER, VIEW_HEADER
 from engrain.core.identity import Scope
 from engrain.core.validation import to_plain
+from engrain.ingest.write import capture_error
 from engrain.memory.store import Store
 from engrain.server.access import Access, check_rights, decode_header, refuse_other_origin
 from engrain.server.answers import JSON_TYPE, encode_answer, to_json
@@ -30,11 +31,12 @@ from engrain.server.limits import Limiter
 from engrain.server.metrics import METRICS_TYPE, Metrics
 from engrain.server.models import parse_query, validate
 from engrain.server.openapi import EXPORT_TYPES, build_openapi
-from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, VerbPool
+from engrain.server.pool import DEFAULT_QUEUE, DEFAULT_THREADS, HEAVY_QUEUE, HEAVY_THREADS, Batches, VerbPool
 from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
+from engrain.tiers.semantic import RememberCall, remember_each
 
 DEFAULT_MAX_BODY = 8 << 20
 DEFAULT_MAX_LOAD = 256 << 20
@@ -43,6 +45,7 @@ UNKNOWN_ROUTE = "(none)"
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _CUT_OFF = "the server stopped before the answer: repeat a write with the same Idempotency-Key."
+Query = list[tuple[str, str]]  # of a URL
 _log = logging.getLogger("engrain")
 _access_log = logging.getLogger("engrain.access")
 
@@ -87,6 +90,7 @@ class HttpApi:
         self.metrics = Metrics()
         self.pool = VerbPool(self.options.threads, self.options.queue)
         self.heavy_pool = VerbPool(HEAVY_THREADS, HEAVY_QUEUE)
+        self._remembering = Batches(self.pool, self._remember_each)
         self.streams = EventStreams(store, self.pool, self.draining)
         self._store = store
         self._access = access
@@ -182,11 +186,33 @@ class HttpApi:
             check_json_type(request, body)
         query = request.query_params.multi_items()
         pool = self.heavy_pool if call.endpoint.route.heavy else self.pool
-        answer = await pool.run(lambda: self._run_verb(call, query, body))
+        if verb == "remember":
+            answer: bytes | None = await self._remembering.run((call, query, body))
+        else:
+            answer = await pool.run(lambda: self._run_verb(call, query, body))
         return Response(status_code=204) if answer is None else Response(answer, media_type=JSON_TYPE)
 
-    def _run_verb(self, call: Call, query: list[tuple[str, str]], body: bytes) -> bytes | None:
+    def _run_verb(self, call: Call, query: Query, body: bytes) -> bytes | None:
         """Read the arguments, call the verb and encode its value; on a thread."""
+        return encode_answer(call.endpoint.route, self._call_verb(call, self._read_arguments(call, query, body)))
+
+    def _remember_each(self, calls: Sequence[tuple[Call, Query, bytes]]) -> list[bytes | Exception | None]:
+        """Do the same for several calls of `remember` at once: the answer or the error of each."""
+
+        def read(call: Call, query: Query, body: bytes) -> RememberCall:
+            arguments = self._read_arguments(call, query, body)
+            if call.request_id is not None:
+                arguments["request_id"] = call.request_id
+            return RememberCall(call.caller.scope, arguments)
+
+        read_calls = [capture_error(read, *one) for one in calls]
+        ids = iter(remember_each([one for one in read_calls if isinstance(one, RememberCall)], self._store.services))
+        found = [next(ids) if isinstance(one, RememberCall) else one for one in read_calls]
+        route = calls[0][0].endpoint.route
+        return [one if isinstance(one, Exception) else encode_answer(route, one) for one in found]
+
+    def _read_arguments(self, call: Call, query: Query, body: bytes) -> dict[str, Any]:
+        """Check the values of a request, and count them against the limits of its key."""
         model, route = call.endpoint.model, call.endpoint.route
         if route.in_query:
             arguments = validate(model, parse_query(model, query))
@@ -197,7 +223,7 @@ class HttpApi:
         if route.right == "write":
             items = len(arguments.get("notes", arguments.get("messages", ("one",))))
             self._limiter.charge(call.caller.key, call.limits, items=items, size=len(body))
-        return encode_answer(route, self._call_verb(call, arguments))
+        return arguments
 
     def _call_verb(self, call: Call, arguments: dict[str, Any]) -> Any:
         verb = call.endpoint.verb

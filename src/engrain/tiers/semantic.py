@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -286,6 +286,28 @@ def find_derived(explain: Callable[[str], Explanation], id: str) -> builtins.lis
 def parse_as_of(as_of: Time | None) -> datetime | None:
     """Parse a time. A date means the end of that day."""
     return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
+
+
+@dataclass(frozen=True)
+class RememberCall:
+    """A call of `remember`: the memory's scope, and the arguments by name."""
+
+    scope: Scope
+    arguments: Mapping[str, Any]
+
+    def check(self, services: Services) -> write.NoteRequest:
+        given = dict(self.arguments)
+        request_id = check_optional_key(given.pop("request_id", None), "request_id")
+        expires = write.compute_expiry(services.clock, given.pop("expires_at", None), given.pop("ttl", None))
+        return write.NoteRequest(check_note(Note(**given, expires_at=expires)), self.scope, request_id)
+
+
+def remember_each(calls: Sequence[RememberCall], services: Services) -> list[str | Exception]:
+    """Do several calls of `remember` in as few transactions as possible: the id or the error of each."""
+    checked = [write.capture_error(call.check, services) for call in calls]
+    answers = iter(write.commit_each([one for one in checked if not isinstance(one, Exception)], services))
+    found = [one if isinstance(one, Exception) else next(answers) for one in checked]
+    return [one if isinstance(one, Exception) else write.capture_error(require_id, one.outcomes[0]) for one in found]
 
 
 def require_id(outcome: Outcome) -> str:
