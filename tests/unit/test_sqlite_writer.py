@@ -177,14 +177,14 @@ def test_writes_inside_of_together_are_one_transaction(tmp_path: Path) -> None:
         store.transaction(lambda db: put_meta(db, "two"))
         return names(store)
 
-    assert store.together(do) == {"one", "two"}
+    assert store.in_transaction(do) == {"one", "two"}
 
     def fail() -> None:
         store.transaction(lambda db: put_meta(db, "three"))
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011
-        store.together(fail)
+        store.in_transaction(fail)
     assert names(store) == {"one", "two"}
     store.close()
 

@@ -20,7 +20,7 @@ MAX_CLOCK_SKEW, FAILING_CLOCK_SKEW = timedelta(seconds=5), timedelta(hours=1)
 
 
 def check_clock(context: CheckContext) -> Verdict:
-    newest = context.services.items.moment()
+    newest = context.services.items.current_time()
     # Read after the store's moment: others may write while the earlier checks run.
     behind = timedelta(microseconds=newest - to_micros(context.services.clock()))
     if behind <= MAX_CLOCK_SKEW:

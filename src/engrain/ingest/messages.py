@@ -104,7 +104,7 @@ def record_messages(
     given, options = parse_messages(messages), options or RecordOptions()
     request_id = check_optional_key(options.request_id, "request_id")
     expect = None if options.expect is None else (session, check_count(options.expect, "expect", 0, 2**53))
-    began = services.items.moment() if options.began is None else options.began
+    began = services.items.current_time() if options.began is None else options.began
     plan = Plan(scope, (), request_id, expect, began=began)
     try:
         return _write_with_retries(given, session, services, plan)

@@ -41,7 +41,7 @@ def commit_notes(
     notes: Sequence[Note], scope: Scope, services: Services, request_id: str | None = None, began: int | None = None
 ) -> Applied:
     """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
-    began = services.items.moment() if began is None else began
+    began = services.items.current_time() if began is None else began
     return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
 
 
@@ -108,7 +108,7 @@ def commit_batches(
     began: int | None = None,
 ) -> list[Outcome]:
     """Write notes in batches of one transaction each. A batch is written while the next one is embedded."""
-    began = services.items.moment() if began is None else began
+    began = services.items.current_time() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
@@ -166,7 +166,7 @@ def embed_missing(services: Services, limit: int) -> int:
     """Embed items without vectors of the current model. Return how many."""
     if not limit:
         return 0
-    began = services.items.moment()
+    began = services.items.current_time()
     missing = services.items.unembedded(services.embedder.model.key, limit)
     embed_items(services, missing, began)
     return len(missing)

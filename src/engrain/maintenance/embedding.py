@@ -41,7 +41,7 @@ class VectorBackfill:
 
     def embed_batch(self, limit: int) -> list[str]:
         """Return the ids of the embedded items; none if only refused ones are left. EmbedderFailed if none is taken."""
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         while missing := self._read_missing(limit):
             try:
                 write.embed_items(self._services, missing, began)

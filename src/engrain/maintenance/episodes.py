@@ -61,7 +61,7 @@ def plan_episode_passes(context: MaintenanceContext) -> list[MaintenancePass]:
 
 
 def _load_entries(context: MaintenanceContext) -> EpisodeEntries:
-    began, episodes = context.services.items.moment(), context.services.episodes
+    began, episodes = context.services.items.current_time(), context.services.episodes
     entries = () if episodes is None else tuple(episodes.recent(context.scope, None, NO_LIMIT, _BEGINNING))
     wanted: Sequence[Episode] = entries
     if context.services.same_store:  # entries of forgotten rows are gone already

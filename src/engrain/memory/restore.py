@@ -114,7 +114,7 @@ def replay_erasures(
                 raise _build_conflict(present.where)
             return removed
 
-        return ReplayResult(store.together(remove), store.purge())
+        return ReplayResult(store.in_transaction(remove), store.purge())
 
 
 class _CleanedCopy(NamedTuple):
@@ -157,7 +157,7 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
                 "new path and keep the old store, or end the hold: engrain hold --user … --release."
             )
         copy = cast("Forgetting", restored)
-        rows = copy.together(lambda: replay(present.store, copy, damaged=present.damaged))
+        rows = copy.in_transaction(lambda: replay(present.store, copy, damaged=present.damaged))
         return Counter(rows), present.damaged
     return Counter(), True
 

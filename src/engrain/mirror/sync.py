@@ -72,7 +72,7 @@ class SyncRound:
         self.valid_until: datetime | None = None
 
     def run(self) -> SyncResult:
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         editor, previous_base = self._load_base()
         comparison, raws = self._compare(editor.base)
         self.valid_until = min(

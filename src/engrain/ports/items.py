@@ -125,7 +125,7 @@ class ItemStore(Protocol):
         The request ids of single Adds stay, and those of users on hold.
         """
 
-    def moment(self) -> int:
+    def current_time(self) -> int:
         """Return the store's current time, in microseconds.
 
         A plan that `began` at this moment raises BeingErased, and writes nothing, if an erasure of its user began

@@ -111,7 +111,7 @@ class Movable(Protocol):
         being erased or hidden by a hold is not returned.
         """
 
-    def still(self, do: Callable[[], Answer]) -> Answer:
+    def on_snapshot(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` on a snapshot: this thread's reads in it are of one moment, whatever others write meanwhile.
 
         `do` must not write, and may be called twice. A fork may end the snapshot early, and a store in memory may have
@@ -122,7 +122,7 @@ class Movable(Protocol):
         """Run `do` in one transaction and roll it back, whether it returns or raises. Reads in `do` see its writes.
         `do` may be called twice. Other writers may have to wait for it. Never called inside another transaction."""
 
-    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
+    def change_token(self, scopes: Sequence[Scope]) -> ChangeToken:
         """Return a token that changes when data of these scopes is forgotten, and when any erasure begins or ends."""
 
     def restore(

@@ -32,15 +32,15 @@ class CompositeStore:
     """A Movable over several stores.
 
     Each store writes its rows in a transaction of its own. If one fails, the others' rows stay, and the caller
-    repeats the call. An episode's item is not checked. `still` runs on a snapshot of the items' store; the other stores
-    may change meanwhile. `close` closes all stores.
+    repeats the call. An episode's item is not checked. `on_snapshot` runs on a snapshot of the items' store; the other
+    stores may change meanwhile. `close` closes all stores.
     """
 
     def __init__(self, items: Movable, parts: Mapping[RowKind, PartialStore], close: Callable[[], None]) -> None:
         self._items = items
         self._parts = parts
         self._local = threading.local()
-        self.still, self.standing, self.close = items.still, items.standing, close
+        self.on_snapshot, self.change_token, self.close = items.on_snapshot, items.change_token, close
         self.erasing: Erasing | None = getattr(items, "erasing", None)
         self.audit: AuditLog | None = getattr(items, "audit", None)
 

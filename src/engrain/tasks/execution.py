@@ -226,7 +226,7 @@ class TaskExecution:
             return Plan(self._scope, (), request)
         text = f"Successfully completed: {task.goal or task.task}. Outcome: {self.outcome}"
         note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, self.cites))))
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         (draft,) = build_drafts([check_note(note)], self._services)
         return Plan(self._scope, (Add(draft),), request, began=began)
 

@@ -352,7 +352,7 @@ def run_memory_step(journal: StepJournal, slot: StepSlot, services: Services, no
     started = slot.record is not None and slot.record.status == "intent"
     attempt = slot.attempt if started else slot.attempt + 1
     same_store = getattr(services.items, "journal", None) is services.journal
-    began = None if same_store else (yield StoreCall(services.items.moment))
+    began = None if same_store else (yield StoreCall(services.items.current_time))
     adds = tuple(Add(draft) for draft in (yield StoreCall(write.build_drafts, (notes, services))))
     plan = Plan(journal.lease.scope, adds)
     if same_store:

@@ -192,7 +192,7 @@ class ConversationMemory:
         transcript = transcripts.parse_transcript(data)
         self._check_places(transcript.messages)
         counts: Counter[str] = Counter()
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         for start in range(0, len(transcript.messages), PAGE_SIZE):
             page = transcript.messages[start : start + PAGE_SIZE]
             notes = [message_to_note(message, self.session, placed=True, derived=True) for message in page]

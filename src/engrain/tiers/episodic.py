@@ -222,7 +222,7 @@ class EpisodicMemory:
     def _commit(
         self, row: Note, lasting: Sequence[Note], drafts: Sequence[EpisodeDraft], request: Request | None
     ) -> str:
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         row_draft, *others = write.build_drafts([row, *lasting], self._services)
         steps = (Add(row_draft), *(Add(replace(draft, kind="episode")) for draft in others))
         asked = (request.id, request.asked) if request else (None, None)

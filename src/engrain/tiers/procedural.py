@@ -69,7 +69,7 @@ class ProceduralMemory:
         trusted = isinstance(note.source, Source) and note.source.trust >= TRUST["agent"]
         prefix = PROCEDURE_SLOT_PREFIX if trusted else PROPOSED_SLOT_PREFIX
         note = replace(note, slot=prefix + name, metadata={RESERVED_KEY: details})
-        began = self._services.items.moment()
+        began = self._services.items.current_time()
         (draft,) = write.build_drafts([note], self._services)
         details = {**draft.metadata[RESERVED_KEY], "version": self._choose_number(name, draft.text)}
         request_id = check_optional_key(request_id, "request_id")

@@ -86,7 +86,7 @@ class SemanticMemory:
 
     def change_number(self) -> int:
         """Return the store's last change, which a later write may give as its start."""
-        return self._services.items.moment()
+        return self._services.items.current_time()
 
     def all_valid(self, ids: Sequence[str]) -> bool:
         """True if none of these items was replaced, corrected, forgotten or has expired."""

@@ -39,9 +39,9 @@ def export(
     """Export a snapshot. Conflict if forgetting, erasing, or writing to a separate store keeps changing it."""
     store = require_movable(services)
     for _ in range(MAX_ATTEMPTS):
-        since = store.standing((scope,))
-        exported = store.still(lambda: _write_export(services, scope, out, vectors, done))
-        if exported is not None and store.standing((scope,)) == since:
+        since = store.change_token((scope,))
+        exported = store.on_snapshot(lambda: _write_export(services, scope, out, vectors, done))
+        if exported is not None and store.change_token((scope,)) == since:
             return exported
     raise Conflict("the memory changed while it was read, three times. Export it when nothing is forgotten or erased.")
 

@@ -124,7 +124,7 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
 def _load_notes(
     read: ReadResult, format: LoadFormat, scope: Scope, services: Services, options: LoadOptions, done: Done
 ) -> LoadResult:
-    load = _NoteLoad(scope, services, services.items.moment())
+    load = _NoteLoad(scope, services, services.items.current_time())
     if format == "notes" and any(map(_may_conflict, read.notes)):
         read = load.find_clashes(read)
     if read.bad and not options.skip_bad:

@@ -81,7 +81,7 @@ def load_rows(
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
     for _ in range(MAX_ATTEMPTS):
         # Read before anything is decided: a later forget or erasure makes the write fail.
-        since = store.standing(scopes)
+        since = store.change_token(scopes)
         decision = _Decider(rows, scope, services, store, scopes).decide()
         if _write_rows(decision, services, since, None if dry_run else done):
             break
@@ -103,7 +103,7 @@ def _write_rows(decision: Decision, services: Services, since: ChangeToken, done
             preview(services, lambda check: store.restore(decision.new, since, check))
         return True
     except Conflict as exc:
-        if store.standing(since.scopes) != since:
+        if store.change_token(since.scopes) != since:
             return False
         raise Conflict(
             "this file cannot be loaded here: another memory of the store has the same ids, or the memory was "

@@ -39,7 +39,7 @@ SNAPSHOT_FIELDS = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "k
 
 
 def export_markdown(services: Services, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> ExportResult:
-    rows = require_movable(services).still(lambda: _read_rows(services, scope, done))
+    rows = require_movable(services).on_snapshot(lambda: _read_rows(services, scope, done))
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
     whose = ", ".join(f"{name} {_escape_line(value)}" for name, value in named.items() if value)
     parts = [_render_opening(whose or NOBODY, services.clock(), rows), *_PageWriter(rows).sections()]

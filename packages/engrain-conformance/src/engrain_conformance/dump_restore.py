@@ -191,7 +191,7 @@ class DumpRestoreSuite(Suite):
             other.join(1.0)  # a store may have it wait until the end
             return first, dump_all(store, scope=ANA)
 
-        first, second = store.still(look)
+        first, second = store.on_snapshot(look)
         other.join()
         assert first == second
         assert len(dump_all(store, scope=ANA)) > len(first)
@@ -371,15 +371,15 @@ class DumpRestoreSuite(Suite):
         add(source, fact("Ana likes tea."))
         given = [row for row in dump_all(source) if row.kind == "item"]
         (gone,) = add(store, fact("Nobody must know."))
-        since, other = store.standing([ANA]), store.standing([BEN])
+        since, other = store.change_token([ANA]), store.change_token([BEN])
         forget(store, gone)
         before = dump_all(store)
         with pytest.raises(Conflict):
             store.restore(given, since)
         assert dump_all(store) == before
-        assert store.standing([BEN]) == other
+        assert store.change_token([BEN]) == other
         told: list[int] = []
-        store.restore(given, store.standing([ANA, BEN]), told.append)
+        store.restore(given, store.change_token([ANA, BEN]), told.append)
         assert sum(told) == len(given)
         assert _said(store, ANA) == ["Ana likes tea."]
 
@@ -387,7 +387,7 @@ class DumpRestoreSuite(Suite):
         for _ in range(2):
             (gone,) = add(store, fact("Nobody must know."))
             given = [row for row in dump_all(store) if row.kind == "item"]
-            since = store.standing([ANA])
+            since = store.change_token([ANA])
             forget(store, gone)
         with pytest.raises(Conflict):
             store.restore(given, since)
@@ -397,14 +397,14 @@ class DumpRestoreSuite(Suite):
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))
         given = [row for row in dump_all(source) if row.kind == "item"]
-        marks = [store.standing([ANA])]
+        marks = [store.change_token([ANA])]
         store.erasing.begin("e9", _user(KIM))
-        marks.append(store.standing([ANA]))
+        marks.append(store.change_token([ANA]))
         store.erasing.delete_rows("e9")
         store.erasing.anonymize("e9")
         clock.advance(1)
         store.erasing.complete("e9", {})
-        marks.append(store.standing([ANA]))
+        marks.append(store.change_token([ANA]))
         assert len({one.mark for one in marks}) == 3
         for since in marks[:2]:
             with pytest.raises(Conflict):

@@ -50,41 +50,41 @@ def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
 
 class LateWriteSuite(Suite):
     def test_who_was_erased_in_another_store_may_write_to_a_copy_of_it(self, store: Any, erasing: Erasing) -> None:
-        at = from_micros(store.moment()) + timedelta(hours=1)
+        at = from_micros(store.current_time()) + timedelta(hours=1)
         store.restore([erased_to_row(ErasedSubject(erasing.hash_subject(USER), "user", at, "e1"))])
-        _write(store, fact("Back again."), store.moment())
+        _write(store, fact("Back again."), store.current_time())
         assert [item.text for item in store.page(ListQuery(ANA, limit=10))] == ["Back again."]
 
     @pytest.mark.parametrize("scope", [ANA, OTHER_AGENT])
     def test_a_write_that_began_before_its_user_was_erased_never_comes_in(
         self, store: Any, erasing: Erasing, scope: Scope
     ) -> None:
-        _write(store, fact("From before."), store.moment())
-        began = store.moment()
+        _write(store, fact("From before."), store.current_time())
+        began = store.current_time()
         erasing.begin("e1", USER)
         assert _refused(store, fact("Late."), began, scope)
         for stage in _STAGES:
             stage(erasing)
             assert _refused(store, fact("Late."), began, scope)
         assert store.scopes() == []
-        _write(store, fact("New."), store.moment(), scope)
+        _write(store, fact("New."), store.current_time(), scope)
         with pytest.raises(BeingErased):
             _write(store, fact("Late."), began, scope)
         assert [one.text for one in store.page(ListQuery(scope, limit=10))] == ["New."]
 
     def test_a_user_who_comes_back_while_the_proof_is_made_is_kept(self, store: Any, erasing: Erasing) -> None:
-        _write(store, fact("From before."), store.moment())
+        _write(store, fact("From before."), store.current_time())
         erasing.begin("e1", USER)
         for stage in _STAGES[:2]:
             stage(erasing)
-        began = store.moment()
+        began = store.current_time()
         _STAGES[2](erasing)
         _write(store, fact("New."), began)
         assert [one.text for one in store.page(ListQuery(ANA, limit=10))] == ["New."]
 
     def test_a_write_of_anybody_else_goes_on(self, store: Any, erasing: Erasing) -> None:
-        _write(store, fact("From before."), store.moment())
-        began = store.moment()
+        _write(store, fact("From before."), store.current_time())
+        began = store.current_time()
         erasing.begin("e1", USER)
         for stage in _STAGES:
             stage(erasing)
@@ -105,17 +105,17 @@ class LateWriteSuite(Suite):
     def test_so_it_is_with_a_session_and_a_source(
         self, store: Any, erasing: Erasing, subject: Subject, late: Draft, free: Draft
     ) -> None:
-        began = store.moment()
+        began = store.current_time()
         erasing.begin("e1", subject)
         for stage in _STAGES:
             stage(erasing)
             assert _refused(store, late, began)
         _write(store, free, began)
-        _write(store, late, store.moment())
+        _write(store, late, store.current_time())
         assert {one.text for one in store.page(ListQuery(ANA, limit=10))} == {free.text, late.text}
 
     def test_what_happened_in_an_erased_session_is_too_late_as_well(self, store: Any, erasing: Erasing) -> None:
-        began = store.moment()
+        began = store.current_time()
         erasing.begin("e1", Subject(ANA, "session", "monday"))
         for stage in _STAGES:
             stage(erasing)
@@ -132,11 +132,11 @@ class LateWriteSuite(Suite):
     def test_what_is_said_of_a_part_before_its_erasure_ends_is_new(
         self, store: Any, erasing: Erasing, subject: Subject, said: Draft
     ) -> None:
-        _write(store, said, store.moment())
+        _write(store, said, store.current_time())
         erasing.begin("e1", subject)
         for stage in _STAGES[:2]:
             stage(erasing)
-        began = store.moment()
+        began = store.current_time()
         _write(store, said, began)
         _STAGES[2](erasing)
         done = erasing.erased(subject)
@@ -159,7 +159,7 @@ class LateWriteSuite(Suite):
         assert not any(_still_there(erasing, monday).values())
 
     def test_the_notes_of_a_run_go_with_the_names(self, store: Any, erasing: Erasing) -> None:
-        _write(store, fact("From before."), store.moment())
+        _write(store, fact("From before."), store.current_time())
         erasing.begin("e1", USER, {"folders": ["/home/ana"]})
         erasing.delete_rows("e1")
         assert erasing.anonymize("e1", {"files": 2}).notes == {"files": 2}

@@ -95,7 +95,7 @@ class Plan:
     summary_version: tuple[str, int] | None = None
     record: StepWrite | None = None  # a step of a durable task, recorded in the same transaction
     episodes: tuple[EpisodeDraft, ...] = ()  # only for a store that holds episodes too
-    # The store's `moment` before anything of the plan was read: BeingErased if its owner was erased since.
+    # The store's `current_time` before anything of the plan was read: BeingErased if its owner was erased since.
     began: int | None = None
     asked: str | None = None
 

@@ -127,11 +127,11 @@ class Database:
             return self._joining(self.joint, scope, do)
         return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
-    def together(self, do: Callable[[], Answer]) -> Answer:
+    def in_transaction(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` as one transaction of this thread. It may run twice."""
         return self.alone(lambda connection: self._joined(connection, do, "repeat"))
 
-    def still(self, do: Callable[[], Answer]) -> Answer:
+    def on_snapshot(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` on one snapshot. It may run twice."""
         if self.joint or self._snapshot:
             return do()

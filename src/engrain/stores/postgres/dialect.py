@@ -222,7 +222,7 @@ class PostgresDialect:
         mode = "repeat" if repeat else "write"
         return self.database.write(scope, lambda db: do(PostgresTransaction(self, db, scope)), mode)
 
-    def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
+    def in_transaction(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` with all its reads and writes in one transaction, which may run twice."""
         if self.database.joint:
             return do()
@@ -233,7 +233,7 @@ class PostgresDialect:
             return do()
 
         try:
-            return self.database.together(run)
+            return self.database.in_transaction(run)
         except BaseException:
             self.models = known
             raise

@@ -44,7 +44,7 @@ class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Req
         self._database = Database(read_url(url))
         key, self.server_version = prepare(self._database, read_only)
         self.dialect = PostgresDialect(self._database, key, clock, read_only)
-        self.together, self.still = self.dialect.together, self._database.still
+        self.in_transaction, self.on_snapshot = self.dialect.in_transaction, self._database.on_snapshot
         self.usage = UsageCounts(self.dialect, read_only)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)

@@ -168,7 +168,7 @@ class Dialect(Protocol):
         With `repeat`, doing it twice is harmless, so a commit whose outcome is unknown is done again too.
         OutcomeUnknown names the `request_id` with which the caller may do so."""
 
-    def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
+    def in_transaction(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` with all its reads and writes of this thread in one transaction. It may run twice."""
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:

@@ -85,7 +85,7 @@ class Dump:
                 found.setdefault(id_, {})[model] = windows
         return found
 
-    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
+    def change_token(self, scopes: Sequence[Scope]) -> ChangeToken:
         return self.dialect.read(None, lambda tx: find_change_token(tx, self.dialect.key, scopes))
 
 

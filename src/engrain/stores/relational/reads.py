@@ -106,7 +106,7 @@ class ItemReads:
 
     # Scopes and changes
 
-    def moment(self) -> int:
+    def current_time(self) -> int:
         return int(self.dialect.ask(None, "find_newest_time")[0][0])
 
     def scopes(self) -> list[Scope]:

@@ -41,7 +41,7 @@ class Requests:
             self.dialect.write(scope, lambda tx: store_answer(tx, request, applied, tx.now()))
             return applied
 
-        return self.dialect.together(run, request.id)
+        return self.dialect.in_transaction(run, request.id)
 
     def drop_answers(self, before: datetime) -> int:
         def do(tx: Transaction) -> int:

@@ -102,7 +102,7 @@ class Restore:
             raise _RollBack
 
         with suppress(_RollBack):
-            self.dialect.together(run)
+            self.dialect.in_transaction(run)
         return answers[-1]  # the last one: a transaction that failed is tried again
 
     def _adopt_key(self, tx: Transaction, key: bytes) -> None:

@@ -393,11 +393,11 @@ class SqliteDialect:
         if getattr(self._local, "reads", False) and self._writer.current_transaction() is None:
             raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
 
-    def together(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
+    def in_transaction(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
         """Run `do` in the thread that writes: all its reads and writes here are one transaction."""
         return self.transaction(lambda db: do(), request_id)
 
-    def still(self, do: Callable[[], Answer]) -> Answer:
+    def on_snapshot(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` with one snapshot for all its reads in this thread.
 
         A fork ends the snapshot, and later reads see a newer one. In a store in memory each read sees its own."""

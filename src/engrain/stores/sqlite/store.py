@@ -86,7 +86,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self.dialect = SqliteDialect(self._writer, self._pool, self._file, self._purge.expect, clock)
         # The methods of these parts are the store's own: bound here, so that no method only forwards.
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
-        self.together, self.still = self.dialect.together, self.dialect.still
+        self.in_transaction, self.on_snapshot = self.dialect.in_transaction, self.dialect.on_snapshot
         self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
         self.nearest, self.cosines = self.index.nearest, self.index.cosines
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers

@@ -100,7 +100,7 @@ class ReferenceItems(StateHolder):
         return len(old)
 
     @reads
-    def moment(self, state: State) -> int:
+    def current_time(self, state: State) -> int:
         return to_micros(state.newest)
 
     @reads

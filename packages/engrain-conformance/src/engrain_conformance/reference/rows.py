@@ -31,7 +31,7 @@ class ReferenceRows(StateHolder):
         rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
         return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
 
-    def still(self, do: Callable[[], Answer]) -> Answer:
+    def on_snapshot(self, do: Callable[[], Answer]) -> Answer:
         with self.whole():
             return do()
 
@@ -43,7 +43,7 @@ class ReferenceRows(StateHolder):
                 self._state = before  # every write replaced it by a changed copy
 
     @reads
-    def standing(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
+    def change_token(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
         return self._make_token(state, scopes)
 
     def _make_token(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
