@@ -56,7 +56,7 @@ class NoteRequest:
 
 def commit_each(requests: Sequence[NoteRequest], services: Services) -> list[Applied | Exception]:
     """Write each note on its own, of any scopes: the answer or the error of each. All are embedded in one call."""
-    began = services.items.moment()
+    began = services.items.current_time()
     built = [capture_error(build_draft, one.note, services.redact) for one in requests]
     drafts = iter(_add_vectors_to_each([one for one in built if isinstance(one, Draft)], services.embedder))
     complete = [next(drafts) if isinstance(one, Draft) else one for one in built]
