@@ -37,7 +37,7 @@ def fill(path: Path) -> None:
             memory.remember_many([f"The {town} museum has {n} rooms and {n * 7} paintings." for n in range(12)])
             memory.relations.add(town, "lies in", "a valley")
             memory.procedural.learn("bake bread", ["knead the dough", "bake for 40 minutes"])
-            memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=True, note="brown")
+            memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=False, note="brown")
             memory.start_session(session := "monday")
             for n in range(8):
                 memory.add_message("user", f"My sister number {n} is called Zo{n}. She likes tea.", session=session)

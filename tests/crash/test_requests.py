@@ -204,7 +204,7 @@ CASES: dict[str, Case] = {
         lambda m: m.procedural.learn("bake", ["buy a cake"]),
     ),
     "ProceduralMemory.used": Case(
-        lambda m, r: m.procedural.used(m.procedural.require("bake").id, "t1", True, request_id=r)
+        lambda m, r: m.procedural.used(m.procedural.require("bake").id, "t1", False, request_id=r)
     ),
     "Sessions.end": Case(lambda m, r: m.sessions.end("monday", request_id=r), said),
     "Tasks.resolve": Case(

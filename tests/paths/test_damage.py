@@ -160,7 +160,7 @@ def test_without_a_backup_a_rebuild_keeps_what_is_there(path: Path) -> None:
 def test_damage_gets_into_no_backup_and_no_copy(path: Path, tmp_path: Path) -> None:
     with opened(path) as memory:
         memory.procedural.learn("bake bread", ["knead", "bake"])
-        memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=True, note="brown")
+        memory.procedural.used(memory.procedural.require("bake bread").id, "baking", success=False, note="brown")
     change_outside(path, "update trial set note = 'black'")
     with opened(path) as memory:
         with pytest.raises(StoreCorrupt, match="1 rows of table trial are damaged"):

@@ -136,7 +136,7 @@ def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
     with opened(url) as memory:
         fill(memory)
         procedure = memory.procedural.learn("Brew", ["Take tea."])
-        memory.procedural.used(procedure, "monday", True, "It went well.")
+        memory.procedural.used(procedure, "monday", False, "It went well.")
         skip_statement(monkeypatch, f"delete_{statement}")
         done = memory.erase(id=procedure)
         assert done.pending

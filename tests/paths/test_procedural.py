@@ -96,8 +96,26 @@ def test_a_procedure_is_no_slot_of_the_user(memory: Memory) -> None:
         memory.remember("Do nothing.", slot="procedure:deploy")
 
 
+def run_tasks(memory: Memory, *tasks: str) -> None:
+    for task in tasks:
+        with memory.task(task):
+            pass
+
+
+def test_only_the_success_of_a_task_in_the_journal_counts(memory: Memory) -> None:
+    id = memory.procedural.learn("deploy", STEPS)
+    with pytest.raises(NotFound, match="no task 'invented' in the journal"):
+        memory.procedural.used(id, "invented", success=True)
+    assert memory.procedural.used(id, "broken", success=False)
+    run_tasks(memory, "real")
+    assert memory.procedural.used(id, "real", success=True)
+    found = memory.procedural.require("deploy")
+    assert (found.tally.successes, found.tally.failures) == (1, 1)
+
+
 def test_one_task_counts_once_and_its_first_word_stands(memory: Memory) -> None:
     id = memory.procedural.learn("deploy", STEPS)
+    run_tasks(memory, "t1")
     assert memory.procedural.used(id, "t1", success=True)
     assert not memory.procedural.used(id, "t1", success=False)
     memory.procedural.used(id, "t2", success=False, note="the tests were red")
@@ -110,6 +128,7 @@ def test_one_task_counts_once_and_its_first_word_stands(memory: Memory) -> None:
 def test_the_version_that_did_better_is_named(memory: Memory) -> None:
     old = memory.procedural.learn("deploy", STEPS)
     new = memory.procedural.learn("deploy", STEPS[:1])
+    run_tasks(memory, "new 0", *(f"old {n}" for n in range(5)))
     for n in range(5):
         memory.procedural.used(old, f"old {n}", success=True)
         memory.procedural.used(new, f"new {n}", success=n == 0)
@@ -122,6 +141,7 @@ def test_the_version_that_did_better_is_named(memory: Memory) -> None:
 def test_what_has_worked_comes_first(memory: Memory) -> None:
     bad = memory.procedural.learn("restart the web server quickly", ["kill it", "start it"])
     good = memory.procedural.learn("restart the web server safely", ["drain it", "stop it", "start it"])
+    run_tasks(memory, *(f"g{n}" for n in range(4)))
     for n in range(4):
         memory.procedural.used(bad, f"b{n}", success=False)
         memory.procedural.used(good, f"g{n}", success=True)
@@ -130,6 +150,7 @@ def test_what_has_worked_comes_first(memory: Memory) -> None:
 
 def test_a_procedure_can_be_forgotten_with_its_record(memory: Memory) -> None:
     id = memory.procedural.learn("deploy", STEPS)
+    run_tasks(memory, "t1")
     memory.procedural.used(id, "t1", success=True)
     memory.forget(id)
     assert memory.procedural.get("deploy") is None

@@ -69,7 +69,7 @@ class Skills(RuleBasedStateMachine):
     def use(self, data: st.DataObject, task: str, success: bool) -> None:
         self.clock.advance()
         one = data.draw(st.sampled_from(self.all))
-        assert self.skills.used(one.id, task, success) == (task not in one.trials), "a task counts once"
+        assert self.skills.count_trial(one.id, task, success) == (task not in one.trials), "a task counts once"
         one.trials.setdefault(task, success)
 
     @precondition(lambda self: self.all)

@@ -161,7 +161,7 @@ def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
         memory.forget(there[0].id)
     said, procedure = told()
     memory.remember("Ana plays chess.", source=Source(kind="agent", cites=(Citation(said),)))
-    memory.procedural.used(procedure, "Friday", True, "It went well.")
+    memory.procedural.used(procedure, "Friday", False, "It went well.")
     secret = memory.remember(TEXT)
     memory.store.backup(copy)
     memory.forget(secret)

@@ -14,6 +14,7 @@ from engrain_conformance.clock import SetClock
 from killing import dies, killed_in
 
 from engrain import Conflict, InvalidInput, LeaseLost, Memory, NotFound, Run, TaskError
+from engrain.core.model.items import TRUST, Source
 
 
 def halfway(memory: Memory) -> None:
@@ -348,6 +349,22 @@ def test_an_outcome_is_forgotten_with_what_it_cites(memory: Memory) -> None:
     assert len(memory.list({"source": "order"})) == 1
     memory.forget(id)
     assert memory.list({"source": "order"}) == []
+
+
+def test_an_outcome_is_trusted_no_further_than_the_items_of_its_steps(memory: Memory) -> None:
+    with memory.task("order") as run:
+        page = run.remember_step("page", "The shop has moved to Minsk.", source=Source("shop.example", "web"))
+        run.remember_step("note", "Ana lives in Lisbon.")
+        run.outcome = "sent to Minsk"
+    (outcome,) = memory.list({"source": "order"})
+    assert outcome.trust == TRUST["web"]
+    memory.forget(outcome.id)
+    assert memory.get(page) is not None
+    with memory.task("again") as run:
+        page = run.remember_step("page", "The shop is closed.", source=Source("shop.example", "web"))
+        run.outcome = "not sent"
+    memory.forget(page)
+    assert memory.list({"source": "again"}) == []
 
 
 def test_one_ended_task_is_removed_with_every_byte(open_memory: Open, store: str) -> None:

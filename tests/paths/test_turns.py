@@ -23,7 +23,7 @@ from engrain.core.chat.parse import parse_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import FORGOTTEN, Citation, Draft, ForgetRequest, Item, Source, Statement
+from engrain.core.model.items import FORGOTTEN, TRUST, Citation, Draft, ForgetRequest, Item, Source, Statement
 from engrain.core.model.messages import Message, ToolCall, item_to_message
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.queries import ListQuery
@@ -122,6 +122,28 @@ def test_nobody_but_the_user_is_taken_at_his_word(kit: Services, say: Say) -> No
         say("Forget my city. Forget that I live in Lima.", role)
     assert texts(kit) == ["I live in Lima"]
     assert FORGOTTEN not in "".join(log(kit))
+
+
+def test_an_answer_after_a_tools_result_cites_it_and_is_trusted_no_further(kit: Services, say: Say) -> None:
+    say("Where is the shop?")
+    (before,) = kit.items.get_many(ANA, say("Let me look.", "assistant").ids)
+    assert before.trust == TRUST["agent"]
+    result = say("The shop has moved to Minsk.", "tool").ids[0]
+    (row,) = kit.items.get_many(ANA, say("I decided to trust the page: the shop is in Minsk.", "assistant").ids)
+    assert row.trust == TRUST["tool"]
+    assert row.sources[0].cites == (Citation(result, 0, 0),)
+    say("Thanks!")
+    (later,) = kit.items.get_many(ANA, say("You're welcome.", "assistant").ids)
+    assert later.trust == TRUST["agent"]
+
+
+def test_an_answer_in_one_call_with_its_result_cites_it(kit: Services) -> None:
+    told = [Message("user", "Where?"), Message("tool", "In Minsk."), Message("assistant", "In Minsk.")]
+    _, result, answer = record_messages(parse_messages(told), "monday", ANA, kit).ids
+    (row,) = kit.items.get_many(ANA, [answer])
+    assert row.sources[0].cites == (Citation(result, 0, 0),)
+    kit.items.apply(Plan(ANA, (Forget(result),)))
+    assert "Minsk" not in "".join(log(kit))
 
 
 def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Services, say: Say, clock: SetClock) -> None:

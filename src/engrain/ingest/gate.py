@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engrain.core.model.items import ForgetRequest, Statement
-from engrain.core.rules.own_words import blank_blocks, blank_pasted, find_announced, weigh_doubt
+from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
 from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
@@ -23,7 +23,6 @@ MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
-_MAX_DOUBT = 1  # signs that somebody else made a statement
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
 _PLAIN_WORD = re.compile(r"[\w']+")
@@ -97,7 +96,7 @@ class _MessageReader:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
             if isinstance(one, ForgetRequest):
                 own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign))
-            elif not foreign and weight <= _MAX_DOUBT:
+            elif not foreign and weight <= MAX_DOUBT:
                 own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
         return own
 

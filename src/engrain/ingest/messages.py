@@ -13,7 +13,7 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
-from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
+from engrain.core.model.items import Citation, ForgetRequest, Note, Source, Statement
 from engrain.core.model.messages import Message, MessageResult, item_to_message, message_to_note
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
@@ -135,7 +135,10 @@ def _write_messages(
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.build_draft(message_to_note(turn.message, session), services.redact), request))
+        note = message_to_note(turn.message, session)
+        if turn.message.role == "assistant" and turn.message.text:
+            note = _cite_results(note, _list_results(turns[:k], earlier))
+        steps.append(Add(write.build_draft(note, services.redact), request))
     derived = _plan_derived(turns, scope, services, forgets)
     steps += derived.steps
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
@@ -149,6 +152,24 @@ def _write_messages(
     if not applied.repeated and (result.forgotten or result.marked):
         write.finish_forgetting(result.forgotten, result.marked, scope, services)
     return result
+
+
+def _list_results(turns: Sequence[AnalyzedMessage], earlier: Sequence[Message]) -> list[str]:
+    """Return the ids of the tools' results since the user last spoke, newest first."""
+    said = [(refer_to_step(k), turn.message) for k, turn in enumerate(turns)]
+    results: list[str] = []
+    for id, message in reversed([*((one.id or "", one) for one in earlier), *said]):
+        if message.role == "user":
+            break
+        if message.role == "tool" and id:
+            results.append(id)
+    return results
+
+
+def _cite_results(note: Note, results: Sequence[str]) -> Note:
+    """Let an assistant's words cite the tools' results before them, so that they are trusted no further."""
+    assert isinstance(note.source, Source)
+    return replace(note, source=replace(note.source, cites=tuple(Citation(id, 0, 0) for id in results)))
 
 
 def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> _Derived:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ MAX_GOAL_CHARACTERS = 10_000
 MIN_LEASE_SECONDS, MAX_LEASE_SECONDS = 0.05, 86_400.0
 # A task is parked after this many workers in a row died without completing a step of it.
 MAX_CRASHES = 5
+MAX_STEP_CITES = 100
 _log = logging.getLogger("engrain")
 
 
@@ -199,7 +201,7 @@ class TaskExecution:
         task, procedure, items = self._state.task, self._state.procedure, self._services.items
         if procedure:
             with suppress(errors.NotFound):  # it was forgotten meanwhile
-                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, self.outcome)
+                ProceduralMemory(self._services, self._scope).count_trial(procedure, task.task, True, self.outcome)
         plan = self._plan_outcome(task)
         journal = require_journal(self._services)
         if getattr(items, "journal", None) is not journal:
@@ -225,10 +227,22 @@ class TaskExecution:
         if not self.outcome:
             return Plan(self._scope, (), request)
         text = f"Successfully completed: {task.goal or task.task}. Outcome: {self.outcome}"
-        note = Note(text, 0.7, source=Source(task.task, "agent", tuple(map(Citation, self.cites))))
+        cites = (*map(Citation, self.cites), *self._cite_steps())
+        note = Note(text, 0.7, source=Source(task.task, "agent", cites))
         began = self._services.items.current_time()
         (draft,) = build_drafts([check_note(note)], self._services)
         return Plan(self._scope, (Add(draft),), request, began=began)
+
+    def _cite_steps(self) -> list[Citation]:
+        """Cite the items that the steps wrote, least trusted first: the outcome is trusted no further than they are."""
+        steps = require_journal(self._services).steps(self._scope, self.task)
+        done = (step.result for step in steps if step.kind == "memory" and step.status == "done")
+        ids = dict.fromkeys(id for result in done for id in json.loads(result or "[]") if id not in (None, *self.cites))
+        items = self._services.items.get_many(self._scope, list(ids))
+        if len(items) < len(ids):
+            raise errors.NotFound("an item that one of its steps wrote was forgotten.")
+        least = sorted(items, key=lambda item: item.trust)[:MAX_STEP_CITES]
+        return [Citation(item.id, 0, 0) for item in least]
 
     def _find_unfinished(self, step_journal: StepJournal) -> errors.TaskError | None:
         names = step_journal.running_steps()

@@ -128,7 +128,20 @@ class ProceduralMemory:
         return self._outcomes.trials(self._scope, self.require(name).id, check_count(limit, "limit"))
 
     def used(self, id: str, task: str, success: bool, note: str = "", *, request_id: str | None = None) -> bool:
-        """Count the outcome of a task that used this version, once for each task."""
+        """Count the outcome of a task that used this version, once for each task.
+
+        Success counts only for a durable task: NotFound if the journal does not know it.
+        """
+        journal = self._services.journal
+        if success and (journal is None or journal.task(self._scope, task) is None):
+            raise NotFound(
+                f"there is no task {task!r} in the journal, so its success does not count. "
+                f"Run it as a durable task: with memory.task({task!r}) as run: …"
+            )
+        return self.count_trial(id, task, success, note, request_id)
+
+    def count_trial(self, id: str, task: str, success: bool, note: str = "", request_id: str | None = None) -> bool:
+        """Count an outcome that the library saw itself, once for each task."""
         note = self._services.redact(note) if self._services.redact and note else note
         trial = Trial(id, task, success, self._services.clock(), note)
         count, scope, request = self._outcomes.count, self._scope, make_request(request_id, "used", id, task, success)

@@ -95,7 +95,7 @@ class ScopedWorkingMemory(WorkingMemory):
         procedure = self.get_variable(PROCEDURE_VARIABLE)
         if isinstance(procedure, str):
             with suppress(NotFound):  # it was forgotten meanwhile
-                ProceduralMemory(self._services, self._scope).used(procedure, id, success, outcome)
+                ProceduralMemory(self._services, self._scope).count_trial(procedure, id, success, outcome)
         ending = f" Outcome: {outcome}" if outcome else ""
         if success:
             semantic = SemanticMemory(self._services, self._scope)

@@ -17,9 +17,11 @@ from engrain.core.text.tokenizer import tokenize
 PASTED = 16  # a trait next to those of rules/statements.py
 _MAX_OWN_WORDS, _MIN_PASTED_WORDS = 30, 5
 _MAY_HAVE_PASTED = re.compile(r"[\n:?\"`“„«‘]")  # whatever announces or surrounds the words of others
+_ONE_PHRASE = re.compile(r"[^\n:?!\"`“„«‘.—]*[.!?]?\s*")  # a frame needs more
 _MAX_READ_CHARACTERS = 4_000  # a message of few own words begins with them
 # An earnest request to forget is short. A longer message may be somebody's text.
 MAX_EARNEST_CHARACTERS = 2_000
+MAX_DOUBT = 1  # signs that somebody else made a statement: with more of them it is not kept
 _MAX_CUE_CHARACTERS = 400
 _MIN_LANGUAGE_EVIDENCE = 2
 _MIN_IMPERSONAL_WORDS = 4
@@ -59,6 +61,7 @@ _QUOTED_WORDS = re.compile(
 _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
+_END_MARKS = re.compile(r"[.!?…]*")
 _LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
 _PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
@@ -84,8 +87,25 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     """Blank the words of others. `before` are the session's last (role, text)."""
     shown = blank_pasted(blank_blocks(text))
     others, mixed = find_announced(text, shown, before)
-    own = "".join(_blank_spans(shown, others))
-    return OwnWords(own, mixed)
+    sentences = split_sentences(shown)
+    stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
+    weight = weigh_doubt(shown, sentences, stated) if stated else 0
+    if weight > MAX_DOUBT:
+        others = merge_spans([*others, *stated])
+    return OwnWords("".join(_blank_spans(shown, others)), mixed or weight > 0)
+
+
+def split_pasted(text: str) -> tuple[str, str]:
+    """Return the speaker's own words and those of others. Quoted words stay in their sentence."""
+    if _ONE_PHRASE.fullmatch(text):
+        return text, ""
+    own = find_own_words(text).text
+    if own.replace(HIDDEN_LETTER, "").split() == text.split():
+        return text, ""
+    # A character is of others if it is blank only in the speaker's words.
+    mine = "".join(char if shown != " " else " " for char, shown in zip(text, own, strict=True))
+    others = "".join(char if shown == " " or char == "\n" else " " for char, shown in zip(text, mine, strict=True))
+    return mine, others.strip()
 
 
 def detect_stored_traits(text: str, role: str | None) -> int:
@@ -171,6 +191,7 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
         assert found is not None
         bracket = whole.find(")", found.end())
         start = sentence.start + (colon.end() if colon else bracket + 1) if colon or bracket >= 0 else sentence.end
+        start += len(_END_MARKS.match(shown, start)[0])  # type: ignore[index]
         if HIDDEN_LETTER in shown[sentence.start + found.start() : start]:
             continue
         following = _FOLLOWING.match(text, start)

@@ -18,6 +18,7 @@ from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms
 from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens, shorten_line
 
 SUMMARY_KIND = "summary"  # the kind of a part that is an earlier summary
+PASTED_KIND = "pasted"  # in the label of words that a person's message has from others
 
 # The worth of a line is the sum of these, for everything that its sentence has.
 DECISION_WORTH = 4.0
@@ -62,7 +63,7 @@ class DigestPart:
 
     `kind` is a word such as "decision" or "error". A part of SUMMARY_KIND stays in front, its lines unchanged.
     `day` is set if it differs from the day of the whole. A `whole` part is one line.
-    A tool's `output` gives only its best few lines.
+    A tool's `output` gives only its best few lines, and so does `pasted`: words of others in a person's message.
     """
 
     text: str
@@ -71,6 +72,7 @@ class DigestPart:
     day: str = ""
     whole: bool = False
     output: bool = False
+    pasted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +159,23 @@ def split_lines(part: DigestPart, count: CountTokens) -> list[DigestLine]:
     elif part.whole:
         found = [_make_label(part) + " ".join(text.split())]
     else:
-        label = _make_label(part)
-        said = [text[start:end] for start, end in _find_sentences(text, 0, len(text))]
-        found = [sentence if label and sentence.startswith(label) else label + sentence for sentence in said]
-    return [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
+        found = _label_sentences(text, _make_label(part))
+    lines = [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
+    return [*lines, *_split_pasted(part, count)] if part.pasted else lines
+
+
+def _split_pasted(part: DigestPart, count: CountTokens) -> list[DigestLine]:
+    """Return the best lines of the words of others in a person's message, in their order."""
+    kind = f"{part.kind}, {PASTED_KIND}" if part.kind else PASTED_KIND
+    found = _label_sentences(part.pasted.translate(_OTHER_LINE_ENDS), _make_label(replace(part, kind=kind)))
+    lines = [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
+    best = sorted(range(len(lines)), key=lambda index: -lines[index].worth)[:MAX_OUTPUT_LINES]
+    return [lines[index] for index in sorted(best)]
+
+
+def _label_sentences(text: str, label: str) -> list[str]:
+    said = [text[start:end] for start, end in _find_sentences(text, 0, len(text))]
+    return [sentence if label and sentence.startswith(label) else label + sentence for sentence in said]
 
 
 def make_line(text: str, count: CountTokens) -> DigestLine:
@@ -250,7 +265,8 @@ def _add_centrality(lines: Sequence[DigestLine]) -> list[float]:
 
 
 def _measure_worth(body: str, speaker: str | None, terms: frozenset[int]) -> float:
-    role = next((role for role in ("assistant", "tool") if role in (speaker or "").split(", ")), None)
+    labels = (speaker or "").split(", ")
+    role = "tool" if PASTED_KIND in labels else next((one for one in ("assistant", "tool") if one in labels), None)
     bits = detect_traits(body, role)
     worth = DECISION_WORTH * _mentions("decision", body, terms) + ERROR_WORTH * _mentions("error", body, terms)
     worth += WISH_WORTH * bool(bits & INSTRUCTION_OR_PREFERENCE) + NUMBER_WORTH * bool(bits & NUMBER_OR_TIME)
