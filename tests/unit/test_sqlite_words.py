@@ -119,8 +119,6 @@ def test_runs_that_settle_and_merge_hold_what_one_would(items: list[list[dict[in
                 runs.add(terms, np.full(len(terms), number), times)
                 for term, count in counts.items():
                     wanted.setdefault(term, []).append((number, count))
-                assert runs.contain(terms, np.full(len(terms), number), times).all()
-                assert not runs.contain(terms, np.full(len(terms), number), times + 1).any()
                 number += 1
             runs.sort_tail()
     finally:

@@ -45,18 +45,16 @@ class ItemTable:
         self.valid_from = Column(np.int64)
         self.valid_until = Column(np.int64)
         self.passages = Column(np.int64)
-        self.present = Column(np.bool_)
         self.ids: list[str] = []
         self._speakers: list[str | None] = []  # by row
         self._same: dict[str | None, str | None] = {}  # one object for each name
         self._speaker_counts: Counter[str] = Counter()
         self.removed = 0
         self._row_by_id: dict[str, int] = {}
-        self._visible: Mask | None = None
-        self._visible_from = self._visible_until = 0
+        self._visible = Mask(np.empty(0, dtype=np.bool_), True)
+        self._masked_change = 0  # the last change when it was made
         self._newness: Ints | None = None
         self._ids_ascend = True
-        self._changed_rows: list[int] = []
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -100,7 +98,6 @@ class ItemTable:
             self.valid_from.values[row] = valid_from
             self.valid_until.values[row] = _ALWAYS if valid_until is None else valid_until
             self.passages.values[row] = passages
-            self._changed_rows.append(row)
 
     def _append(self, columns: list[tuple[Any, ...]]) -> None:
         numbers, ids, valid_from, valid_until, passages, speakers = columns
@@ -109,7 +106,6 @@ class ItemTable:
         self.valid_from.extend(valid_from)
         self.valid_until.extend(replace_nulls(valid_until, _ALWAYS))
         self.passages.extend(passages)
-        self.present.extend(np.ones(len(ids), dtype=np.bool_))
         if self._ids_ascend:
             self._ids_ascend = self.ids[-1:] < [ids[0]] and not any(map(gt, ids, islice(ids, 1, None)))
         self.ids.extend(ids)
@@ -127,8 +123,6 @@ class ItemTable:
             if speaker := self._speakers[row]:
                 self._speaker_counts -= Counter((speaker,))  # drops a name whose count is 0
             self.removed += 1
-            self.present.values[row] = False
-            self._changed_rows.append(row)
             self.valid_until.values[row] = _NEVER
 
     @property
@@ -187,32 +181,11 @@ class ItemTable:
         return self._newness
 
     def mask_visible(self, at: int) -> Mask:
-        """The same mask object for all times between two boundaries, as long as no row changes."""
-        mask = self._visible
-        if mask is None or not self._visible_from <= at < self._visible_until:
-            self._visible_from, self._visible_until = _NEVER, _ALWAYS
-            mask = self._visible = self._judge_rows(np.empty(0, dtype=np.bool_), np.arange(len(self.ids)), at)
-        elif len(mask.rows) < len(self.ids) or self._changed_rows:
-            new = np.arange(len(mask.rows), len(self.ids))
-            mask = self._visible = self._judge_rows(mask.rows, np.append(self._changed_rows, new).astype(np.int64), at)
-        self._changed_rows.clear()
-        return mask
-
-    def _judge_rows(self, known: Flags, rows: Ints, at: int) -> Mask:
-        """Judge these rows again. A boundary that is gone by now only shortens the time that the mask lasts."""
-        starts, ends = self.valid_from.values[rows], self.valid_until.values[rows]
-        started, open_ = starts <= at, ends > at
-        flags = np.append(known, np.zeros(len(self.ids) - len(known), dtype=np.bool_))
-        flags[rows] = started & open_
-        past = max(
-            np.where(started, starts, _NEVER).max(initial=_NEVER), np.where(open_, _NEVER, ends).max(initial=_NEVER)
-        )
-        next_ = min(
-            np.where(started, _ALWAYS, starts).min(initial=_ALWAYS), np.where(open_, ends, _ALWAYS).min(initial=_ALWAYS)
-        )
-        self._visible_from = max(self._visible_from, int(past))
-        self._visible_until = min(self._visible_until, int(next_))
-        return Mask(flags, bool(flags.all()))
+        """The same mask object as long as the same rows are visible and nothing has changed."""
+        flags = (self.valid_from.values <= at) & (at < self.valid_until.values)
+        if self._masked_change != self.last_change or not np.array_equal(flags, self._visible.rows):
+            self._visible, self._masked_change = Mask(flags, bool(flags.all())), self.last_change
+        return self._visible
 
 
 class EntryTable:

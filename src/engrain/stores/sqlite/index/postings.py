@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engrain.stores.sqlite.index.items import Column, Flags, Ints
+from engrain.stores.sqlite.index.items import Column, Ints
 
 Keys = npt.NDArray[np.uint64]
 Terms = npt.NDArray[np.uint32]
@@ -109,17 +109,6 @@ class Postings:
             for place in np.flatnonzero(counts == _LARGE_COUNT).tolist():
                 counts[place] = self._large_counts[int(keys[place])]
         return passages, counts
-
-    def contain(self, terms: Terms, passages: Ints, counts: Counts) -> Flags:
-        """For each triple: the passage has the term with exactly that count."""
-        keys = _make_keys(terms, passages, counts)
-        found = np.isin(keys, self._tail.values)
-        for run in self._runs:
-            places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
-            found |= run[places] == keys
-        for place in np.flatnonzero(found & (counts >= _LARGE_COUNT)).tolist():
-            found[place] = self._large_counts[int(keys[place])] == counts[place]
-        return found
 
 
 def _make_keys(terms: Terms, passages: Ints, counts: Counts) -> Keys:

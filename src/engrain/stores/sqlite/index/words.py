@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from engrain.stores.sqlite.index.items import (
     expand_ranges,
     find_first_of_each,
 )
-from engrain.stores.sqlite.index.postings import Pairs, Postings, parse_pairs
+from engrain.stores.sqlite.index.postings import Postings, parse_pairs
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,29 +69,35 @@ class WordIndex(EntryTable):
         super().__init__()
         self._postings = Postings()
         self._lengths = Column(np.float64)
+        self._hashes = Column(np.int64)  # of each item's words as they are stored
         self._statistics: Statistics | None = None
         self._scores: Scores | None = None
 
     @property
     def nbytes(self) -> int:
-        columns = self._owners.nbytes + self._lengths.nbytes + self._firsts.nbytes + self._counts.nbytes
+        columns = self._owners.nbytes + self._lengths.nbytes + 2 * self._firsts.nbytes + self._counts.nbytes
         # The statistics and the last scores hold one number per passage each.
         return self._postings.nbytes + columns + 16 * len(self._owners)
 
     # Reading changes
 
+    def grow(self, items: int) -> None:
+        super().grow(items)
+        self._hashes.grow(items, 0)
+
     def load(self, db: Reader, items: ItemTable) -> None:
         statement = SQL["load_index_words_in_range" if items.is_dense else "load_index_words"]
         for numbers, found in read_pages(db, statement, items.bounds):
             rows, blobs = items.select_own(numbers, found)
-            pairs = parse_pairs(blobs, items.passages.values[rows])
             if blobs and not len(self._postings):
                 # Later items are likely to be as long as the first ones.
-                self._postings.reserve(len(pairs.terms) * len(items) // len(blobs) * 9 // 8)
-            self._append(rows, pairs)
+                self._postings.reserve(sum(map(len, blobs)) // 8 * len(items) // len(blobs) * 9 // 8)
+            self._append(items, rows, blobs)
         self._postings.sort_tail()
 
-    def _append(self, rows: Ints, pairs: Pairs) -> None:
+    def _append(self, items: ItemTable, rows: Ints, blobs: Sequence[bytes]) -> None:
+        pairs = parse_pairs(blobs, items.passages.values[rows])
+        self._hashes.values[rows] = list(map(hash, blobs))
         first = len(self._owners)
         self._append_owners(rows, pairs.passages)
         lengths = np.bincount(pairs.passage, weights=pairs.counts, minlength=int(pairs.passages.sum()))
@@ -102,23 +109,15 @@ class WordIndex(EntryTable):
         rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
         added: list[tuple[int, bytes]] = []
         for row, (_, blob) in zip(rows.tolist(), changed, strict=True):
-            if self._counts.values[row] and blob is not None and self._is_unchanged(row, blob, items):
+            if self._counts.values[row] and blob is not None and self._hashes.values[row] == hash(blob):
                 continue
             self._remove_entries(row)
             if blob is not None:
                 added.append((row, blob))
         if added:
             new_rows = np.array([row for row, _ in added], dtype=np.int64)
-            self._append(new_rows, parse_pairs([blob for _, blob in added], items.passages.values[new_rows]))
+            self._append(items, new_rows, [blob for _, blob in added])
             self._postings.sort_tail()
-
-    def _is_unchanged(self, row: int, blob: bytes, items: ItemTable) -> bool:
-        """Every pair is stored, and the number of words is the same: nothing else can be there."""
-        pairs = parse_pairs([blob], items.passages.values[row : row + 1])
-        first, count = int(self._firsts.values[row]), int(self._counts.values[row])
-        if pairs.passages[0] != count or pairs.counts.sum() != self._lengths.values[first : first + count].sum():
-            return False
-        return bool(self._postings.contain(pairs.terms, pairs.passage + first, pairs.counts).all())
 
     def _clear_cache(self) -> None:
         self._statistics = self._scores = None
