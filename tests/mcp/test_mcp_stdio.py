@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from mcp import Client
 from mcp_kit import MODERN, SOURCES, VERSIONS, call, fail, run, stdio
 
 from engrain import Memory
+from engrain.server.resident import ask, connect, find_place, stop
 
 
 @pytest.mark.parametrize("mode", VERSIONS)
@@ -45,6 +48,44 @@ def test_what_one_process_keeps_the_next_one_finds(tmp_path: Path) -> None:
 
     run(Client(stdio(tmp_path / "store.db"), mode=MODERN), tell)
     assert "allergic to peanuts" in run(Client(stdio(tmp_path / "store.db"), mode=MODERN), ask)
+
+
+def test_a_resident_process_serves_the_agent_while_it_runs(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    with connect(store):
+        found = ask(find_place(store))
+        assert found is not None
+
+    async def use(client: Client) -> None:
+        made = await call(client, "remember", text="Ana lives in Quito.", slot="user.city")
+        assert list_owners(store) == {found["pid"]}
+        assert (await call(client, "recall", query="Where does Ana live?"))["items"][0]["id"] == made["id"]
+        shown = await call(client, "forget", ids=[made["id"]])
+        assert (shown["ids"], shown["dry_run"]) == ([made["id"]], True)
+        begun = await call(client, "start_session")
+        assert "Quito" in begun["context"]
+        assert "Quito" in str((await client.read_resource("engrain://profile")).contents)
+        await call(client, "add_messages", messages=[{"role": "user", "content": "I work at Acme."}])
+        assert "no item 'nothing'" in await fail(client, "explain", id="nothing")
+        assert await asyncio.to_thread(stop, store)
+        after = await call(client, "recall", query="Where does Ana work?")
+        assert "Acme" in after["items"][0]["text"]
+        assert found["pid"] not in list_owners(store)
+
+    try:
+        run(Client(stdio(store), mode=MODERN), use)
+    finally:
+        stop(store)
+
+
+def list_owners(store: Path) -> set[int]:
+    """Return the processes that have the file open."""
+    owners = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(link) == str(store):
+                owners.add(int(link.parts[2]))
+    return owners
 
 
 def test_two_servers_on_one_file_lose_nothing(tmp_path: Path) -> None:

@@ -171,14 +171,14 @@ def test_a_server_with_keys_refuses_a_scope_of_its_own(tmp_path: Path) -> None:
 
 def test_a_unix_socket_is_replaced_only_if_nobody_listens(tmp_path: Path) -> None:
     path = tmp_path / "e.sock"
-    with start(tmp_path, "--user", "ana", "--unix", str(path)):
-        assert "another server listens" in fail(tmp_path, "--user", "ana", "--unix", str(path))
+    with start(tmp_path, "--user", "ana", "--socket", str(path)):
+        assert "another server listens" in fail(tmp_path, "--user", "ana", "--socket", str(path))
         transport = httpx.HTTPTransport(uds=str(path))
         with httpx.Client(transport=transport, base_url="http://localhost") as client:
             assert client.get("/v1/scope").json()["user"] == "ana"
     assert not path.exists()
     path.write_text("a file")
-    assert "is not a socket" in fail(tmp_path, "--user", "ana", "--unix", str(path))
+    assert "is not a socket" in fail(tmp_path, "--user", "ana", "--socket", str(path))
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -106,14 +106,26 @@ class CommandContext:
         if path := self.find_missing_file():
             raise NotFound(f'there is no store {path}. `engrain remember "…"` creates one; --store names another.')
 
+    def is_on_server(self) -> bool:
+        """True if the store is named by the URL of an engrain server."""
+        from engrain.client.connection import is_server_url
+        from engrain.config import load_settings
+
+        return is_server_url(load_settings(self.store).store)
+
     def find_missing_file(self) -> Path | None:
         """The store's file if it does not exist. A missing server shows when it is opened."""
+        file = self.find_store_file()
+        return file if file is not None and not file.exists() else None
+
+    def find_store_file(self) -> Path | None:
+        """The store's file; None for a server."""
         from engrain.config import load_settings
 
         scheme, separator, rest = load_settings(self.store).store.partition("://")
         file = Path(rest if separator else scheme).expanduser().absolute()
         is_file = (not separator or scheme in ("sqlite", "file")) and file.name != ":memory:"
-        return file if is_file and not file.exists() else None
+        return file if is_file else None
 
 
 def confirm(question: str, yes: bool) -> None:

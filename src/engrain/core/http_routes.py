@@ -21,6 +21,9 @@ READS_HEADER = "Engrain-Reads"
 EXPORT_HEADER = "Engrain-Export"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 
+# Who the resident process of a store is; only on its unix socket.
+RESIDENT_PATH = "/resident"
+
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from engrain.core.errors import EngrainError
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
+from engrain.memory.remote import RemoteStore
 from engrain.memory.store import Store, warm_up_embedder
 from engrain.server.views import Views
 
@@ -28,10 +29,7 @@ _log = logging.getLogger("engrain")
 
 
 class MemorySource(Protocol):
-    """The memory of the call in progress, and its rights.
-
-    A server that speaks to a resident process instead of opening the store itself is one more implementation.
-    """
+    """The memory of the call in progress, and its rights."""
 
     shared: bool
     """True if several agents use the memory through this server: none of them may set its default session."""
@@ -50,8 +48,10 @@ class MemorySource(Protocol):
 class StoreLoader:
     """Open a store on a thread of its own, then load its embedder. A failed opening is tried again by the next call."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def __init__(self, open_store: Callable[[], Store], is_alive: Callable[[], object] = lambda: True) -> None:
+        """`is_alive` tells if the resident process still runs, should `open_store` return a store on it."""
         self._open_store = open_store
+        self._is_alive = is_alive
         self._lock = threading.Lock()
         self._opened: Future[Views] | None = None
         self._store: Store | None = None
@@ -69,6 +69,7 @@ class StoreLoader:
 
     def get_memory(self, scope: Scope, reads: tuple[Scope, ...] = ()) -> Memory:
         """Return the view of a scope as soon as the store is open, or raise the error of opening it."""
+        self._leave_ended_process()
         opened = self.start()
         try:
             views = opened.result()
@@ -78,6 +79,12 @@ class StoreLoader:
                     self._opened = None
             raise
         return views.get(scope, VIEW, "recall", reads)
+
+    def _leave_ended_process(self) -> None:
+        """Open the store itself if the resident process that had it has ended."""
+        if isinstance(self._store, RemoteStore) and not self._is_alive():
+            with self._lock:
+                self._opened = None
 
     def close(self) -> None:
         """Close the store, if it was opened."""
@@ -96,7 +103,8 @@ class StoreLoader:
             opened.set_exception(exc)
             return
         opened.set_result(Views(store))
-        warm_up_embedder(store)
+        if not isinstance(store, RemoteStore):
+            warm_up_embedder(store)
 
 
 class OneMemory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import ipaddress
 import os
 import signal
@@ -21,11 +22,14 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from engrain.core.errors import ConfigError, Conflict
+from engrain.server.resident import lock_path
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8377
 DEFAULT_DRAIN_SECONDS = 30
 BACKLOG = 2048
+# Longer than the client's own: a client that reuses a connection must not find it closed.
+KEEP_ALIVE_SECONDS = 60
 _EXTRA_SECONDS = 1.0  # for verbs that end together with the drain
 
 
@@ -36,6 +40,24 @@ class Listener:
     socket: socket.socket
     address: str
     is_local: bool
+    path: Path | None = None
+    lock: int | None = None
+    identity: tuple[int, int] | None = None
+
+    def is_reachable(self) -> bool:
+        """True unless the file of the socket was removed or replaced."""
+        return self.path is None or _identify(self.path) == self.identity
+
+    def release(self) -> None:
+        """Remove the file of the socket: no new client arrives. The lock stays until `close`."""
+        if self.path is not None and self.is_reachable():
+            self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.release()
+        self.socket.close()
+        if self.lock is not None:
+            os.close(self.lock)
 
 
 class DrainingApp(Protocol):
@@ -63,6 +85,7 @@ class ApiServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=drain_seconds,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 backlog=BACKLOG,
             )
         )
@@ -122,18 +145,22 @@ def listen_tcp(host: str, port: int) -> Listener:
 
 
 def listen_unix(path: Path) -> Listener:
-    """Bind a unix socket that only this user can open. A socket that nobody listens on is replaced."""
-    _remove_stale_socket(path)
+    """Bind a unix socket that only this user can open. One server at a time has it, by a lock next to it."""
+    lock = _take_lock(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)  # the socket must never be open to others, not even before a chmod
     try:
+        _remove_stale_socket(path)
         bound.bind(str(path))
-    except OSError as exc:
+    except BaseException as exc:
         bound.close()
-        raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
+        os.close(lock)
+        if isinstance(exc, OSError):
+            raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
+        raise
     finally:
         os.umask(before)
-    return Listener(bound, f"unix:{path}", True)
+    return Listener(bound, f"unix:{path}", True, path, lock, _identify(path))
 
 
 def is_loopback(host: str) -> bool:
@@ -141,6 +168,27 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _take_lock(path: Path) -> int:
+    try:
+        lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        os.close(lock)
+        raise Conflict(f"another server listens on {path}.") from exc
+    return lock
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _remove_stale_socket(path: Path) -> None:

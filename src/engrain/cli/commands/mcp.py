@@ -56,21 +56,26 @@ def mcp(
         from engrain.mcp.memories import READ_ONLY_RIGHTS, OneMemory, StoreLoader
         from engrain.mcp.stdio import serve_stdio
         from engrain.mcp.tools import choose_tools
+        from engrain.server.resident import find
     except ModuleNotFoundError as exc:
         package = str(exc.name).partition(".")[0]
         raise BackendMissing(f"engrain mcp needs {package}, which", "mcp") from exc
 
+    def find_resident() -> str | None:
+        # Through a resident process recall counts its hits, which is a write.
+        return None if read_only or http else find(cli.store)
+
     def open_store() -> Store:
         from engrain.memory import Store
 
-        return Store(cli.store, read_only=read_only)
+        return Store(find_resident() or cli.store, read_only=read_only)
 
     log_to_stderr(quiet=True)
     names = choose_tools(None if tools is None else [name.strip() for name in tools.split(",")], read_only)
     if options["repository"]:
         _serve_repository(names, READ_ONLY_RIGHTS if read_only else RIGHTS)
         return
-    loader = StoreLoader(open_store)
+    loader = StoreLoader(open_store, lambda: cli.is_on_server() or find_resident())
     if http:
         from engrain.mcp.http import McpApi
 

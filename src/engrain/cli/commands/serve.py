@@ -20,7 +20,8 @@ from engrain.server.keys import KeyFile, find_key_path
 if TYPE_CHECKING:
     from engrain.memory import Store
     from engrain.server.access import Access
-    from engrain.server.serve import Listener
+    from engrain.server.app import HttpApi
+    from engrain.server.serve import ApiServer, Listener
 
 DEFAULT_HOST, DEFAULT_PORT, DEFAULT_DRAIN_SECONDS = "127.0.0.1", 8377, 30
 EXIT_NOT_DRAINED = 1
@@ -32,13 +33,16 @@ EXIT_NOT_DRAINED = 1
         "engrain serve --user ana",
         "engrain keys add backend --tenant acme --choose user",
         "engrain serve --host 0.0.0.0 --port 8377",
-        "engrain serve --unix /run/engrain/engrain.sock",
+        "engrain serve --socket /run/engrain/engrain.sock",
     ),
     prints="The address on stderr, then a line for each request, without content: method, route, status, time, key.",
 )
 @click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0 = any.")
-@click.option("--unix", type=click.Path(path_type=Path), help="Listen on this unix socket instead, for you alone.")
+@click.option(
+    "--socket", "unix", type=click.Path(path_type=Path), help="Listen on this unix socket instead, for you alone."
+)
+@click.option("--idle", type=click.IntRange(1), help="Stop after these seconds without a request, with --socket.")
 @click.option("--keys", metavar="PATH", help="File of keys (default: next to the store, STORE.keys.json).")
 @click.option("--no-keys", is_flag=True, help="Let every local program in, to one memory or to the whole store.")
 @click.option("--threads", type=click.IntRange(1, 256), default=32, show_default=True, help="Requests at work at once.")
@@ -69,6 +73,8 @@ def serve(
         from engrain.server.serve import ApiServer, listen_tcp, listen_unix
     except ModuleNotFoundError as exc:
         raise BackendMissing(f"engrain serve needs {exc.name}, which", "server") from exc
+    if options["idle"] is not None and unix is None:
+        raise click.UsageError("--idle needs --socket: only a program of this user starts the server again.")
     access = choose_access(cli, keys, no_keys)
     listener = listen_unix(unix) if unix else listen_tcp(host, port)
     try:
@@ -77,17 +83,26 @@ def serve(
         store = _open_store(cli)
         try:
             bounds = ApiOptions(options["max_body"], threads=options["threads"], queue=options["queue"])
-            server = ApiServer(HttpApi(store, access, bounds), options["drain"])
+            api = HttpApi(store, access, bounds)
+            server = _make_resident(api, options["idle"], listener, cli) or ApiServer(api, options["drain"])
             _announce(listener, access, cli)
             drained = server.serve_until_stopped(listener)
         except BaseException:
             store.close()
             raise
+        _finish(store, drained)
     finally:
-        listener.socket.close()
-        if unix is not None:
-            unix.unlink(missing_ok=True)
-    _finish(store, drained)
+        listener.close()
+
+
+def _make_resident(api: HttpApi, idle: int | None, listener: Listener, cli: CommandContext) -> ApiServer | None:
+    """Return a server that stops by itself; None if it is to run until it is stopped."""
+    if idle is None:
+        return None
+    from engrain.server.resident_server import ResidentApi, ResidentServer
+
+    file = cli.find_store_file()
+    return ResidentServer(ResidentApi(api), idle, listener, [file] if file else [])
 
 
 def check_listener(access: Access, listener: Listener, host: str) -> None:
