@@ -69,7 +69,7 @@ def test_a_resident_process_serves_the_agent_while_it_runs(tmp_path: Path) -> No
         assert "no item 'nothing'" in await fail(client, "explain", id="nothing")
         assert await asyncio.to_thread(stop, store)
         after = await call(client, "recall", query="Where does Ana work?")
-        assert "Acme" in after["items"][0]["text"]
+        assert any("Acme" in item["text"] for item in after["items"])
         assert found["pid"] not in list_owners(store)
 
     try:
