@@ -141,7 +141,7 @@ class ProceduralMemory:
         return self.count_trial(id, task, success, note, request_id)
 
     def count_trial(self, id: str, task: str, success: bool, note: str = "", request_id: str | None = None) -> bool:
-        """Count an outcome that the library saw itself, once for each task."""
+        """Internal: count an outcome that the library saw itself, once for each task."""
         note = self._services.redact(note) if self._services.redact and note else note
         trial = Trial(id, task, success, self._services.clock(), note)
         count, scope, request = self._outcomes.count, self._scope, make_request(request_id, "used", id, task, success)
