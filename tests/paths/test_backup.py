@@ -762,7 +762,7 @@ def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock:
         memory.episodic.record("Hello.", session="s")
         clock.advance(24 * HOUR)
         done = memory.store.maintain(memory.scope)
-        assert done.expired == 1
+        assert done.counts["expired"] == 1
         (trouble,) = done.problems
         assert "the folder of backups" in trouble
         for wrong in (tmp_path / folder / "b.db", "a\x00b"):

@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
         planned = maintain(self.kit, ANA, dry_run=True)
         assert maintain(self.kit, ANA, dry_run=True).counts == planned.counts
         assert self.episodic.recent(100) == before
-        assert planned.expired == sum(not one.alive(self.clock()) for one in self.model)
+        assert planned.counts["expired"] == sum(not one.alive(self.clock()) for one in self.model)
         assert maintain(self.kit, ANA).counts == planned.counts
         assert set(maintain(self.kit, ANA).counts.values()) == {0}
         self.model = [one for one in self.model if one.alive(self.clock())]

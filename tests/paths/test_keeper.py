@@ -48,7 +48,7 @@ def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: Se
     one, other = keeper(memory), keeper(memory)
     done = one.once()
     assert done is not None
-    assert done.expired == 1
+    assert done.counts["expired"] == 1
     assert other.once() is None, "another process did it a moment ago"
     clock.advance(HOUR - 1)
     assert one.once() is None

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -19,6 +16,7 @@ from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import ChatReply, ToolCall, ToolSpec, check_timeout, encode_arguments
 from engrain.core.validation import check_text
+from engrain.maintenance.metering import call_within
 from engrain.tasks.flow import Flow, Sleep, UserCall
 from engrain.tasks.steps import Retry, parse_retry
 
@@ -87,7 +85,7 @@ class Tool:
         call = partial(self.function, **arguments)
         if self.is_async:
             return partial(_await_within, self.timeout, call)
-        return call if self.timeout is None else partial(_call_within, self.timeout, call)
+        return call if self.timeout is None else partial(call_within, self.timeout, call)
 
 
 @overload
@@ -152,22 +150,6 @@ def render_value(value: Any) -> str:
 def clean_text(text: str) -> str:
     """Remove what no store accepts: NUL, and halves of surrogate pairs."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
-
-
-def _call_within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Call on another thread, and wait this long. A thread cannot be stopped: a late call goes on alone."""
-    answer: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as exc:  # noqa: BLE001  # raised on the waiting thread
-            answer.set_exception(exc)
-
-    threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-tool", daemon=True).start()
-    if not wait([answer], seconds).done:
-        raise TimeoutError(f"no answer within {seconds:g} s.")
-    return answer.result()
 
 
 async def _await_within(seconds: float | None, call: Callable[[], Any]) -> Any:

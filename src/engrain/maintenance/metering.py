@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.errors import EngrainError, ModelFailed
 from engrain.core.model.messages import ChatReply, ChatRequest
@@ -13,6 +15,8 @@ from engrain.core.model.messages import ChatReply, ChatRequest
 if TYPE_CHECKING:
     from engrain.ports import Model
 
+
+T = TypeVar("T")
 
 GRACE_SECONDS = 1.0  # after its time-out, in which a model may report the failure itself
 
@@ -30,8 +34,8 @@ class MeteredModel:
         self._lock = threading.Lock()
         self.calls = self.failures = self.tokens_in = self.tokens_out = 0
         self.last_error: str | None = None
-        self._started_at: dict[int, float] = {}  # requests without an answer
-        self._hanging: set[int] = set()  # requests that nobody waits for any more
+        self._started_at: dict[object, float] = {}  # requests without an answer
+        self._hanging: set[object] = set()  # requests that nobody waits for any more
 
     @property
     def pending(self) -> float | None:
@@ -76,29 +80,39 @@ class MeteredModel:
         """Call the model on another thread if there is a time-out: its call may never return."""
         if request.timeout is None:
             return self._model.reply(request)
-        answer: list[object] = []
-        failure: list[BaseException] = []
+        mark = object()
 
-        def call() -> None:
+        def call() -> object:
             try:
-                answer.append(self._model.reply(request))
-            except BaseException as exc:  # noqa: BLE001  # raised below, on the thread of the caller
-                failure.append(exc)
+                return self._model.reply(request)
             finally:
                 with self._lock:
-                    self._started_at.pop(id(answer), None)
-                    self._hanging.discard(id(answer))
+                    self._started_at.pop(mark, None)
+                    self._hanging.discard(mark)
 
-        run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(call,), name="engrain-model", daemon=True)
         with self._lock:
-            self._started_at[id(answer)] = time.monotonic()
-        thread.start()
-        thread.join(request.timeout + GRACE_SECONDS)
-        with self._lock:
-            if id(answer) in self._started_at:
-                self._hanging.add(id(answer))
-                raise ModelFailed(f"The model {self.name} did not answer within {request.timeout:g} s.")
-        if failure:
-            raise failure[0]
-        return answer[0]
+            self._started_at[mark] = time.monotonic()
+        try:
+            return call_within(request.timeout + GRACE_SECONDS, call)
+        except TimeoutError as exc:
+            with self._lock:
+                if mark not in self._started_at:  # the model's own error
+                    raise
+                self._hanging.add(mark)
+            raise ModelFailed(f"The model {self.name} did not answer within {request.timeout:g} s.") from exc
+
+
+def call_within(seconds: float, call: Callable[[], T]) -> T:
+    """Call on another thread, and wait this long. A thread cannot be stopped: a late call goes on alone."""
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as exc:  # noqa: BLE001  # raised on the waiting thread
+            answer.set_exception(exc)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), name="engrain-call", daemon=True).start()
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"no answer within {seconds:g} s.")
+    return answer.result()

@@ -158,18 +158,6 @@ class MaintenanceReport:
     problems: tuple[str, ...] = ()
     memories: int = 1
 
-    @property
-    def expired(self) -> int:
-        return self.counts.get("expired", 0)
-
-    @property
-    def trimmed(self) -> int:
-        return self.counts.get("trimmed", 0)
-
-    @property
-    def pruned(self) -> int:
-        return self.counts.get("pruned", 0)
-
     def __bool__(self) -> bool:
         return bool(self.each)
 
