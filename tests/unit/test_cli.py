@@ -488,7 +488,7 @@ def test_a_store_url_that_cannot_be_used_is_explained(run: Run) -> None:
 def test_stored_text_cannot_command_the_terminal(run: Run) -> None:
     kept(run, "Look \x1b[31mred\x1b[0m \x07 \u202egnp.")
     shown = run("list", color=True).output
-    assert "\\x1b[31mred" in shown
+    assert "\\u001b[31mred" in shown
     assert "\x07" not in shown
     assert "\u202e" not in shown
     assert escape("line\n\ttab") == "line\n\ttab"

@@ -109,7 +109,7 @@ def test_a_stored_text_cannot_steer_the_terminal(chat: Chat, server: WireServer)
     server.script = [Says("red \x1b[31m text", [("remember", {"text": "\x1b[2J"})]), Says("\x1b]0;title\x07 done")]
     shown = chat("Hello.\n")
     assert "\x1b" not in shown.stdout + shown.stderr
-    assert "\\x1b]0;title\\x07 done" in shown.stdout
+    assert "\\u001b]0;title\\u0007 done" in shown.stdout
 
 
 def test_the_commands(chat: Chat, server: WireServer, store: Path) -> None:

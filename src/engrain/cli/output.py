@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.core.text.invisible import escape_invisible_json
+from engrain.core.text.invisible import escape_invisible, escape_invisible_json
 from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
@@ -22,19 +22,13 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARACTERS = 600
 INDENT = "  "
 
-# Stored text is data: it must not move the cursor, colour the screen or turn the reading direction.
-_ESCAPES = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
-    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
-}
-
 # Metadata that engrain writes: which of its parts found a fact.
 _FOUND_BY = (("by", "gate"), ("by", "model"))
 
 
 def escape(text: str) -> str:
-    """Replace control characters with visible escapes."""
-    return text.translate(_ESCAPES)
+    """Show the characters that nobody sees: stored text must not move the cursor, colour the screen or hide words."""
+    return escape_invisible(text.replace("\r", "\\r"))
 
 
 def dim(text: str) -> str:

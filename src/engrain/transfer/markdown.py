@@ -16,6 +16,7 @@ from engrain.core.formats.export_rows import EXPORTED_KINDS
 from engrain.core.identity import Scope
 from engrain.core.model.items import RESERVED_KEY, SESSION_SLOT_PREFIX
 from engrain.core.model.rows import Row
+from engrain.core.text.invisible import escape_invisible
 from engrain.core.validation import count_noun
 from engrain.ports import Services
 from engrain.ports.storage import PAGE_SIZE
@@ -30,8 +31,6 @@ SOURCE_WORDS = {
 NOBODY = "nobody in particular (no user)"
 # The start of a tag, a link or a picture, with the backslashes before it.
 _ACTIVE = re.compile(r"(\\*)([<\[])")
-# Tabs, the spaces of other scripts, and the joiners within one letter or emoji.
-_KEPT_CHARACTERS = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
 # Metadata that engrain itself adds to extracted facts.
 OWN_METADATA = (("by", "gate"), ("by", "model"))
 # Technical fields of a task's saved working memory: format and limits.
@@ -297,7 +296,7 @@ def _shorten(text: str, most: int) -> str:
 
 def _quote(text: str) -> list[str]:
     """Quote stored text so that no line of it starts a heading, ends the quote or fetches a picture."""
-    return [f"> {_ACTIVE.sub(_escape_mark, _escape_unprintable(line))}".rstrip() for line in text.splitlines() or [""]]
+    return [f"> {_ACTIVE.sub(_escape_mark, escape_invisible(line))}".rstrip() for line in text.splitlines() or [""]]
 
 
 def _escape_mark(found: re.Match[str]) -> str:
@@ -308,13 +307,7 @@ def _escape_mark(found: re.Match[str]) -> str:
 def _escape_line(text: str) -> str:
     """Return the text in one line, with Markdown's marks escaped."""
     return "".join(
-        f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in " ".join(_escape_unprintable(text).split())
-    )
-
-
-def _escape_unprintable(text: str) -> str:
-    return "".join(
-        letter if letter.isprintable() or letter in _KEPT_CHARACTERS else f"\\u{ord(letter):04x}" for letter in text
+        f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in " ".join(escape_invisible(text).split())
     )
 
 
