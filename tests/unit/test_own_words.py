@@ -42,7 +42,7 @@ def forgets(text: str) -> list[str]:
 
 def test_no_pasted_text_fills_a_slot_or_forgets_anything() -> None:
     pasted = [*rows(own=False), *rows_of_another_author(own=False)]
-    assert len(pasted) == 475
+    assert len(pasted) == 535
     # Both give the words of others as their own, without a mark that says so.
     undetected = ["frame-026", "frame-094"]
     assert [row["id"] for row in pasted if filled(row["text"]) or forgets(row["text"])] == undetected
@@ -50,7 +50,7 @@ def test_no_pasted_text_fills_a_slot_or_forgets_anything() -> None:
 
 def test_few_pasted_texts_leave_a_fact() -> None:
     pasted = [*rows(own=False), *rows_of_another_author(own=False)]
-    assert sum(bool(kept(row["text"])) for row in pasted) <= 10
+    assert sum(bool(kept(row["text"])) for row in pasted) <= 12
 
 
 def test_ordinary_messages_keep_their_facts_and_requests() -> None:
