@@ -11,12 +11,14 @@ from engrain.connect.service import open_store
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.mcp.memories import StoreLoader
 from engrain.memory import Memory, Store
+from engrain.server.voices import Voice
 
 
 class RepositoryMemory:
     """A memory that also reads the personal wishes of its user."""
 
     shared = False
+    voice: Voice = "user"
 
     def __init__(self, home: ConnectHome, folder: str | os.PathLike[str], rights: tuple[Right, ...] = RIGHTS) -> None:
         self.rights = rights

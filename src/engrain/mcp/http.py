@@ -9,17 +9,18 @@ from typing import Any
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from engrain.core.http_routes import RIGHTS
 from engrain.mcp.memories import READ_ONLY_RIGHTS, HttpCall, KeyedMemories, StoreLoader
 from engrain.mcp.server import MemoryServer
 from engrain.server.access import Access, refuse_other_origin
-from engrain.server.answers import to_json
+from engrain.server.answers import JSON_TYPE, to_json
+from engrain.server.app import UNKNOWN_ROUTE, Trace, log_access
 from engrain.server.limits import Limiter
 from engrain.server.problems import PROBLEM_TYPE, Problem
 
-PATH = "/mcp"
+PATH, HEALTH_PATH = "/mcp", "/healthz"
 MAX_BODY = 8 << 20
 CALL_KEY = "engrain.call"
 
@@ -48,10 +49,28 @@ class McpApi:
             return
         # Some parsers leave white space around a value, which is not part of it (RFC 9110, 5.5).
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        trace = Trace(scope["path"] if scope["path"] in (PATH, HEALTH_PATH) else UNKNOWN_ROUTE)
+        status = 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            if scope["path"] == HEALTH_PATH:
+                await Response(to_json({"status": "alive"}), media_type=JSON_TYPE)(scope, receive, send_and_note)
+            else:
+                await self._answer(scope, receive, send_and_note, trace)
+        finally:
+            log_access(scope["method"], trace, status)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, trace: Trace) -> None:
         try:
             request = Request(scope)
             refuse_other_origin(request.headers)
             caller, limits = self._access.identify(request.headers)
+            trace.key = caller.key or "-"
             if "read" not in caller.rights:
                 raise Problem(403, "a key for MCP needs the right 'read'.")
             with self._limiter.admit(caller.key, limits):

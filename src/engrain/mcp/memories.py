@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engrain.server.keys import KeyLimits
     from engrain.server.limits import Limiter
     from engrain.server.verbs import Caller
+    from engrain.server.voices import Voice
 
 VIEW = "mcp"
 READ_ONLY_RIGHTS: tuple[Right, ...] = ("read",)
@@ -37,6 +38,10 @@ class MemorySource(Protocol):
     @property
     def rights(self) -> tuple[Right, ...]:
         """The rights of the caller."""
+
+    @property
+    def voice(self) -> Voice:
+        """The voice of the caller: that of the agent keeps no words of the user."""
 
     def charge(self, items: int, size: int) -> None:
         """Count written items and bytes against the limits of the caller; Problem 429 if they are used up."""
@@ -111,6 +116,7 @@ class OneMemory:
     """The memory of one scope, for the one agent of a stdio server."""
 
     shared = False
+    voice: Voice = "user"
 
     def __init__(self, loader: StoreLoader, scope: Scope, rights: tuple[Right, ...] = RIGHTS) -> None:
         self._loader = loader
@@ -146,6 +152,10 @@ class KeyedMemories:
     @property
     def rights(self) -> tuple[Right, ...]:
         return tuple(right for right in self.current.get().caller.rights if right in self._allowed)
+
+    @property
+    def voice(self) -> Voice:
+        return self.current.get().caller.voice
 
     def charge(self, items: int, size: int) -> None:
         call = self.current.get()

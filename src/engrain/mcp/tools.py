@@ -23,6 +23,7 @@ from engrain.mcp import answers
 from engrain.mcp.memories import MemorySource
 from engrain.memory.memory import Memory
 from engrain.server.problems import Problem
+from engrain.server.voices import bound_voice
 from engrain.tiers.semantic import find_derived
 
 MAX_LISTED = 200
@@ -114,6 +115,7 @@ class MemoryTools:
         request_id: Annotated[str | None, "the same id for a retry"] = None,
     ) -> Annotated[CallToolResult, answers.MessagesAnswer]:
         """Keep messages word for word. Lasting statements of the user become facts."""
+        bound_voice(self._source.voice, "add_messages", {"messages": messages})
         memory = self._memory
         name = session if session is not None else memory.conversation.session
         kept = memory.add_messages(messages, session=name, request_id=request_id)

@@ -52,7 +52,8 @@ class Access:
             raise Problem(503, "the server cannot read its keys.", type(exc).__name__) from exc
         if key is None:
             raise _refuse_key("this key is not valid: it is unknown, was revoked or was rotated.")
-        return _choose_scope(Caller(key.id, key.rights, key.scope, key.chooses, key.reads), headers), key.limits
+        caller = Caller(key.id, key.rights, key.scope, key.chooses, key.reads, key.voice)
+        return _choose_scope(caller, headers), key.limits
 
 
 def refuse(detail: str) -> Problem:

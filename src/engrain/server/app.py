@@ -36,6 +36,7 @@ from engrain.server.problems import PROBLEM_TYPE, Problem, to_problem
 from engrain.server.router import Endpoint, Router, build_endpoints
 from engrain.server.verbs import Caller, Target, export_to_file
 from engrain.server.views import Views
+from engrain.server.voices import bound_voice
 from engrain.tiers.semantic import RememberCall, remember_each
 
 DEFAULT_MAX_BODY = 8 << 20
@@ -131,9 +132,7 @@ class HttpApi:
             seconds = time.perf_counter() - trace.began
             method = request.method if request.method in _METHODS else "other"
             self.metrics.count(method, trace.route, response.status_code, seconds)
-            _access_log.info(
-                "%s %s %d %.1f ms key=%s", method, trace.route, response.status_code, seconds * 1000, trace.key
-            )
+            log_access(request.method, trace, response.status_code)
 
     async def _make_response(self, request: Request, trace: Trace) -> Response:
         """Return the answer to a request; every error becomes a problem document."""
@@ -223,7 +222,7 @@ class HttpApi:
         if route.right == "write":
             items = len(arguments.get("notes", arguments.get("messages", ("one",))))
             self._limiter.charge(call.caller.key, call.limits, items=items, size=len(body))
-        return arguments
+        return bound_voice(call.caller.voice, route.verb, arguments)
 
     def _call_verb(self, call: Call, arguments: dict[str, Any]) -> Any:
         verb = call.endpoint.verb
@@ -248,6 +247,7 @@ class HttpApi:
 
     async def _answer_load(self, request: Request, call: Call) -> Response:
         options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
+        bound_voice(call.caller.voice, "load", options)
         check_load_type(request)
         with await spool_body(request, self.options.max_load) as file:
             size = file.seek(0, 2)
@@ -281,6 +281,12 @@ class HttpApi:
 
     async def _answer_openapi(self, request: Request) -> Response:
         return Response(self._openapi, media_type=JSON_TYPE)
+
+
+def log_access(method: str, trace: Trace, status: int) -> None:
+    """Write the line of a request: nothing of its content, and no name."""
+    shown, seconds = method if method in _METHODS else "other", time.perf_counter() - trace.began
+    _access_log.info("%s %s %d %.1f ms key=%s", shown, trace.route, status, seconds * 1000, trace.key)
 
 
 async def _answer_lifespan(receive: Receive, send: Send) -> None:

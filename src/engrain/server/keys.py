@@ -21,6 +21,7 @@ from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
 from engrain.core.validation import check_key, suggest_name
+from engrain.server.voices import VOICES, Voice
 
 SCOPE_PARTS = ("tenant", "agent", "user")
 FILE_SUFFIX = ".keys.json"
@@ -49,7 +50,8 @@ class ApiKey:
     """A key without its secret: the scope that it is bound to, its rights and its limits.
 
     `chooses` are the parts of the scope that its holder names in headers instead. `recall` also searches the scopes in
-    `reads`. `replaced` is the hash of the secret before the last rotation, which is accepted until `replaced_until`.
+    `reads`. With the `voice` of the agent it never speaks for the user. `replaced` is the hash of the secret before the
+    last rotation, which is accepted until `replaced_until`.
     """
 
     id: str
@@ -65,12 +67,15 @@ class ApiKey:
     replaced: str | None = None
     replaced_until: str | None = None
     reads: tuple[Scope, ...] = ()
+    voice: Voice = "user"
 
     def __post_init__(self) -> None:
         check_key(self.name, "name")
         Scope(self.tenant, self.agent, self.user)
         if not self.rights or any(right not in RIGHTS for right in self.rights):
             raise InvalidInput(f"a key needs rights, of {', '.join(RIGHTS)}, not {', '.join(self.rights) or 'none'}.")
+        if self.voice not in VOICES:
+            raise InvalidInput(f"a key has the voice of the {' or the '.join(VOICES)}, not {self.voice!r}.")
         for part in self.chooses:
             if part not in SCOPE_PARTS:
                 raise InvalidInput(f"a key can choose {', '.join(SCOPE_PARTS)}, not {part!r}.")

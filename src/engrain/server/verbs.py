@@ -17,6 +17,7 @@ from engrain.memory.memory import Memory
 from engrain.memory.store import Store
 from engrain.memory.verbs import Verb
 from engrain.server.keys import SCOPE_PARTS
+from engrain.server.voices import Voice
 from engrain.transfer.export import ExportResult
 
 
@@ -29,6 +30,7 @@ class Caller:
     scope: Scope
     chooses: tuple[str, ...] = ()
     reads: tuple[Scope, ...] = ()
+    voice: Voice = "user"
 
     @property
     def whole_store(self) -> bool:

@@ -14,6 +14,7 @@ from engrain.cli.output import bold, dim
 from engrain.core.http_routes import RIGHTS
 from engrain.core.identity import Scope
 from engrain.server.keys import SCOPE_PARTS, ApiKey, KeyFile, KeyLimits, find_key_path
+from engrain.server.voices import VOICES
 
 DEFAULT_RIGHTS = ("read", "write")
 keys_option = click.option("--keys", "path", metavar="PATH", help="File of keys (default: STORE.keys.json).")
@@ -56,6 +57,10 @@ def keys() -> None:
     "--reads", multiple=True, metavar="SCOPE",
     help="Let recall search this memory as well: agent=team, or tenant=acme,agent=team.",
 )  # fmt: skip
+@click.option(
+    "--voice", type=click.Choice(VOICES), default="user", show_default=True,
+    help="agent: for a key that a model holds. What it writes is never trusted as the user's words.",
+)  # fmt: skip
 @click.option("--whole-store", is_flag=True, help="Let the holder name every memory, and operate the whole store.")
 @click.option("--requests-per-second", type=float, default=100.0, show_default=True, help="Requests a second; 0 = any.")
 @click.option(
@@ -74,7 +79,7 @@ def add(
     **limits: Any,
 ) -> None:
     """Make a key for the memory that --user, --agent and --tenant name."""
-    path = limits.pop("path")
+    path, voice = limits.pop("path"), limits.pop("voice")
     parts: Sequence[str] = SCOPE_PARTS if whole_store else chooses
     if not parts and cli.user is None and cli.agent is None and cli.tenant is None:
         raise click.UsageError("Name the key's memory (--user, --agent, --tenant), or add --choose or --whole-store.")
@@ -87,6 +92,7 @@ def add(
         chooses=tuple(dict.fromkeys(parts)),
         limits=KeyLimits(**{limit: value or None for limit, value in limits.items()}),
         reads=tuple(map(_parse_scope, reads)),
+        voice=voice,
     )
     file = _open_file(cli, path)
     _print_secret(cli, name, file.add(key), file)
@@ -168,6 +174,8 @@ def _format_keys(found: Sequence[ApiKey]) -> Iterator[str]:
     for key in found:
         chosen = f"chooses {', '.join(key.chooses)}" if key.chooses else ""
         owner = "the whole store" if key.whole_store else ", ".join(filter(None, (_format_scope(key), chosen)))
+        if key.voice != "user":
+            owner += f" · voice of the {key.voice}"
         if key.reads:
             owner += f" · reads {'; '.join(map(str, key.reads))}"
         yield f"{bold(key.name)}  {owner} · {', '.join(key.rights)} · {dim(f'{key.id}, {key.created_at[:10]}')}"

@@ -33,7 +33,7 @@ DEFAULT_HOST, DEFAULT_PORT, DRAIN_SECONDS = "127.0.0.1", 8378, 5
         "engrain mcp --repository",
         "engrain mcp --http --port 8378",
     ),
-    prints="Messages of the protocol on stdout, and nothing else. With --http nothing; the address is on stderr.",
+    prints="Messages of the protocol on stdout, and nothing else. With --http the address and the requests, on stderr.",
 )
 @click.option("--tools", metavar="NAMES", help="Offer only these tools: recall,remember.")
 @click.option("--read-only", is_flag=True, help="Offer only recall, list_items and explain, and write nothing.")
@@ -43,6 +43,7 @@ DEFAULT_HOST, DEFAULT_PORT, DRAIN_SECONDS = "127.0.0.1", 8378, 5
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0 = any.")
 @click.option("--keys", metavar="PATH", help="File of keys (default: next to the store, STORE.keys.json).")
 @click.option("--no-keys", is_flag=True, help="Let every local program in, to one memory or to the whole store.")
+@click.option("--quiet", is_flag=True, help="Print no line for each request, with --http.")
 def mcp(
     cli: CommandContext, tools: str | None, read_only: bool, http: bool, host: str, port: int, **options: Any
 ) -> None:
@@ -70,7 +71,7 @@ def mcp(
 
         return Store(find_resident() or cli.store, read_only=read_only)
 
-    log_to_stderr(quiet=True)
+    log_to_stderr(quiet=not http or options["quiet"])
     names = choose_tools(None if tools is None else [name.strip() for name in tools.split(",")], read_only)
     if options["repository"]:
         _serve_repository(names, READ_ONLY_RIGHTS if read_only else RIGHTS)
