@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,12 @@ from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import REFERENCE, SERVED
 from killing import Calls
+from memory_kit import Open
 from server_kit import run_server
 
 from engrain import Memory
 from engrain.ports.search import Embedder
 from engrain.server.access import OpenAccess
-
-Open = Callable[..., Memory]
 
 
 # A memory on a server cannot do these; each has its reason.

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
+from memory_kit import Open
 from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source

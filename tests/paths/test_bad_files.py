@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 import pytest
-from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 from export_kit import exported
+from memory_kit import Open
 
 from engrain import InvalidInput, Memory
 from engrain.cli.main import get_exit_code

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import REFERENCE
 from export_kit import body, exported, filled
+from memory_kit import Open
 from servers import postgres
 
 from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Memory, NotFound

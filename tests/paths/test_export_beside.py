@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from conftest import Open
 from export_kit import exported
+from memory_kit import Open
 
 from engrain import Conflict, Memory, StoreClosed
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from export_kit import filled
+from memory_kit import Open
 
 from engrain import Memory
 from engrain.core.formats.export_rows import EXPORTED_KINDS

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import REFERENCE
+from memory_kit import Open
 
 from engrain import (
     BadText,

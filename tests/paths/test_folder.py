@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
+from memory_kit import Open
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
 from engrain.core.markdown.page import read_page

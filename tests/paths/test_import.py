@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
 from examples import SERVED, for_each
+from memory_kit import Open
 
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, TooLarge
 

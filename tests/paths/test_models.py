@@ -39,11 +39,15 @@ class ByWord(HashEmbedder):
         return rows
 
 
-def settled(memory: Memory) -> None:
+def wait_until(reached: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 180
-    while memory.store.status(memory.scope).store["unembedded"] and time.monotonic() < deadline:
+    while not reached():
+        assert time.monotonic() < deadline, "the background did not get there"
         time.sleep(0.02)
-    assert memory.store.status(memory.scope).store["unembedded"] == 0
+
+
+def settled(memory: Memory) -> None:
+    wait_until(lambda: memory.store.status(memory.scope).store["unembedded"] == 0)
 
 
 def test_a_new_model_finds_by_words_at_once_and_by_meaning_soon(open_memory: Callable[..., Memory]) -> None:
@@ -106,13 +110,12 @@ def test_a_background_that_fails_says_why_and_goes_on(open_memory: Callable[...,
     with open_memory(embedder=embedder, background=False) as memory:
         memory.remember("The invoice number is 90210.")
     memory = open_memory(embedder=embedder)
-    deadline = time.monotonic() + 180
-    while not memory.store.status(memory.scope).background["error"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: bool(memory.store.status(memory.scope).background["error"]))
     assert "did not answer" in memory.store.status(memory.scope).background["error"]
     embedder.broken = False
     settled(memory)
-    assert memory.store.status(memory.scope).background["error"] is None
+    # The error goes after the vectors are written, on the background's own thread.
+    wait_until(lambda: memory.store.status(memory.scope).background["error"] is None)
 
 
 def test_a_long_document_comes_back_by_the_part_that_answers(open_memory: Callable[..., Memory]) -> None:

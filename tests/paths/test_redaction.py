@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from agent_kit import Scripted, says
-from conftest import Open
 from engrain_conformance.embedder import HashEmbedder
+from memory_kit import Open
 
 from engrain import AgentWithMemory, ConfigError, EmptyText, Memory, Message
 from engrain.core.secrets.redact import PRIVATE_KINDS

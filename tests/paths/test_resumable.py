@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed
+from memory_kit import Open
 
 from engrain import (
     AsyncMemory,

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from killing import dies, killed_in
+from memory_kit import Open
 
 from engrain import Conflict, InvalidInput, LeaseLost, Memory, NotFound, Run, TaskError
 from engrain.core.model.items import TRUST, Source

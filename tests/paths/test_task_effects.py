@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed, dies, killed_in
+from memory_kit import Open
 
 from engrain import Compensate, EffectNotPerformed, LeaseLost, Memory, Retry, Run, StepAmbiguous, TaskClaimed
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from examples import for_each
 from killing import Calls, Killed, dies, kill, killed_in
+from memory_kit import Open
 
 from engrain import (
     DiskFull,

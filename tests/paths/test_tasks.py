@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed, dies, killed_in
+from memory_kit import Open
 
 from engrain import (
     AsyncMemory,
