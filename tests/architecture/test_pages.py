@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -27,13 +28,24 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # Commands in indented lines, in shell fences and between backticks.
 SHELL = re.compile(r"^(?:    |\$ )(?:\w+=\S+ )*(engrain .*)$|`(engrain [a-z][^`\n]*)`", re.MULTILINE)
 
-# One process for a page. Each block has its own names, as if it stood in a file of its own.
+# One process for all pages, because loading the model takes longer than most of them. A page has a folder of its own,
+# and each block has its own names, as if it stood in a file of its own.
 RUN = """
-import gc, json, sys
-for n, code in enumerate(json.load(sys.stdin)):
-    exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
-    gc.collect()
-    print(end=chr(0), flush=True)
+import gc, io, json, os, sys, traceback
+answers = sys.stdout
+for line in sys.stdin:
+    folder, blocks = json.loads(line)
+    os.chdir(folder)
+    printed, error = [], ""
+    try:
+        for n, code in enumerate(blocks):
+            sys.stdout = io.StringIO()
+            exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
+            gc.collect()
+            printed.append(sys.stdout.getvalue())
+    except BaseException:
+        error = traceback.format_exc()
+    print(json.dumps([printed, error]), file=answers, flush=True)
 """
 
 
@@ -52,16 +64,27 @@ def with_python(page: Path) -> bool:
     return page.parent.name != "integrations" and "```console" not in text and BLOCK.search(text) is not None
 
 
+@pytest.fixture(scope="module")
+def process() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", RUN]
+    with subprocess.Popen(
+        command, env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        yield started
+
+
 @pytest.mark.parametrize("page", list(filter(with_python, PAGES)), ids=name)
-def test_code_blocks_run_one_after_another_and_print_what_is_shown(page: Path, tmp_path: Path) -> None:
+def test_code_blocks_run_one_after_another_and_print_what_is_shown(
+    page: Path, tmp_path: Path, process: subprocess.Popen[str]
+) -> None:
     blocks = BLOCK.findall(page.read_text())
-    run = subprocess.run(
-        [sys.executable, "-c", RUN], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=180,
-        input=json.dumps([code for code, _ in blocks]),
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    printed = run.stdout.split(chr(0))
-    for (code, shown), actual in zip(blocks, printed, strict=False):
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([str(tmp_path), [code for code, _ in blocks]]) + "\n")
+    process.stdin.flush()
+    printed, error = json.loads(process.stdout.readline())
+    assert not error, error
+    for (code, shown), actual in zip(blocks, printed, strict=True):
         if shown:
             assert mask(actual) == mask(shown), code
 

@@ -538,14 +538,14 @@ HOSTILE = {
 @for_each("name", HOSTILE)
 def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
     text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
-    find_statements(text)
-    taken = []
-    for _ in range(3):
+
+    def measure() -> float:
         start = time.thread_time()
         find_statements(text)
-        taken.append(time.thread_time() - start)
+        return time.thread_time() - start
+
     # At most 30 ms on a machine of our day; to go back over the text again and again would take minutes.
-    assert min(taken) < 1.0
+    assert any(measure() < 1.0 for _ in range(3))
 
 
 def test_every_pattern_is_a_pattern() -> None:
