@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -41,6 +42,13 @@ def pytest_configure(config: pytest.Config) -> None:
         print_blob=True,
     )
     settings.load_profile("engrain")
+    gc.disable()  # collecting tests makes half a million objects, none of which goes
+
+
+def pytest_collection_finish() -> None:
+    """Later collections of garbage, and children of a fork, leave the collected tests alone."""
+    gc.freeze()
+    gc.enable()
 
 
 _connect = socket.socket.connect

@@ -91,7 +91,7 @@ class TestEmbedder(EmbedderSuite):
 
 
 def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
-    compare_with_reference(lambda clock: ReferenceStore(clock=clock))
+    compare_with_reference(lambda clock: ReferenceStore(clock=clock), examples=4)
 
 
 class TestHolds(Reference, HoldSuite):

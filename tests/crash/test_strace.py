@@ -42,7 +42,7 @@ def _chosen(count: int, points: int | None) -> list[int]:
     return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
 
 
-@pytest.mark.parametrize("points", [3, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("call", CALLS)
 def test_killed_at_a_system_call(tmp_path: Path, call: str, points: int | None) -> None:
     chosen, late = _chosen(_count(tmp_path, call), points), 0

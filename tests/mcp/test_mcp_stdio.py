@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from mcp import Client
 from mcp_kit import MODERN, SOURCES, VERSIONS, call, fail, run, stdio
 
 from engrain import Memory
+from engrain.cli.main import root
 from engrain.server.resident import ask, connect, find_place, stop
 
 
@@ -88,6 +90,7 @@ def list_owners(store: Path) -> set[int]:
     return owners
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_file_lose_nothing(tmp_path: Path) -> None:
     count = 20
 
@@ -143,7 +146,10 @@ def test_stdout_carries_nothing_but_the_protocol(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGKILL))],
+)
 def test_a_signal_ends_the_server_and_loses_nothing(tmp_path: Path, number: signal.Signals) -> None:
     process, answers = call_by_hand(tmp_path / "store.db", "remember", text="Ana lives in Quito.")
     process.send_signal(number)
@@ -176,11 +182,10 @@ def test_read_only_offers_no_tool_that_writes(tmp_path: Path) -> None:
 
 def test_wrong_options_end_the_command_with_advice(tmp_path: Path) -> None:
     def start(*options: str) -> str:
-        command = [sys.executable, "-m", "engrain", "mcp", "--store", str(tmp_path / "store.db"), *options]
-        done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": SOURCES}, timeout=60)
-        assert done.returncode != 0
+        done = CliRunner().invoke(root, ["mcp", "--store", str(tmp_path / "store.db"), *options])
+        assert done.exit_code != 0
         assert done.stdout == ""
-        return done.stderr
+        return f"{done.stderr}{done.exception}"
 
     assert "Did you mean 'recall'?" in start("--tools", "recal")
     assert "--read-only offers recall" in start("--tools", "remember", "--read-only")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from examples import for_each
 from ui_kit import Page
 
 from engrain import Receipt
@@ -71,16 +70,16 @@ def tab(browser: Any, page: Page) -> Iterator[Tab]:
     opened.close()
 
 
-@for_each("width, theme", [(400, "light"), (1280, "dark")])
-def test_every_page_fits_and_has_no_error(browser: Any, page: Page, width: int, theme: str) -> None:
-    tab = Tab(browser, page, viewport={"width": width, "height": 800}, color_scheme=theme)
-    item = page.memory.list(limit=1)[0].id
+def test_every_page_fits_and_has_no_error(tab: Tab) -> None:
+    item = tab.page.memory.list(limit=1)[0].id
     for path in (*PAGES, f"item?id={item}"):
         view = tab.open(path)
-        assert view.locator("h1, .item-text").first.is_visible(), path
-        assert view.evaluate("document.documentElement.scrollWidth") <= width, path
-        assert view.evaluate(UNNAMED) == [], path
-    tab.close()
+        for width, theme in ((1280, "dark"), (400, "light")):
+            view.set_viewport_size({"width": width, "height": 800})
+            view.emulate_media(color_scheme=theme)
+            assert view.locator("h1, .item-text").first.is_visible(), path
+            assert view.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert view.evaluate(UNNAMED) == [], path
 
 
 def test_the_address_has_no_token_and_the_policy_stops_injected_code(tab: Tab) -> None:
@@ -111,6 +110,7 @@ def test_an_item_is_forgotten_by_clicking(tab: Tab) -> None:
     assert not [item for item in tab.page.memory.list(limit=1_000) if "JavaScript" in item.text]
 
 
+@pytest.mark.slow
 def test_keeping_an_item_changes_nothing(tab: Tab) -> None:
     before = tab.page.memory.list(limit=1_000)
     view = tab.open("timeline")
@@ -213,6 +213,7 @@ def test_the_keys(tab: Tab) -> None:
             press("Escape")  # the question has the focus
 
 
+@pytest.mark.slow
 def test_filters_and_the_slider_show_the_memory_as_it_was(tab: Tab) -> None:
     view = tab.open("timeline")
     view.locator("#filter-text").fill("LIVES")
@@ -229,6 +230,7 @@ def test_filters_and_the_slider_show_the_memory_as_it_was(tab: Tab) -> None:
     assert view.locator("#as-of-label").inner_text() == "now"
 
 
+@pytest.mark.slow
 def test_many_items_come_while_scrolling_and_nothing_jumps(tab: Tab) -> None:
     tab.page.memory.remember_many([f"Note number {n}." for n in range(400)])
     view = tab.view
@@ -254,6 +256,7 @@ def test_what_an_agent_writes_meanwhile_is_announced(tab: Tab) -> None:
     assert "kind=fact" in view.url
 
 
+@pytest.mark.slow
 def test_the_graph_shows_relations_and_a_node_filters_the_table(tab: Tab) -> None:
     view = tab.open("relations")
     view.locator(".node").first.wait_for()
@@ -267,6 +270,7 @@ def test_the_graph_shows_relations_and_a_node_filters_the_table(tab: Tab) -> Non
     assert "entity=Quito" in view.url
 
 
+@pytest.mark.slow
 def test_another_memory_is_found_and_opened(tab: Tab) -> None:
     view = tab.open("timeline")
     view.locator(".switcher").click()
@@ -276,6 +280,7 @@ def test_another_memory_is_found_and_opened(tab: Tab) -> None:
     view.get_by_text("Ben likes tea.").wait_for()
 
 
+@pytest.mark.slow
 def test_the_theme_is_switched_and_stays(tab: Tab) -> None:
     def ground() -> str:
         return str(tab.view.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -289,6 +294,7 @@ def test_the_theme_is_switched_and_stays(tab: Tab) -> None:
     assert ground() == dark
 
 
+@pytest.mark.slow
 def test_the_menu_opens_on_a_narrow_screen(browser: Any, page: Page) -> None:
     tab = Tab(browser, page, viewport={"width": 400, "height": 800}, has_touch=True)
     view = tab.open("timeline")
@@ -300,6 +306,7 @@ def test_the_menu_opens_on_a_narrow_screen(browser: Any, page: Page) -> None:
     tab.close()
 
 
+@pytest.mark.slow
 def test_the_checks_of_the_doctor_run_by_a_click(tab: Tab) -> None:
     view = tab.open("doctor")
     view.get_by_role("button", name="Check this memory").click()
@@ -307,6 +314,7 @@ def test_the_checks_of_the_doctor_run_by_a_click(tab: Tab) -> None:
     assert view.locator(".check-row").count() == 35
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_without_leaving_the_page(tab: Tab) -> None:
     view = tab.open("ask")
     view.locator(".ask input[name=q]").fill("Ana prefers Python")

@@ -34,11 +34,12 @@ encrypting = pytest.mark.skipif(not ENCRYPTS, reason="runs in the process of tes
 
 
 @pytest.mark.skipif(ENCRYPTS, reason="this is that process")
-def test_all_of_this_with_the_engine_that_encrypts() -> None:
+def test_all_of_this_with_the_engine_that_encrypts(request: pytest.FixtureRequest) -> None:
     if not ENGINE.is_dir():
         pytest.skip(f"{ENGINE} is not there: make test installs apsw-sqlite3mc into it")
     path = os.pathsep.join([str(ENGINE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", __file__]
+    chosen = request.config.getoption("markexpr")
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-m", chosen, __file__]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
@@ -167,6 +168,7 @@ def test_the_key_comes_from_the_environment(store: Path, monkeypatch: pytest.Mon
 
 
 @encrypting
+@pytest.mark.slow
 def test_several_processes_write_to_an_encrypted_store(store: Path) -> None:
     code = (
         "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
@@ -354,7 +356,10 @@ def test_an_engine_that_apsw_has_overwritten_is_put_back_by_a_command(
 
 
 @encrypting
-@pytest.mark.parametrize(("before", "after"), [(KEY, "another"), (None, KEY), (KEY, None)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, KEY), *(pytest.param(KEY, after, marks=pytest.mark.slow) for after in ("another", None))],
+)
 def test_a_store_gets_another_key_and_what_was_forgotten_meanwhile_stays_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str | None
 ) -> None:
