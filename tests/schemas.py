@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -35,7 +36,7 @@ def empty_schema() -> Iterator[str]:
     """A schema with our tables and no rows. A test of how a schema is made names a new one instead."""
     schema = _free.pop() if _free else _create_schema()
     yield schema.name
-    with psycopg.connect(postgres().url("postgres")) as connection:
+    with _superuser() as connection:
         if _describe(connection, schema.name) == schema.description:
             _empty_tables(connection, schema)
             _free.append(schema)
@@ -61,11 +62,29 @@ class _Schema:
     sequences: list[tuple[str, int, bool]]
 
 
+@contextmanager
+def _superuser() -> Iterator[psycopg.Connection[Any]]:
+    """A transaction on the one connection that is kept: a new one reads the catalog of 27 tables again."""
+    try:
+        connection = _connect()
+        connection.execute("select 1")
+    except psycopg.OperationalError:  # a test has killed or restarted the server
+        _connect.cache_clear()
+        connection = _connect()
+    with connection.transaction():
+        yield connection
+
+
+@cache
+def _connect() -> psycopg.Connection[Any]:
+    return psycopg.connect(postgres().url("postgres"), autocommit=True)
+
+
 def _create_schema() -> _Schema:
     name = f"pool_{next(_numbers)}"
     PostgresStore(f"{postgres().url()}?schema={name}").close()
-    with psycopg.connect(postgres().url("postgres")) as connection:
-        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+    with _superuser() as connection:
+        connection.execute(sql.SQL("set local search_path = {}").format(sql.Identifier(name)))
         sequences = connection.execute(
             "select sequencename::text, coalesce(last_value, start_value), last_value is not null"
             " from pg_sequences where schemaname = %s",

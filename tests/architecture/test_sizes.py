@@ -22,7 +22,16 @@ def tree(path: Path) -> ast.Module:
 
 @cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in ast.walk(tree(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    waiting: list[ast.AST] = [tree(path)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.append(node)
+        # A function stands in a statement, and never in an expression.
+        if not isinstance(node, ast.expr):
+            waiting += ast.iter_child_nodes(node)
+    return found
 
 
 @for_each("path", FILES)

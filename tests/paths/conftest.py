@@ -19,7 +19,6 @@ from engrain import Memory
 from engrain.ports.search import Embedder
 from engrain.server.access import OpenAccess
 
-
 # A memory on a server cannot do these; each has its reason.
 LOCAL_FILES = {
     **dict.fromkeys(("test_task_care", "test_task_caught", "test_task_desk", "test_task_effects"), "task"),
@@ -36,8 +35,8 @@ LOCAL_TESTS = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if "[served" in item.name and _needs_opened_store(item)]
-    config.hook.pytest_deselected(items=left_out)
+    left_out = {item for item in items if "[served" in item.name and _needs_opened_store(item)}
+    config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
 
