@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Open
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from erasing_kit import found
 from export_kit import body, exported
+from memory_kit import Open
 
 from engrain import AsyncMemory, BadText, InvalidInput, Memory, OnHold, RecordDraft, Scope, Store, TooLarge
 from engrain.core.model.records import MAX_BODY, MAX_KEY
