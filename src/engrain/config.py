@@ -64,6 +64,12 @@ class Settings:
     timeout: int = 30
     retries: int = 3
 
+    @property
+    def file(self) -> Path | None:
+        """The file of an SQLite store; None for a server."""
+        scheme, found, rest = self.store.partition("://")
+        return None if found and scheme not in ("sqlite", "file") else Path(rest if found else scheme).expanduser()
+
 
 _STORE_FIELDS = ("episodic", "tasks", "sessions", "vectors", "cache_bytes", "engine", "read_only", "key")
 # The field of Settings for each key of a table.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from engrain.core.errors import InvalidInput
+from engrain.core.tokens import shorten_line
 from engrain.core.validation import check_json
 
 Schema = dict[str, Any]
@@ -237,5 +238,4 @@ def _describe_schema(schema: Mapping[str, Any]) -> str:
 
 
 def _shorten_value(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
+    return shorten_line(json.dumps(value, ensure_ascii=False, default=str), _MAX_SHOWN_CHARACTERS)

@@ -25,7 +25,7 @@ from engrain.agent.tools import (
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, Message, ToolCall, find_call_spans
-from engrain.core.tokens import cut_middle, estimate_tokens
+from engrain.core.tokens import cut_middle, estimate_tokens, shorten_line
 from engrain.ingest.messages import RecordOptions
 from engrain.tasks.flow import Flow, StoreCall, UserCall
 from engrain.tasks.run import AsyncRun, Run
@@ -128,7 +128,7 @@ class DurableJournal(EphemeralJournal):
 
 
 MAX_WHOLE_RESULT_TOKENS = 16_000  # of this turn's results; beyond, the log's shorter form is shown
-MAX_SHORT_CHARACTERS = 500
+shorten = partial(shorten_line, limit=500)
 MAX_ACTION_CHARACTERS = 60  # of a tool's name and of its arguments in the name of a result
 OUTCOME_IMPORTANCE = 0.7
 MAX_CITED_RESULTS = 50
@@ -436,19 +436,10 @@ class Turn:
         return self._conversation
 
 
-def shorten(text: str) -> str:
-    """Put a text on one line of limited length."""
-    line = " ".join(text[: 2 * MAX_SHORT_CHARACTERS].split())
-    is_whole = len(line) <= MAX_SHORT_CHARACTERS and len(text) <= 2 * MAX_SHORT_CHARACTERS
-    return line if is_whole else line[: MAX_SHORT_CHARACTERS - 1] + "…"
-
-
 def _name_action(called: CallResult) -> str:
     """Return a short name for a result in working memory."""
     arguments = json.dumps(dict(called.arguments), ensure_ascii=False)
-    if len(arguments) > MAX_ACTION_CHARACTERS:
-        arguments = arguments[: MAX_ACTION_CHARACTERS - 1] + "…"
-    return f"{called.tool[:MAX_ACTION_CHARACTERS]} {arguments}"
+    return f"{called.tool[:MAX_ACTION_CHARACTERS]} {shorten_line(arguments, MAX_ACTION_CHARACTERS)}"
 
 
 def _drop_trailing_answers(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:

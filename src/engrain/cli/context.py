@@ -29,7 +29,6 @@ DEFAULT_STORE = "engrain.db"
 MAX_STDIN_BYTES = 1 << 26
 MIN_ID_PREFIX = 6
 ID_LENGTH = 26
-MAX_NAMED_MEMORIES = 3
 HIDDEN = "hidden because an erasure was requested: nothing is shown until the hold is released"
 
 
@@ -122,10 +121,8 @@ class CommandContext:
         """The store's file; None for a server."""
         from engrain.config import load_settings
 
-        scheme, separator, rest = load_settings(self.store).store.partition("://")
-        file = Path(rest if separator else scheme).expanduser().absolute()
-        is_file = (not separator or scheme in ("sqlite", "file")) and file.name != ":memory:"
-        return file if is_file else None
+        file = load_settings(self.store).file
+        return file.absolute() if file is not None and file.name != ":memory:" else None
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -207,6 +204,8 @@ def describe_other_memories(memory: Memory) -> str:
 
     Another user is named only if the name is similar: it may be mistyped.
     """
+    from engrain.core.model.results import list_first
+
     if memory.list(limit=1, history=True):
         return ""
     memories, scope = memory.store.memories(), memory.scope
@@ -217,9 +216,8 @@ def describe_other_memories(memory: Memory) -> str:
         others = count_noun(len(memories), "other memory", "other memories")
         hint = _suggest(scope, memories) or f" The store has {others}."
         return f"this memory ({scope}) is empty.{hint} `engrain memories` lists all."
-    named = "; ".join(f"{_scope(info)} ({count_noun(info.items, 'item')})" for info in same[:MAX_NAMED_MEMORIES])
-    more = f" and {len(same) - MAX_NAMED_MEMORIES} more" if len(same) > MAX_NAMED_MEMORIES else ""
-    return f"this memory ({scope}) is empty. The store has {named}{more}: choose it with --agent, --tenant."
+    named = list_first([f"{info.scope} ({count_noun(info.items, 'item')})" for info in same], separator="; ")
+    return f"this memory ({scope}) is empty. The store has {named}: choose it with --agent, --tenant."
 
 
 def has_other_data(memory: Memory) -> bool:
@@ -233,11 +231,7 @@ def has_tier_data(memory: Memory) -> bool:
 
 
 def _is_listed(scope: Scope, memories: Sequence[MemoryInfo]) -> bool:
-    return any(_scope(info) == scope for info in memories)
-
-
-def _scope(info: MemoryInfo) -> Scope:
-    return Scope(info.tenant, info.agent, info.user)
+    return any(info.scope == scope for info in memories)
 
 
 def _suggest(scope: Scope, memories: Sequence[MemoryInfo]) -> str:

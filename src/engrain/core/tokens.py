@@ -91,6 +91,6 @@ def _find_largest_size(shorten: Callable[[int], str], most: int, limit: int, cou
 
 
 def shorten_line(text: str, limit: int = 100) -> str:
-    """Return the text on one line, cut after so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + ELLIPSIS
+    """Return the text on one line, cut after so many characters. Of a long text only the beginning is read."""
+    line = " ".join(text[: 2 * limit].split())
+    return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + ELLIPSIS

@@ -14,6 +14,7 @@ from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import MaintenanceAction
+from engrain.core.tokens import shorten_line
 from engrain.core.validation import count_noun
 from engrain.ingest import write
 from engrain.maintenance.passes import (
@@ -38,8 +39,7 @@ class ConsolidatedItem:
     reason: str
 
     def __str__(self) -> str:
-        text = " ".join(self.item.text.split())
-        return f'{self.item.id}  "{text if len(text) <= 80 else text[:79] + "…"}": {self.reason}'
+        return f'{self.item.id}  "{shorten_line(self.item.text, 80)}": {self.reason}'
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped, nex
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, StoreError, StoreUnavailable, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.markdown.layout import has_placeholder, widen_folder_pattern
-from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
+from engrain.core.markdown.sync_state import MEMORY, SOUL
 from engrain.core.model.results import MaintenanceAction, MaintenanceReport
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, TaskEnd, TaskQuery
 from engrain.maintenance.backups import plan_backups
@@ -38,6 +38,7 @@ from engrain.maintenance.passes import (
     load_clock_state,
 )
 from engrain.mirror.mirror import Mirror
+from engrain.mirror.sync import read_folder_base
 from engrain.ports import Services
 from engrain.ports.storage import Folder, make_private_folder
 from engrain.privacy.audit import record
@@ -181,7 +182,8 @@ class MaintenanceRun:
             if len(contexts) == 1:
                 yield contexts[0], folder
                 continue
-            owner = self._inspect(self._store, folder, read_folder_scope)
+            base = self._inspect(self._store, folder, read_folder_base)
+            owner = base.scope if base else None
             yield from ((context, folder) for context in contexts if context.scope.id == owner)
             others = [context.scope for context in contexts if context.scope.id != owner]
             # A plain folder name may serve one scope of many: nobody asked for more.
@@ -377,12 +379,6 @@ def find_expired_records(context: MaintenanceContext) -> list[MaintenanceAction]
         MaintenanceAction("remove", "/".join((space, *key)), f"expired {end:%Y-%m-%d}", scope=context.scope)
         for space, key, end in over
     ]
-
-
-def read_folder_scope(folder: Folder) -> str | None:
-    """Return the id of the scope that a folder last mirrored; None if it is new."""
-    base = read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
-    return base.scope if base else None
 
 
 def has_files(folder: Folder) -> bool:

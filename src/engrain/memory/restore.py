@@ -217,10 +217,10 @@ def _report_disk_errors(target: Path) -> Iterator[None]:
 
 def _find_file(to: PathOrUrl) -> Path:
     """Return the file of the store that a path, a URL or a TOML file names."""
-    store = load_settings(to).store
-    named = _local_path(store)
+    chosen = load_settings(to)
+    named = chosen.file
     if named is None:
-        raise errors.ConfigError(f"a {store.partition('://')[0]} store is {manifests.SERVER_BACKUP_ADVICE}")
+        raise errors.ConfigError(f"a {chosen.store.partition('://')[0]} store is {manifests.SERVER_BACKUP_ADVICE}")
     try:
         # A link is not replaced: programs may have the file behind it open.
         path = named.resolve()
@@ -229,12 +229,6 @@ def _find_file(to: PathOrUrl) -> Path:
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
     return path
-
-
-def _local_path(store: str) -> Path | None:
-    """Return the file of a SQLite store; None for a server."""
-    scheme, found, rest = store.partition("://")
-    return None if found and scheme not in ("sqlite", "file") else Path(rest if found else store).expanduser()
 
 
 class _PresentStore(NamedTuple):
@@ -254,7 +248,7 @@ def _open_present(where: PathOrUrl, key: str | None = None) -> Iterator[_Present
     from engrain.stores.sqlite.opening import find_engine
 
     chosen = load_settings(where)
-    path = _local_path(chosen.store)
+    path = chosen.file
     if path is None:
         with closing(open_whole_store(chosen.store)) as store:
             yield _PresentStore(cast("Forgetting", store), hide_secrets(chosen.store))

@@ -28,10 +28,10 @@ from engrain.core.errors import (
     raise_interrupt,
     tolerate,
 )
-from engrain.core.model.erasure import find_owner
 from engrain.core.model.results import Progress, count_progress
 from engrain.ingest import write
 from engrain.privacy.audit import record
+from engrain.privacy.holds import find_hold
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope
@@ -89,11 +89,8 @@ def _write_export(
 
 def _refuse_hidden(services: Services, scope: Scope) -> None:
     """Raise OnHold for data that a hold hides: it reads as empty, and an empty file would be false."""
-    erasing, user = services.erasing, find_owner(scope)
-    if erasing is None or user is None:
-        return
-    subject_hash = erasing.hash_subject(user)
-    if any(hold.subject_hash == subject_hash and hold.hidden for hold in erasing.holds()):
+    hold = find_hold(services, scope)
+    if hold is not None and hold.hidden:
         raise OnHold(
             "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
         )

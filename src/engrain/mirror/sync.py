@@ -203,6 +203,11 @@ class SyncRound:
             purge_or_log(self._services)
 
 
+def read_folder_base(folder: Folder) -> SyncBase | None:
+    """Return the state after the last round in a folder; None if it is new."""
+    return read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
+
+
 def decode_page(name: str, raw: bytes | None) -> str:
     try:
         return (raw or b"").decode("utf-8")

@@ -10,6 +10,7 @@ from engrain.core.errors import Conflict, StoreError
 from engrain.core.markdown.layout import has_placeholder
 from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.erasure import Erasure, Subject
+from engrain.core.model.results import list_first
 from engrain.mirror.mirror import LOCK_TIMEOUT_SECONDS, Mirror
 from engrain.ports import Services
 from engrain.ports.storage import Folder
@@ -82,9 +83,8 @@ def _remove_all(folder: Folder) -> int:
 def _warn_about_leftovers(path: Path) -> None:
     """Warn about files that engrain did not write: they are not ours to remove."""
     if left := sorted(file.name for file in path.iterdir()) if path.is_dir() else []:
-        more = f" and {len(left) - MAX_NAMED_FILES:,} more" if len(left) > MAX_NAMED_FILES else ""
-        named = ", ".join(left[:MAX_NAMED_FILES])
-        _log.warning("%s stays, because engrain did not write: %s%s. Remove it by hand.", path, named, more)
+        named = list_first(left, MAX_NAMED_FILES)
+        _log.warning("%s stays, because engrain did not write: %s. Remove it by hand.", path, named)
 
 
 def _list_file_names(folder: Folder) -> list[str]:

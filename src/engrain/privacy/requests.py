@@ -9,10 +9,10 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
 from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
 from engrain.core.validation import check_key, suggest_name
 from engrain.maintenance.passes import list_scopes
+from engrain.mirror.sync import read_folder_base
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
 from engrain.ports.storage import Folder
@@ -204,7 +204,7 @@ def _count_own_folders(services: Services, user: Subject, folders: Sequence[Fold
     agents = {None, *(scope.agent for scope in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {scope.id for scope in scopes} - own
-    synced = {folder.path: noted.scope for folder in folders if (noted := _read_folder_base(folder))}
+    synced = {folder.path: noted.scope for folder in folders if (noted := read_folder_base(folder))}
     if wrong := [path for path, scope in synced.items() if scope in others]:
         raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
     return sum(scope in own for scope in synced.values())
@@ -230,8 +230,4 @@ def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:
 def _list_mirror_folders(services: Services, found: Impact) -> list[str]:
     """List the configured mirror folders of the erased scopes."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
-    return [folder.path for scope, folder in own if (synced := _read_folder_base(folder)) and synced.scope == scope.id]
-
-
-def _read_folder_base(folder: Folder) -> SyncBase | None:
-    return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
+    return [folder.path for scope, folder in own if (synced := read_folder_base(folder)) and synced.scope == scope.id]

@@ -79,7 +79,7 @@ def choose_home(given: Scope, store: Store) -> Scope:
     """The named memory. Without a name the one without an owner, if it has items; else the largest."""
     if given != Scope():
         return given
-    sized = {Scope(info.tenant, info.agent, info.user): info.items for info in store.memories()}
+    sized = {info.scope: info.items for info in store.memories()}
     return given if sized.get(given) or not sized else max(sized, key=lambda scope: sized[scope])
 
 

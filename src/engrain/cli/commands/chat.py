@@ -14,6 +14,7 @@ from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, complete_id
 from engrain.cli.output import dim, escape, format_table, print_error, to_json_line
 from engrain.core.errors import ConfigError, EngrainError, UnknownKey
+from engrain.core.tokens import shorten_line
 from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
@@ -116,8 +117,9 @@ class Chat:
 
     def show_call(self, call: CallResult) -> None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        shown, result = (shorten_line(text, MAX_CALL_CHARACTERS) for text in (arguments, call.result))
         mark = "✗" if call.failed else "→"
-        self.note(f"  {call.tool}({_shorten(arguments)}) {mark} {_shorten(call.result)}")
+        self.note(f"  {call.tool}({shown}) {mark} {result}")
 
     def note(self, text: str, interactive_only: bool = False) -> None:
         """Print a note to stderr, unless the output is JSON."""
@@ -196,8 +198,3 @@ def _read_lines() -> Iterator[str]:
             return
         if said.strip():
             yield said.strip()
-
-
-def _shorten(text: str) -> str:
-    said = " ".join(text[: 2 * MAX_CALL_CHARACTERS].split())
-    return said if len(said) <= MAX_CALL_CHARACTERS else said[: MAX_CALL_CHARACTERS - 1] + "…"

@@ -10,7 +10,6 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import HIDDEN, CommandContext, check_memory_exists, list_hiding_holds
 from engrain.cli.output import escape, flatten, format_bytes, format_table, show_progress
-from engrain.core.identity import Scope
 from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def memories(cli: CommandContext) -> None:
         hidden = sum(hold.user is not None for hold in list_hiding_holds(memory))
 
     def format_memory(info: MemoryInfo) -> list[str]:
-        return [f"{Scope(info.tenant, info.agent, info.user)}: {count_noun(info.items, 'item')}"]
+        return [f"{info.scope}: {count_noun(info.items, 'item')}"]
 
     if not cli.print_each(found, format_memory) and not cli.json:
         click.echo("No memory is shown." if hidden else "No memory in this store yet.")

@@ -83,6 +83,10 @@ class MemoryInfo:
     user: str | None
     items: int
 
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant, self.agent, self.user)
+
 
 def _list_reasons(item: Item) -> str:
     own = item.metadata.get(RESERVED_KEY)
@@ -171,7 +175,6 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 _COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
 _PASSWORD = re.compile(r"(://[^/:@?]*:)[^?]*(?=@)|(?<=[?&]password=)[^&]*")
 NOT_OPENED = "not checked: the memory does not open"
-_MAX_LISTED = 3
 
 
 class Verdict(NamedTuple):
@@ -241,10 +244,9 @@ def split_commands(fix: str) -> list[tuple[bool, str]]:
     return [(is_command, text) for is_command, text in (*found, (False, fix[at:])) if text]
 
 
-def list_first(found: Sequence[str]) -> str:
+def list_first(found: Sequence[str], most: int = 3, separator: str = ", ") -> str:
     """Return the first few, and how many more there are."""
-    more = f" and {len(found) - _MAX_LISTED:,} more" if len(found) > _MAX_LISTED else ""
-    return ", ".join(found[:_MAX_LISTED]) + more
+    return separator.join(found[:most]) + (f" and {len(found) - most:,} more" if len(found) > most else "")
 
 
 # The names of the kinds of rows for people, in the order of a list. Other kinds follow, by their own name.

@@ -21,7 +21,7 @@ from engrain.core.text.summarize import (
     make_line,
     split_lines,
 )
-from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, cut_middle
+from engrain.core.tokens import CountTokens, clip_text, cut_middle, shorten_line
 from engrain.core.validation import check_count, check_key, check_name, check_share, check_text, encode_json
 
 MAX_GOAL = 100_000  # bytes of a task, a goal or a thought
@@ -393,5 +393,4 @@ def _quote_line(line: DigestLine) -> str:
 
 
 def _shorten(text: str, limit: int) -> str:
-    line = " ".join(text[: 2 * limit].split())
-    return escape_invisible(line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + ELLIPSIS)
+    return escape_invisible(shorten_line(text, limit))

@@ -6,7 +6,7 @@ import time
 
 from starlette.responses import Response
 
-from engrain import MemoryInfo, Scope
+from engrain import MemoryInfo
 from engrain.ui.addresses import write_owner
 from engrain.ui.visit import Visit, describe_owner
 
@@ -20,7 +20,7 @@ def show_memories(visit: Visit) -> Response:
     found = [
         (scope, info, write_owner(scope))
         for info in _list_memories(visit)
-        if wanted in describe_owner(scope := Scope(info.tenant, info.agent, info.user)).lower()
+        if wanted in describe_owner(scope := info.scope).lower()
     ]
     found.sort(key=lambda one: (-one[1].items, str(one[0])))
     return visit.fragment(
