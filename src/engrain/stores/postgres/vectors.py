@@ -77,16 +77,11 @@ class VectorSearch:
             prepared = _prepare(tx, query)
             if prepared is None or not ids:
                 return {}
-            visibility = self.visibility.load(tx, query.at, prepared.moment)
-            numbers = self.visibility.load_numbers(tx, ids, visibility.change)
-            asked = np.array(list(numbers.values()), dtype=np.int64)
-            items, distances = _read_columns(
-                tx.ask("compare_item_vectors", items=BigintArray(asked), **prepared.values)
-            )
-            shown = visibility.is_visible(items)
-            best = _keep_best(items[shown], distances[shown])
-            known = dict(zip(*(column.tolist() for column in best), strict=True))
-            return {id_: _clip_cosine(-known[n]) for id_, n in numbers.items() if n in known}
+            items, distances = _read_columns(tx.ask("compare_vectors_by_id", ids=ids, **prepared.values))
+            shown = self.visibility.load(tx, query.at, prepared.moment).is_visible(items)
+            items, distances = _keep_best(items[shown], distances[shown])
+            names = self.visibility.load_ids(tx, items)
+            return {names[n]: _clip_cosine(-one) for n, one in zip(items.tolist(), distances.tolist(), strict=True)}
 
         found = self.dialect.read(query.scope, do)
         return [found.get(one, nan) for one in ids]
@@ -96,7 +91,7 @@ class VectorSearch:
         visibility = self.visibility.load(tx, prepared.query.at, prepared.moment)
         shown = visibility.is_visible(items)
         shown[shown] = match_filter(tx, self.dialect, items[shown], prepared.query.where)
-        return self._rank(tx, prepared, visibility.change, items[shown], distances[shown])
+        return self._rank(tx, prepared, items[shown], distances[shown])
 
     def _compare_passing(self, tx: Transaction, prepared: PreparedQuery) -> Nearest | None:
         """Compare all items that pass the filter, if they are few. None without a filter, or if they are many."""
@@ -109,18 +104,17 @@ class VectorSearch:
         if passing is not None and len(passing) > self.few:
             return None
         items = np.empty(0, dtype=np.int64) if passing is None else passing
-        ((_, change),) = prepared.moment.fetchall()
         asked = tx.ask("compare_item_vectors", items=BigintArray(items), **prepared.values)
-        return self._rank(tx, prepared, change or 0, *_read_columns(asked))
+        return self._rank(tx, prepared, *_read_columns(asked))
 
-    def _rank(self, tx: Transaction, prepared: PreparedQuery, change: int, items: Ints, distances: Floats) -> Nearest:
+    def _rank(self, tx: Transaction, prepared: PreparedQuery, items: Ints, distances: Floats) -> Nearest:
         if not len(items):
             return Nearest([], [])
         background = _clip_cosine(-float(distances.mean()))
         items, distances = _keep_best(items, distances)
         # Of equals the newer comes first, which has the higher number.
         order = np.lexsort((-items, distances))[: max(prepared.query.limit, 0)]
-        ids = self.visibility.load_ids(tx, items[order], change)
+        ids = self.visibility.load_ids(tx, items[order])
         named = zip(distances[order].tolist(), items[order].tolist(), strict=True)
         found = sorted(((_clip_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
         return Nearest([id_ for _, id_ in found], [cosine for cosine, _ in found], background=background)

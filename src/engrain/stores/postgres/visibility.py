@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,7 +55,6 @@ class VisibilityCache:
         self._lock = threading.Lock()
         self._scopes: OrderedDict[str, Visibility] = OrderedDict()
         self._ids: dict[int, str] = {}
-        self._numbers: OrderedDict[str, tuple[int, dict[str, int]]] = OrderedDict()
 
     def load(self, tx: Transaction, at: datetime | None, moment: Pending | None = None) -> Visibility:
         """`moment` is the answer to find_scope_moment, if it was asked early together with other questions."""
@@ -77,8 +75,8 @@ class VisibilityCache:
                     self._scopes.popitem(last=False)
         return found
 
-    def load_ids(self, tx: Transaction, items: Ints, change: int) -> dict[int, str]:
-        """The ids of stored items, by number. `change` is the scope's last change in this transaction."""
+    def load_ids(self, tx: Transaction, items: Ints) -> dict[int, str]:
+        """The ids of stored items, by number. An item that was removed and restored has another number than before."""
         asked = items.tolist()
         found = {n: self._ids[n] for n in asked if n in self._ids}
         missing = [n for n in asked if n not in found]
@@ -87,31 +85,7 @@ class VisibilityCache:
             found |= rows
             with self._lock:
                 self._ids = rows if len(self._ids) > _MAX_IDS else self._ids | rows
-        self._store_numbers(tx, change, {id_: n for n, id_ in found.items()})
         return found
-
-    def load_numbers(self, tx: Transaction, ids: Sequence[str], change: int) -> dict[str, int]:
-        """The numbers of stored items, by id. An item that was removed and restored has another number than before."""
-        with self._lock:
-            at, known = self._numbers.get(_scope_id(tx), (change, {}))
-        found = {id_: known[id_] for id_ in ids if id_ in known} if at == change else {}
-        missing = [id_ for id_ in ids if id_ not in found]
-        if missing:
-            found |= dict(tx.rows("load_item_numbers", ids=missing))
-            self._store_numbers(tx, change, found)
-        return found
-
-    def _store_numbers(self, tx: Transaction, change: int, numbers: dict[str, int]) -> None:
-        scope = _scope_id(tx)
-        with self._lock:
-            at, known = self._numbers.get(scope, (change, {}))
-            if at > change:
-                return
-            merged = {**known, **numbers} if at == change and len(known) < _MAX_LISTED else numbers
-            self._numbers[scope] = change, merged
-            self._numbers.move_to_end(scope)
-            if len(self._numbers) > _MAX_SCOPES:
-                self._numbers.popitem(last=False)
 
 
 def match_filter(tx: Transaction, dialect: Dialect, items: Ints, where: Filter | None) -> Flags:

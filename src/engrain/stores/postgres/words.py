@@ -182,20 +182,21 @@ class WordSearch:
         """Score the visible passages with a term, in these items or in all; and give the numbers of these items."""
         moment = tx.ask("find_scope_moment")
         terms = np.array(query.terms, dtype=np.uint32).view(np.int32).tolist()
+        asked = None if ids is None else tx.ask("load_item_numbers", ids=ids)
         pending = self.postings.ask(tx, query.scope.id, terms)
         visibility = self.visibility.load(tx, query.at, moment)
         hidden = np.sort(visibility.hidden)
         loaded = self.postings.load(tx, query.scope.id, visibility.change, pending)
         postings = [one.drop_items(hidden) for one in loaded]
         frequencies = tuple(len(one) for one in postings)
-        if ids is None:
+        if asked is None:
             return _score_passages(visibility, frequencies, postings), {}
-        numbers = self.visibility.load_numbers(tx, ids, visibility.change)
+        numbers: dict[str, int] = dict(asked.fetchall())
         items = np.unique(np.array(list(numbers.values()), dtype=np.int64))
         return _score_passages(visibility, frequencies, [one.keep_items(items) for one in postings]), numbers
 
     def _make_matches(self, tx: Transaction, found: ScoredPassages, rows: Ints) -> WordMatches:
-        ids = self.visibility.load_ids(tx, found.find_items(rows), found.visibility.change)
+        ids = self.visibility.load_ids(tx, found.find_items(rows))
         return found.make_matches(rows, ids)
 
 

@@ -61,6 +61,11 @@ from embedding where scope = :scope and model = :model;
 select array_agg(item), array_agg(vector <#> cast(:vector as real[])::vector)
 from embedding where scope = :scope and model = :model and item = any(:items);
 
+-- compare_vectors_by_id --
+select array_agg(item), array_agg(vector <#> cast(:vector as real[])::vector)
+from embedding where scope = :scope and model = :model
+  and item = any(array(select n from item where scope = :scope and id {in:ids}));
+
 -- widen_index_search --
 -- The search goes on until enough vectors pass, and the order of the index is not given up for a sort.
 select set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :width, true),
