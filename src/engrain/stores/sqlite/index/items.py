@@ -224,7 +224,6 @@ class EntryTable:
 
     def _clear_cache(self) -> None:
         """Drop results that were derived from the entries."""
-        raise NotImplementedError
 
     def _append_owners(self, rows: Ints, counts: Ints) -> None:
         """Give these items, which have no entries, so many each."""

@@ -59,8 +59,6 @@ class VectorIndex(EntryTable):
         self._codes = Column(np.int8, dimension)
         # Without numkong: the codes times their scale, made block by block when first scanned.
         self._scaled: Column | None = None
-        self._allowed_for: Mask | None = None
-        self._allowed: Flags | None = None
         # In a small scope: the vectors, and which of them were read.
         self._vectors = Column(np.float64, dimension)
         self._cached = Column(np.bool_)
@@ -113,9 +111,6 @@ class VectorIndex(EntryTable):
             some = windows[: len(self._scaled) - first]
             self._scaled.values[first:last] = some["codes"] * some["scale"][:, None]
 
-    def _clear_cache(self) -> None:
-        self._allowed_for = None
-
     # Answers
 
     def find_nearest(
@@ -123,7 +118,7 @@ class VectorIndex(EntryTable):
     ) -> tuple[Ints, Floats, float | None]:
         """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item."""
         query = normalize_query(vector, self.dimension)
-        windows, background = self._find_candidates(query, self._allow(mask), limit)
+        windows, background = self._find_candidates(query, self._mask_entries(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
             best = find_first_of_each(owners, -cosines)
@@ -145,11 +140,6 @@ class VectorIndex(EntryTable):
         cosines = self._score(db, items, query, expand_ranges(firsts, counts))
         answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
-
-    def _allow(self, mask: Mask) -> Flags | None:
-        if self._allowed_for is not mask:
-            self._allowed, self._allowed_for = self._mask_entries(mask), mask
-        return self._allowed
 
     def _find_candidates(self, query: Floats, allowed: Flags | None, limit: int) -> tuple[Ints, float | None]:
         """The windows that may be among the best, and the mean of all cosines."""
