@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 CLIENTS = 50
+WARM_UP_SECONDS = 1.0
 HELLO, REMEMBER = "hello", "remember"
 
 
@@ -84,10 +85,9 @@ def send_load(what: str, port: int, seconds: float, keys: list[str]) -> dict[str
 
 
 def serve(server: str, folder: str, limit: float | None) -> None:
-    from engrain_conformance.embedder import HashEmbedder
+    from views import Stub
 
     from engrain import Store
-    from engrain.core.identity import Scope
     from engrain.server.access import Access, OpenAccess
     from engrain.server.app import HttpApi
     from engrain.server.keys import ApiKey, KeyFile, KeyLimits
@@ -98,9 +98,9 @@ def serve(server: str, folder: str, limit: float | None) -> None:
         file = KeyFile(Path(folder) / "keys.json")
         limits = KeyLimits(limit)
         names = [f"user-{number}" for number in range(CLIENTS)]
-        keys = [file.add(ApiKey("", name, "", ("write",), Scope(user=name), limits=limits)) for name in names]
+        keys = [file.add(ApiKey("", name, "", ("write",), user=name, limits=limits)) for name in names]
         access = Access(file)
-    with Store(Path(folder) / "load.db", embedder=HashEmbedder(), background=False) as store:
+    with Store(Path(folder) / "load.db", embedder=Stub(), background=False) as store:
         {"uvicorn": run_uvicorn, "granian": run_granian}[server](HttpApi(store, access), keys)
 
 
@@ -154,6 +154,7 @@ class RunningServer:
                 return
 
     def measure(self, what: str, seconds: float) -> dict[str, Any]:
+        send_load(what, self.port, WARM_UP_SECONDS, self.keys)
         before = self._read_cpu()
         found = send_load(what, self.port, seconds, self.keys)
         requests = sum(found["answers"].values())

@@ -97,7 +97,7 @@ class IndexStore:
         seal_rows(guarded)
         guarded.add_triggers(list_triggers())
         guarded.add_insert_triggers(list_insert_triggers())
-        self.differences = guarded.differences
+        self.differences, self.models = guarded.differences, guarded.models
         self.run_count = 0
         self.items: dict[int, Row] = {}
         self.seq = 0

@@ -161,13 +161,14 @@ class HttpApi:
             return found
         endpoint, values = self._router.find(request.method, path)
         trace.route = endpoint.route.path
-        refuse_other_origin(request.headers)
-        caller, limits = self._access.identify(request.headers)
+        headers = _read_headers(request)
+        refuse_other_origin(headers)
+        caller, limits = self._access.identify(headers)
         trace.key = caller.key or "-"
         check_rights(caller, endpoint.route)
         call = Call(endpoint, values, caller, limits)
-        call.view = _read_view(request)
-        call.request_id = _read_request_id(request, endpoint)
+        call.view = _read_view(headers)
+        call.request_id = _read_request_id(headers, endpoint)
         with self._limiter.admit(caller.key, limits):
             return await self._answer_call(request, call)
 
@@ -311,8 +312,13 @@ def _read_raw_path(request: Request) -> str:
         raise Problem(400, "the path is not percent-encoded.") from exc
 
 
-def _read_view(request: Request) -> str:
-    raw = request.headers.get(VIEW_HEADER)
+def _read_headers(request: Request) -> dict[str, str]:
+    """The headers by their names in small letters; of two with one name, the first. Starlette searches for each."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
+
+
+def _read_view(headers: Mapping[str, str]) -> str:
+    raw = headers.get(VIEW_HEADER.lower())
     if raw is None:
         return ""
     name = decode_header(raw, VIEW_HEADER)
@@ -321,9 +327,9 @@ def _read_view(request: Request) -> str:
     return name
 
 
-def _read_request_id(request: Request, endpoint: Endpoint) -> str | None:
+def _read_request_id(headers: Mapping[str, str], endpoint: Endpoint) -> str | None:
     """Return the id of the request. A write that could not honour it is refused: repeating it would not be safe."""
-    raw = request.headers.get(IDEMPOTENCY_HEADER)
+    raw = headers.get(IDEMPOTENCY_HEADER.lower())
     if raw is None:
         return None
     if not 0 < len(raw) <= MAX_HEADER_CHARACTERS or not raw.isprintable():

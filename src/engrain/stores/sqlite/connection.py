@@ -94,6 +94,7 @@ class Connection:
         # How the rows that this transaction has written change the digests: (scope, difference).
         self.differences: list[tuple[int | None, int]] = []
         self._next_item: int | None = None
+        self.models: dict[str, Row] = {}  # number and dimension of each model that this transaction knows
         self._insert_triggers: Sequence[tuple[str, str]] = ()
         self._add_function("row_checksum", compute_checksum)
         self._add_function("checked_row", _check_row)
@@ -130,6 +131,7 @@ class Connection:
         self.run("begin immediate")
         self.differences.clear()  # of a transaction that was rolled back
         self._next_item = None
+        self.models.clear()
 
     def set_savepoint(self) -> int:
         """Begin what `undo` takes back, given the number that is returned."""
@@ -141,6 +143,7 @@ class Connection:
         self.run("release member")
         del self.differences[savepoint:]
         self._next_item = None
+        self.models.clear()
 
     def take_number(self) -> int:
         """A number for a new item: never that of an item that was deleted."""

@@ -82,9 +82,13 @@ class IndexRows:
             insert_row(self._db, load_sql()["add_index_vector"], {"key": key, "windows": b"".join(vectors.rows)})
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
-        values = {"model": model, "dimension": dimension}
-        found = self._db.rows(load_sql()["find_vector_model"], {"model": model})
-        number, known = (found or self._db.rows(load_sql()["add_vector_model"], values))[0]
+        found = self._db.models.get(model)
+        if found is None:
+            rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
+            values = {"model": model, "dimension": dimension}
+            found = (rows or self._db.rows(load_sql()["add_vector_model"], values))[0]
+            self._db.models[model] = found
+        number, known = found
         if known != dimension:
             raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
         return int(number)
