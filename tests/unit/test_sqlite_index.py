@@ -19,7 +19,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import connection
-from engrain.stores.sqlite.index import items, postings, words
+from engrain.stores.sqlite.index import items, words
 
 TERMS = (1, 2, 3)
 DIRECTIONS = [unit(np.random.default_rng(place).standard_normal(8)) for place in range(12)]
@@ -146,8 +146,8 @@ steps = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 20), st.integer
 def test_the_index_follows_every_sequence_of_changes(steps: list[tuple[str, int, int]], ask: int, before: int) -> None:
     store = IndexStore()
     changes = Changes(store)
-    kept = postings.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS
-    postings.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS = 8, 3, 4
+    kept = words.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS
+    words.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS = 8, 3, 4
     try:
         for number, (what, which, value) in enumerate(steps):
             changes.make(what, which, value)
@@ -156,7 +156,7 @@ def test_the_index_follows_every_sequence_of_changes(steps: list[tuple[str, int,
                 check(store, store.clock - before)
         check(store, None)
     finally:
-        postings.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS = kept
+        words.MAX_TAIL, items.MIN_REMOVED, connection.PAGE_ROWS = kept
 
 
 def test_a_write_is_seen_by_the_next_search_and_costs_few_statements() -> None:

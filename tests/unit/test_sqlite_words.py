@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from index_store import ANA, BEN, IndexStore, words_of
 
 from engrain.core.model.queries import WordQuery
-from engrain.stores.sqlite.index import postings
-from engrain.stores.sqlite.index.postings import Postings, parse_pairs
+from engrain.stores.sqlite.index import words as word_index
+from engrain.stores.sqlite.index.words import Postings, parse_pairs
 
 passage = st.dictionaries(st.integers(1, 12), st.sampled_from([1, 1, 1, 2, 3, 30, 31, 32, 900, 65_535]), max_size=6)
 
@@ -107,8 +107,8 @@ def test_nothing_to_look_for_and_nothing_to_look_in() -> None:
 @given(st.lists(st.lists(passage, min_size=1, max_size=3), min_size=1, max_size=60), st.integers(2, 30))
 def test_a_tail_that_is_merged_holds_what_one_run_would(items: list[list[dict[int, int]]], tail: int) -> None:
     runs = Postings()
-    kept = postings.MAX_TAIL
-    postings.MAX_TAIL = tail
+    kept = word_index.MAX_TAIL
+    word_index.MAX_TAIL = tail
     wanted: dict[int, list[tuple[int, int]]] = {}
     try:
         number = 0
@@ -122,6 +122,6 @@ def test_a_tail_that_is_merged_holds_what_one_run_would(items: list[list[dict[in
                 number += 1
             runs.sort_tail()
     finally:
-        postings.MAX_TAIL = kept
+        word_index.MAX_TAIL = kept
     for term, (passages, counts) in zip(range(14), runs.find(tuple(range(14))), strict=True):
         assert list(zip(passages.tolist(), counts.tolist(), strict=True)) == wanted.get(term, [])
