@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARACTERS = 600
 INDENT = "  "
 
-# Metadata that engrain writes: which of its parts found a fact.
-_FOUND_BY = (("by", "gate"), ("by", "model"))
-
 
 def escape(text: str) -> str:
     """Show the characters that nobody sees: stored text must not move the cursor, colour the screen or hide words."""
@@ -98,10 +95,10 @@ def _properties(item: Item) -> Iterator[str]:
 
 
 def _metadata(item: Item, full: bool) -> Iterator[str]:
-    from engrain.core.model.items import RESERVED_KEY
+    from engrain.core.model.items import FOUND_BY, RESERVED_KEY
 
     for key, value in item.metadata.items():
-        internal = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
+        internal = key == RESERVED_KEY or item.kind == "summary" or (not full and (key, value) in FOUND_BY)
         if not internal:
             yield f"{key}={value}"
 

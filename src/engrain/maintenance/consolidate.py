@@ -26,6 +26,7 @@ from engrain.maintenance.passes import (
     load_clock_state,
 )
 from engrain.ports import Services
+from engrain.ports.items import iterate_items
 
 PAGE_SIZE = 500
 FORGET_BATCH = 100  # items of one transaction, for which other writers wait
@@ -89,7 +90,7 @@ def plan_consolidation(context: MaintenanceContext) -> MaintenancePass:
 def _find_removable(context: MaintenanceContext) -> list[ConsolidatedItem]:
     if not context.policies.consolidate_below or context.is_held or context.clock_jumped:
         return []
-    rare = [item for page in _read_pages(context) for item in page if _is_removable(item, context)]
+    rare = [item for item in _iterate_old_facts(context) if _is_removable(item, context)]
     uncited = _find_uncited(context, [item.id for item in rare])
     return [ConsolidatedItem(item, _explain_removal(item, context)) for item in rare if item.id in uncited]
 
@@ -159,7 +160,7 @@ def _find_citing(context: MaintenanceContext, ids: Sequence[str]) -> dict[str, s
     return found
 
 
-def _read_pages(context: MaintenanceContext) -> Iterator[list[Item]]:
+def _iterate_old_facts(context: MaintenanceContext) -> Iterator[Item]:
     policies = context.policies
     conditions: dict[str, object] = {
         "kind": {"in": ["fact", "relation"]}, "pinned": False, "slot": None,
@@ -167,9 +168,4 @@ def _read_pages(context: MaintenanceContext) -> Iterator[list[Item]]:
     }  # fmt: skip
     if not policies.half_life_days:
         conditions["importance"] = {"<": policies.consolidate_below}
-    after = None
-    while page := context.services.items.page(
-        ListQuery(context.scope, parse_filter(conditions), limit=PAGE_SIZE, after=after)
-    ):
-        yield page
-        after = page[-1].id
+    return iterate_items(context.services.items, ListQuery(context.scope, parse_filter(conditions), limit=PAGE_SIZE))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -252,3 +253,10 @@ class ItemStore(Protocol):
 
     def close(self) -> None:
         """Write what is buffered. A second call does nothing; every other call then raises StoreClosed."""
+
+
+def iterate_items(items: ItemStore, query: ListQuery) -> Iterator[Item]:
+    """Yield all items of a query, in pages of its limit."""
+    while page := items.page(query):
+        yield from page
+        query = replace(query, after=page[-1].id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
-from engrain.core.model.filters import Filter, parse_filter
+from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
@@ -30,6 +30,7 @@ from engrain.core.validation import (
 from engrain.ingest import write
 from engrain.maintenance.vector_sync import push_changes
 from engrain.ports import Services
+from engrain.ports.items import iterate_items
 
 if TYPE_CHECKING:
     from engrain.maintenance.consolidate import ConsolidationResult
@@ -171,22 +172,14 @@ class SemanticMemory:
         if where is None:
             raise InvalidInput('forget takes an id or a filter such as {"source": "page"}; an empty one is refused.')
         items, outcomes = self._services.items, builtins.list[Outcome]()
-        ids = items.once(self._scope, request, lambda: Applied(value=self._find_matching(where))).value
+        query = ListQuery(self._scope, where, history=True, limit=_PAGE_SIZE)
+        find = lambda: Applied(value=[item.id for item in iterate_items(items, query)])  # noqa: E731
+        ids = items.once(self._scope, request, find).value
         for start in range(0, len(ids), FORGET_BATCH):
             steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
             part = None if request is None else f"{request.id}\x1f{start}"
             outcomes += items.apply(Plan(self._scope, steps, part)).outcomes
         return tuple(outcomes)
-
-    def _find_matching(self, where: Filter) -> builtins.list[str]:
-        found: builtins.list[str] = []
-        while True:
-            after = found[-1] if found else None
-            query = ListQuery(self._scope, where, history=True, limit=_PAGE_SIZE, after=after)
-            page = self._services.items.page(query)
-            found += [item.id for item in page]
-            if len(page) < _PAGE_SIZE:
-                return found
 
     def explain(self, id: str) -> Explanation:
         """Return the sources of an item, the items that it cites, and those that cite it."""

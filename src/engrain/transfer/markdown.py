@@ -14,7 +14,7 @@ import orjson
 from engrain.core.clock import from_micros
 from engrain.core.formats.export_rows import EXPORTED_KINDS
 from engrain.core.identity import Scope
-from engrain.core.model.items import RESERVED_KEY, SESSION_SLOT_PREFIX
+from engrain.core.model.items import FOUND_BY, RESERVED_KEY, SESSION_SLOT_PREFIX
 from engrain.core.model.rows import Row
 from engrain.core.text.invisible import escape_invisible
 from engrain.core.validation import count_noun
@@ -31,8 +31,6 @@ SOURCE_WORDS = {
 NOBODY = "nobody in particular (no user)"
 # The start of a tag, a link or a picture, with the backslashes before it.
 _ACTIVE = re.compile(r"(\\*)([<\[])")
-# Metadata that engrain itself adds to extracted facts.
-OWN_METADATA = (("by", "gate"), ("by", "model"))
 # Technical fields of a task's saved working memory: format and limits.
 SNAPSHOT_FIELDS = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
@@ -245,7 +243,7 @@ def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
     lines = [
         f"- {_escape_line(name)}: {_escape_line(_render_inline(value))}"
         for name, value in metadata.items()
-        if name != RESERVED_KEY and (name, value) not in OWN_METADATA
+        if name != RESERVED_KEY and (name, value) not in FOUND_BY
     ]
     return [*lines, ""] if lines else []
 
