@@ -21,6 +21,8 @@ from engrain.memory.verbs import Verb
 
 Remote = TypeVar("Remote", bound=type)
 _EMPTY = inspect.Parameter.empty
+# A server embeds every text of these before it answers.
+_MANY_TEXTS = ("remember_many", "add_messages", "conversation.add_many", "conversation.load")
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Channel:
             query=to_query(left) if route.in_query else (),
             body=None if route.in_query else encode_json(left),
             reads=route.right == "read" or route.method == "GET",
-            heavy=route.heavy,
+            heavy=route.heavy or route.verb in _MANY_TEXTS,
             request_id=request_id,
         )
 

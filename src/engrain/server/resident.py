@@ -50,7 +50,7 @@ class Place:
 
     @property
     def log(self) -> Path:
-        return self.socket.with_suffix(".log")
+        return log_path(self.socket)
 
     def is_locked(self) -> bool:
         """True while a server has the socket, or is about to have it."""
@@ -69,6 +69,10 @@ class Place:
 
 def lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
+
+
+def log_path(path: Path) -> Path:
+    return path.with_suffix(".log")
 
 
 def find_place(store: str | os.PathLike[str] | None = None) -> Place:

@@ -56,7 +56,8 @@ class Listener:
     def close(self) -> None:
         self.release()
         self.socket.close()
-        if self.lock is not None:
+        if self.lock is not None and self.path is not None:
+            lock_path(self.path).unlink(missing_ok=True)  # before the lock ends: nobody else has it yet
             os.close(self.lock)
 
 
@@ -171,16 +172,21 @@ def is_loopback(host: str) -> bool:
 
 
 def _take_lock(path: Path) -> int:
-    try:
-        lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as exc:
-        raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as exc:
+    """Return the lock of a socket. A server that ends removes its lock: a file that is gone by then is no lock."""
+    while True:
+        try:
+            lock = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise ConfigError(f"the socket {path} cannot be made: {exc.strerror or exc}.") from exc
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            os.close(lock)
+            raise Conflict(f"another server listens on {path}.") from exc
+        held = os.fstat(lock)
+        if _identify(lock_path(path)) == (held.st_dev, held.st_ino):
+            return lock
         os.close(lock)
-        raise Conflict(f"another server listens on {path}.") from exc
-    return lock
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

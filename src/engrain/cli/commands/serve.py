@@ -70,6 +70,7 @@ def serve(
     """
     try:
         from engrain.server.app import ApiOptions, HttpApi
+        from engrain.server.resident import log_path
         from engrain.server.serve import ApiServer, listen_tcp, listen_unix
     except ModuleNotFoundError as exc:
         raise BackendMissing(f"engrain serve needs {exc.name}, which", "server") from exc
@@ -91,6 +92,8 @@ def serve(
             store.close()
             raise
         _finish(store, drained)
+        if unix is not None and options["idle"] is not None:
+            log_path(unix).unlink(missing_ok=True)
     finally:
         listener.close()
 
