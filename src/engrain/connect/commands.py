@@ -9,7 +9,8 @@ _EVERYDAY = re.compile(
     rf"\s*{_ENVIRONMENT}(?:ls|ll|dir|cd|pwd|cat|bat|less|more|head|tail|echo|printf|which|type|whoami|date|env|export"
     r"|set|history|clear|man|help|tree|du|df|wc|sort|uniq|diff|file|stat|touch|mkdir|rmdir|rm|cp|mv|ln|chmod|chown"
     r"|grep|egrep|rg|ag|ack|find|fd|sed|awk|cut|tr|xargs|jq|yq|ps|top|htop|kill|pkill|lsof|ss|netstat|ping|curl|wget"
-    r"|dig|ssh|scp|rsync|tar|zip|unzip|gzip|open|code|vim?|nano|git|gh|hub|sleep|true|false|test|\[|tee|source|\."
+    r"|dig|ssh|scp|rsync|tar|zip|unzip|gzip|open|code|vim?|nano|git|gh|hub|sleep|true|false|test|\[|tee|source"
+    r"|\.(?=\s)"
     r"|docker\s+(?:ps|images|logs|exec|inspect|stop|rm|rmi|pull|stats)|docker[ -]compose\s+(?:ps|logs|exec|stop|down)"
     r"|kubectl\s+(?:get|describe|logs|exec|top)|(?:npm|pnpm|yarn|pip3?|cargo|brew|apt(?:-get)?|gem|go)\s+"
     r"(?:ls|list|show|view|search|info|outdated|why|freeze|env|version|help|get|audit)"
@@ -38,6 +39,8 @@ _WORK = re.compile(
     r"|swift\s+(?:build|test|run)|xcodebuild|fastlane|pod\s+install|flutter|dart\s+(?:test|run|analyze)|zig\s+\w+"
     r"|prisma|drizzle-kit|flyway|liquibase|dbt|sqlx|diesel|goose|migrate|act|nix\s+(?:build|develop|run|flake)|mkdocs"
     r"|sphinx-build|jekyll|hugo|storybook|golangci-lint|staticcheck|shellcheck|clang-tidy|buf|protoc"
+    r"|(?:node|tsx|ts-node|python[\d.]*|ruby|php|bun|deno run)\s+(?:[\w./-]+/)?(?:server|app|main|index|manage|run"
+    r"|start|dev|worker)\.\w+"
     r")(?![\w-])"
     r"|(?:^|&&|;)\s*(?:bash\s+|sh\s+)?(?:\./|scripts?/|tools/|bin/|ci/|hack/|dev/)[\w./-]+",
 )
