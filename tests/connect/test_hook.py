@@ -138,3 +138,7 @@ def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     command = [sys.executable, "-I", "-S", str(other), str(place.folder), "claude", "SessionStart"]
     subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
     assert process.wait(PATIENCE_SECONDS) == 0
+    process = start(place)
+    wait_until_ready(place)
+    place.socket.unlink()  # no hook can reach it any more
+    assert process.wait(PATIENCE_SECONDS) == 0

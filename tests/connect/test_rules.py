@@ -50,7 +50,9 @@ def test_an_open_private_part_reaches_to_the_end() -> None:
     assert remove_private("a <private>b</private> c <PRIVATE>d") == "a  c "
 
 
-@for_each("command", ["ls -la", "git push --force", "cd x && ls", "curl localhost | jq .", "cat a | grep b", "rm -rf x"])
+@for_each(
+    "command", ["ls -la", "git push --force", "cd x && ls", "curl localhost | jq .", "cat a | grep b", "rm -rf x"]
+)
 def test_everyday_commands(command: str) -> None:
     assert is_everyday(command)
     assert not is_work(command)

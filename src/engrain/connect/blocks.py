@@ -78,8 +78,8 @@ def _choose(hits: Sequence[Hit], budget: int, count_tokens: CountTokens) -> list
 
 
 def _is_news(item: Item, session: str, prompt: str) -> bool:
-    """False for words of this session, and for earlier questions, which answer nothing."""
-    if session in (item.session, item.metadata.get(SESSION)):
+    """False for words of this session, for summaries of messages, and for earlier questions: they answer nothing."""
+    if item.kind == "summary" or session in (item.session, item.metadata.get(SESSION)):
         return False
     is_question = item.role == "user" and item.text.rstrip().endswith("?")
     return not is_question and item.text.strip() != prompt.strip()

@@ -97,12 +97,19 @@ def edit_json(path: Path, members: Members, hooks: Mapping[str, Any] | None = No
         left = json_text.read(text)
         return "" if not left or left == {where[0]: value for where, value in own.items()} else text
 
-    return FileEdit(path, add, remove)
+    def holds(text: str) -> bool:
+        listed = [(json_text.lookup(text, ("hooks", event)) or [], entry) for event, entry in (hooks or {}).items()]
+        known = [(where, value) for where, value in members.items() if NAME in where]
+        return all(json_text.lookup(text, where) == value for where, value in known) and all(
+            entry in entries for entries, entry in listed
+        )
+
+    return FileEdit(path, add, remove, holds)
 
 
 def edit_own_file(path: Path, content: str) -> FileEdit:
     """An edit of a file that is ours alone."""
-    return FileEdit(path, lambda _: content, lambda _: "")
+    return FileEdit(path, lambda _: content, lambda _: "", lambda text: text == content)
 
 
 def edit_toml_server(path: Path, command: Sequence[str]) -> FileEdit:
@@ -120,7 +127,11 @@ def edit_toml_server(path: Path, command: Sequence[str]) -> FileEdit:
             raise ConfigError(f"{path} names {table} in another form: remove it by hand.")
         return left
 
-    return FileEdit(path, add, remove)
+    def holds(text: str) -> bool:
+        server = tomllib.loads(_check_toml(path, text)).get("mcp_servers", {}).get(NAME, {})
+        return [server.get("command"), *server.get("args", [])] == list(command)
+
+    return FileEdit(path, add, remove, holds)
 
 
 def _drop_toml_tables(text: str) -> str:

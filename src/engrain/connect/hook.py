@@ -21,6 +21,7 @@ LAST_RESORT_SECONDS = 1.0  # nothing takes longer, whatever happens
 # A first failure costs one wait, a second one a short wait, and then nobody waits for a while.
 WAIT_SECONDS = (0.6, 0.25)
 PAUSE_SECONDS = 30.0
+PATIENCE_VARIABLE = "ENGRAIN_HOOK_PATIENCE"  # a factor for slow machines
 RETRY_SECONDS = 0.02
 
 Answer = dict[str, object]
@@ -49,6 +50,13 @@ def main(folder: str, client: str, event: str = "") -> None:
         sys.stdout.flush()
 
 
+def read_patience() -> float:
+    try:
+        return float(os.environ.get(PATIENCE_VARIABLE, "1"))
+    except ValueError:
+        return 1.0
+
+
 def read_build() -> str:
     """The version of the installed files: a resident process of another version ends after its answer."""
     about = os.stat(__file__)
@@ -63,7 +71,7 @@ def deliver(folder: str, body: bytes) -> Answer | None:
         if time.time() < until:
             return None
         failures = len(WAIT_SECONDS) - 1
-    end = time.monotonic() + WAIT_SECONDS[failures]
+    end = time.monotonic() + WAIT_SECONDS[failures] * read_patience()
     answer = ask(folder, body, end)
     if answer is None:
         write_breaker(breaker, failures + 1)
@@ -149,7 +157,7 @@ def leave(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGALRM, leave)
-    signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_SECONDS * read_patience())
     try:
         main(*sys.argv[1:4])
     finally:

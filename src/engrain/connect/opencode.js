@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process"
 
 const HOOK = HOOK_COMMAND
-const LIMIT_MS = 1500
+const LIMIT_MS = 1500 * Number(process.env.ENGRAIN_HOOK_PATIENCE || 1)
 
 function call(event, payload) {
   return new Promise((resolve) => {

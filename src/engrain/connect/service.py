@@ -28,6 +28,7 @@ IDLE_SECONDS = 15 * 60.0
 IDLE_VARIABLE = "ENGRAIN_IDLE_SECONDS"
 CACHE_BYTES = 128 << 20
 SPOOL_SECONDS = 1.0
+SLOW_SECONDS = 0.3
 DRAIN_SECONDS = 5
 BACKLOG = 128
 _log = logging.getLogger("engrain")
@@ -52,6 +53,7 @@ class ConnectApi:
         self.draining = asyncio.Event()
         self.last_request = time.monotonic()
         self.outdated = False
+        self._running: dict[int, float] = {}
         self._store = store
         self._recorder = recorder
         self._build = build
@@ -67,6 +69,11 @@ class ConnectApi:
         api = await asyncio.to_thread(self._load_api)
         await api(scope, receive, send)
 
+    @property
+    def is_prompt(self) -> bool:
+        """True if no event has been waiting for its answer for long."""
+        return all(time.monotonic() - began < SLOW_SECONDS for began in [*self._running.values()])
+
     def close(self, seconds: float) -> bool:
         return self._api is None or self._api.close(seconds)
 
@@ -78,7 +85,12 @@ class ConnectApi:
             body += part.get("body", b"")
             if not part.get("more_body"):
                 break
-        status, answer = await asyncio.to_thread(self._handle, body)
+        number = id(body)
+        self._running[number] = time.monotonic()
+        try:
+            status, answer = await asyncio.to_thread(self._handle, body)
+        finally:
+            del self._running[number]
         response = Response(answer, status, media_type="application/json")
         await response({"type": "http"}, receive, send)
 
@@ -149,28 +161,36 @@ def _serve(home: ConnectHome, listener: socket.socket, idle_seconds: float) -> N
         api = ConnectApi(store, recorder, read_build())
         server = ApiServer(api, DRAIN_SECONDS)
         stopped = threading.Event()
-        keeper = threading.Thread(target=_keep_house, args=(api, recorder, server, stopped, idle_seconds), daemon=True)
-        threading.Thread(target=warm_up_embedder, args=(store,), daemon=True).start()
+        warm_up = threading.Thread(target=warm_up_embedder, args=(store,), daemon=True)
+        warm_up.start()
+
+        def is_needed() -> bool:
+            # Somebody may remove the folder: a process that no hook can reach must not stay.
+            idle = time.monotonic() - api.last_request > idle_seconds
+            return home.socket.exists() and not idle and not api.outdated
+
+        def clear_breaker() -> None:
+            # Hooks that gave up while we started, or were busy, may try again.
+            if api.is_prompt and not warm_up.is_alive():
+                (home.folder / BREAKER_FILE).unlink(missing_ok=True)
+
+        def keep_house() -> None:
+            while not stopped.wait(SPOOL_SECONDS):
+                if not is_needed():
+                    server.stop()
+                    return
+                try:
+                    if recorder.take_spooled():
+                        api.last_request = time.monotonic()
+                    clear_breaker()
+                except Exception:  # noqa: BLE001  # the rim: the next round tries again
+                    _log.exception("the spool could not be read")
+
+        keeper = threading.Thread(target=keep_house, daemon=True)
         keeper.start()
-        (home.folder / BREAKER_FILE).unlink(missing_ok=True)  # whoever gave up while we started may try again
         server.serve_until_stopped(Listener(listener, f"unix:{home.socket}", True))
         stopped.set()
         keeper.join(DRAIN_SECONDS)
-
-
-def _keep_house(
-    api: ConnectApi, recorder: EventRecorder, server: Any, stopped: threading.Event, idle_seconds: float
-) -> None:
-    """Take the spool, and stop the server when nobody asked for a while or its files were replaced."""
-    while not stopped.wait(SPOOL_SECONDS):
-        try:
-            if recorder.take_spooled():
-                api.last_request = time.monotonic()
-        except Exception:  # noqa: BLE001  # the rim: the next round tries again
-            _log.exception("the spool could not be read")
-        if api.outdated or time.monotonic() - api.last_request > idle_seconds:
-            server.stop()
-            return
 
 
 if __name__ == "__main__":
