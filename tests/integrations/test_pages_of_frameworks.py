@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
-NEEDS = {"anthropic": "anthropic", "langgraph": "langgraph", "openai-agents": "agents"}
+NEEDS = {"anthropic": "anthropic", "langgraph": "langgraph", "openai-agents": "agents", "pydantic-ai": "pydantic_ai"}
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 RUN = """
 import json, sys

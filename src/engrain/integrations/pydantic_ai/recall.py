@@ -1,0 +1,64 @@
+"""RecallFromMemory: a capability of Pydantic AI that hands recalled texts to the model."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
+
+from engrain.core.validation import MAX_QUERY
+from engrain.memory.memory import Memory
+
+
+@dataclass
+class RecallFromMemory(AbstractCapability[Any]):
+    """Recalls for the user's prompt, and keeps the prompt and the answer in the log.
+
+        agent = Agent(model, capabilities=[RecallFromMemory(store.memory(user="ana"))])
+
+    Recalled texts go into the request as a part of the user's message, quoted with their sources, and never into the
+    instructions or the stored history. With `remember=False` nothing is kept.
+    """
+
+    memory: Memory
+    n: int = 5
+    budget: int | None = 1_000
+    remember: bool = True
+
+    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+        messages = await asyncio.to_thread(self._add_recalled, request_context.messages)
+        return replace(request_context, messages=messages)
+
+    async def after_run(self, ctx: Any, *, result: Any) -> Any:
+        if self.remember:
+            session = result.conversation.conversation_id
+            await asyncio.to_thread(self._keep, session, ctx.prompt, result.output)
+        return result
+
+    def _add_recalled(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+        place = next((n for n in range(len(messages) - 1, -1, -1) if _find_prompt(messages[n])), None)
+        if place is None:
+            return messages
+        request = messages[place]
+        recalled = self.memory.recall(_find_prompt(request)[: MAX_QUERY // 4], n=self.n, budget=self.budget)
+        if not recalled:
+            return messages
+        part = UserPromptPart(content=str(recalled))
+        return [*messages[:place], replace(request, parts=[part, *request.parts]), *messages[place + 1 :]]
+
+    def _keep(self, session: str, prompt: Any, output: Any) -> None:
+        for role, text in (("user", prompt), ("assistant", output)):
+            if isinstance(text, str) and text.strip():
+                self.memory.add_message(role, text, session=session)
+
+
+def _find_prompt(message: ModelMessage) -> str:
+    """Return the words of the user in a message."""
+    if not isinstance(message, ModelRequest):
+        return ""
+    texts = [part.content for part in message.parts if isinstance(part, UserPromptPart)]
+    words = [text if isinstance(text, str) else " ".join(one for one in text if isinstance(one, str)) for text in texts]
+    return "\n".join(words).strip()
