@@ -15,7 +15,16 @@ from click.core import ParameterSource
 
 from engrain.cli.command import SCOPE_OPTIONS, STORE_OPTIONS
 from engrain.cli.output import escape, print_lines, to_json, to_json_line
-from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
+from engrain.core.errors import (
+    AccessDenied,
+    BadText,
+    ConfigError,
+    Conflict,
+    EngrainError,
+    InvalidInput,
+    NotFound,
+    ReadOnlyStore,
+)
 from engrain.core.identity import Scope
 from engrain.core.validation import count_noun, suggest_name
 
@@ -142,12 +151,14 @@ def is_typed(ctx: click.Context | None, option: str) -> bool:
 
 
 def _preload_embedder(store: str | None, text: str) -> None:
+    from engrain.client.connection import is_server_url
     from engrain.config import load_settings
 
     def load() -> None:
         # The verb meets and reports the same error again.
         with suppress(EngrainError):
-            if load_settings(store).embedder == "local":
+            chosen = load_settings(store)
+            if chosen.embedder == "local" and not is_server_url(chosen.store):
                 from engrain.providers.local import local_embedder
 
                 local_embedder().embed([text], "query")
@@ -185,10 +196,10 @@ def read_text(argument: str | None, name: str) -> str:
 
 
 def list_hiding_holds(memory: Memory, user: str | None = None) -> list[Hold]:
-    """The legal holds that hide data; none in a store that cannot erase."""
+    """The legal holds that hide data; none in a store that cannot erase, or whose key may not see them."""
     try:
         return [hold for hold in memory.store.holds(user=user, tenant=memory.scope.tenant) if hold.hidden]
-    except ConfigError:
+    except (AccessDenied, ConfigError):
         return []
 
 
@@ -208,9 +219,12 @@ def describe_other_memories(memory: Memory) -> str:
 
     if memory.list(limit=1, history=True):
         return ""
-    memories, scope = memory.store.memories(), memory.scope
-    if not memories or _is_listed(scope, memories) or has_other_data(memory):
-        return ""
+    try:
+        memories, scope = memory.store.memories(), memory.scope
+        if not memories or _is_listed(scope, memories) or has_other_data(memory):
+            return ""
+    except AccessDenied:
+        return ""  # a key of one memory sees no other
     same = [info for info in memories if scope.user and info.user == scope.user and scope.tenant in (None, info.tenant)]
     if not same:
         others = count_noun(len(memories), "other memory", "other memories")

@@ -16,7 +16,7 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, has_other_data, has_tier_data
 from engrain.cli.output import dim, escape, show_progress, to_json_line
-from engrain.core.errors import BadFile, BadLine, Conflict, NotFound
+from engrain.core.errors import AccessDenied, BadFile, BadLine, Conflict, NotFound
 from engrain.core.validation import count_noun, suggest_name
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ def _export(cli: CommandContext, memory: Memory, path: str, options: dict[str, A
 
 def _list_agents(cli: CommandContext, memory: Memory) -> list[str | None]:
     """The agents that know the user. NotFound if nothing is kept: a mistyped or missing name gets no file."""
-    memories = memory.store.memories()
+    try:
+        memories = memory.store.memories()
+    except AccessDenied:
+        return [cli.agent]  # a key of one memory sees no other
     same_tenant = [info for info in memories if info.tenant == cli.tenant]
     agents = [info.agent for info in same_tenant if info.user == cli.user]
     if cli.user is None:
