@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import apsw
 import pytest
 
 from engrain import Memory, Store
-from engrain.core.errors import EngrainError, SchemaMismatch, StoreCorrupt
+from engrain.core.errors import EngrainError, NotADatabase, SchemaMismatch, StoreCorrupt
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import SqliteStore
@@ -238,6 +239,68 @@ def test_an_erasure_runs_no_name_out_of_the_file(store: Path, witness: Path, wha
         change_file(store, FOREIGN[what], witness)
         with suppress(EngrainError):
             opened.erase(user="ana")
+    assert not witness.exists()
+
+
+def make_journal(path: Path, names: Path) -> None:
+    """A journal that SQLite takes for the rest of a transaction over several files, and that names one of them."""
+    name = str(names).encode()
+    magic = bytes.fromhex("d9d505f920a163d7")
+    pages = path.stat().st_size // 4096
+    head = magic + struct.pack(">IIIII", 0, 7, pages, 512, 4096)
+    end = name + struct.pack(">II", len(name), sum(name)) + magic
+    path.with_name(path.name + "-journal").write_bytes(head.ljust(512, b"\0") + end)
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(store: Path, tmp_path: Path) -> None:
+    """Older versions of SQLite delete it. The standard library has one."""
+    victim = tmp_path / "letters.txt"
+    victim.write_text("Dear Ana")
+    make_journal(store, victim)
+    for use in (use_memory, copy_store, lambda path: SqliteStore(path, engine="stdlib").close()):
+        with pytest.raises(NotADatabase, match="names another file"):
+            use(store)
+    assert victim.read_text() == "Dear Ana"
+    store.with_name("store.db-journal").write_bytes(b"")  # as a transaction leaves it that is over
+    use_memory(store)
+
+
+@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_file_beside_a_store_that_is_none_is_refused(store: Path, tmp_path: Path, end: str, kind: str) -> None:
+    beside = store.with_name(store.name + end)
+    if kind == "pipe":
+        os.mkfifo(beside)
+    elif kind == "link":
+        beside.symlink_to(tmp_path / "elsewhere")
+    else:
+        beside.mkdir()
+    with pytest.raises(NotADatabase, match="not a plain file"):
+        use_memory(store)
+
+
+def test_a_store_that_litestream_has_changed_says_so(store: Path, witness: Path) -> None:
+    tables = ("_litestream_seq (id integer primary key, seq integer)", "_litestream_lock (id integer)")
+    change_file(store, tuple(f"create table {table}" for table in tables), witness)
+    with pytest.raises(SchemaMismatch, match=r"Litestream \(_litestream_lock, _litestream_seq\).*engrain backup"):
+        use_memory(store)
+
+
+@pytest.mark.filterwarnings("ignore:engrain. SQLite:UserWarning")
+@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
+def test_the_source_of_a_copy_can_only_be_read(store: Path, witness: Path, engine: Engine) -> None:
+    """Even if SQL out of the file ran, it could do nothing."""
+    with closing(SqliteStore(store, engine=engine)) as opened:
+
+        def read() -> None:
+            rows = opened.snapshot(lambda db: db.rows("select count(*) from item"))
+            assert rows == [(2,)]
+            for sql in (f"attach '{witness}' as w", "delete from item", "create temp table t (x)"):
+                with pytest.raises(EngrainError):
+                    opened.snapshot(lambda db: db.run(sql))  # noqa: B023
+
+        opened.on_snapshot(read)
+        assert opened.snapshot(lambda db: db.rows("select count(*) from item")) == [(2,)]
     assert not witness.exists()
 
 

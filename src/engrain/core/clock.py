@@ -109,7 +109,7 @@ def read_clock_state(text: str | None) -> ClockState:
         return ClockState(
             *(datetime.fromisoformat(values[name]) if values[name] else None for name in ("last", "since"))
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ClockState()
 
 

@@ -201,14 +201,21 @@ class Connection:
         except _DRIVER_ERRORS as exc:
             raise make_commit_error(_result_code(exc), str(exc)) from exc
 
-    def restrict(self, allow: Permission) -> None:
-        """Deny every action that `allow` refuses, and run one statement a call. The standard library does so anyway."""
+    def authorize(self, allow: Permission) -> None:
+        """Deny every action that `allow` refuses."""
 
-        def authorize(action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
+        def decide(action: int, first: str | None, second: str | None, database: str | None, _: str | None) -> int:
             return 0 if allow(action, first, second, database) else 1
 
         if isinstance(self._raw, sqlite3.Connection):
-            self._raw.set_authorizer(authorize)
+            self._raw.set_authorizer(decide)
+        else:
+            self._raw.authorizer = decide
+
+    def restrict(self, allow: Permission) -> None:
+        """Do the same, and run one statement a call. The standard library does so anyway."""
+        self.authorize(allow)
+        if isinstance(self._raw, sqlite3.Connection):
             return
         given = [""]
 
@@ -216,7 +223,6 @@ class Connection:
             given[0] = sql
             return self._raw.execute(sql, args)
 
-        self._raw.authorizer = authorize
         self._raw.exec_trace = lambda _cursor, sql, _values: sql == given[0]
         self._execute = execute
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
+import struct
 import sys
 import warnings
 from collections.abc import Iterable
@@ -40,6 +42,9 @@ _NETWORK_TYPES = {
     "gfs2", "orangefs", "pvfs2", "davfs", "vboxsf",
 }  # fmt: skip
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
+# A journal that names another file ends with the length of the name, a checksum and SQLite's mark of a journal.
+_JOURNAL_END_BYTES = 16
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 # The ends of the names of our own copies.
 _OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?|-new-\d+-\d+")
 
@@ -130,6 +135,27 @@ def _check_path(path: Path, read_only: bool) -> None:
     # SQLite reads the content: to open and close the file here would drop the locks of an open connection.
     if not path.is_file():
         raise NotADatabase(f"{path} is not a file. Give the path of an engrain store, or of a new file.")
+    _check_files_beside(path)
+
+
+def _check_files_beside(path: Path) -> None:
+    """SQLite opens and obeys the files beside a store. A pipe would hold it up for ever.
+
+    A journal can name another file, which SQLite deletes once it has undone the writes in the journal. It does so for
+    transactions over several files, and engrain makes none."""
+    for end in ("-journal", "-wal", "-shm"):
+        beside = path.with_name(path.name + end)
+        if (beside.is_symlink() or beside.exists()) and not stat.S_ISREG(beside.lstat().st_mode):
+            raise NotADatabase(f"{beside} is not a plain file: engrain did not make it. Move it away.")
+    journal = path.with_name(path.name + "-journal")
+    if journal.exists() and journal.stat().st_size >= _JOURNAL_END_BYTES:
+        with journal.open("rb") as file:
+            file.seek(-_JOURNAL_END_BYTES, os.SEEK_END)
+            length, _, magic = struct.unpack(">II8s", file.read())
+        if magic == _JOURNAL_MAGIC and length:
+            raise NotADatabase(
+                f"{journal} names another file, for SQLite to delete it: engrain did not write it. Move it away."
+            )
 
 
 def _explain_no_wal(network: str, engine: EngineName) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed
-from engrain.stores.sqlite.connection import CLOSED, Connection
+from engrain.stores.sqlite.connection import CLOSED, Connection, Permission
 
 Answer = TypeVar("Answer")
 
@@ -52,8 +52,9 @@ class Loan:
 class Pool:
     """No locks: each step is one operation of a list or a set, which a signal cannot interrupt."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(self, connect: Callable[[], Connection], allow: Permission) -> None:
         self._connect = connect
+        self._allow = allow  # in a snapshot, by which a store is copied or exported
         self._closed = False
         self.reset()
 
@@ -91,12 +92,15 @@ class Pool:
             raise StoreClosed(CLOSED)
         try:
             idle = loan.snapshot.idle if loan.snapshot else None
+            known = bool(idle)
             loan.db = idle.pop() if idle else self._idle.pop()
         except IndexError:
             self.reclaim()
             loan.db = self._connect()
         if loan.snapshot:
             loan.snapshot.lent = loan.db
+            if not known:
+                loan.db.authorize(self._allow)  # nobody else gets it afterwards
         if not loan.bare and not loan.db.in_transaction:
             loan.db.run("begin")
         return loan.db

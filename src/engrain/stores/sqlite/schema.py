@@ -18,6 +18,7 @@ _READ = {Action.SELECT, Action.READ, Action.FUNCTION, Action.TRANSACTION}
 _PRAGMAS = {"application_id", "user_version", "encoding", "integrity_check", "foreign_key_check"}
 _COPY_NAME = "vacuum_"  # begins the name of the database that VACUUM INTO fills
 _SHOWN_CHARACTERS = 80
+_LITESTREAM_TABLES = {"_litestream_seq", "_litestream_lock"}
 
 
 class SchemaObject(NamedTuple):
@@ -51,6 +52,11 @@ def find_fault(rows: Sequence[Row], engine: EngineName, version: int) -> str | N
     if set(found) == expected and len(found) == len(expected):
         shared = len(set(pages)) < len(pages) or min(pages) <= 1
         return "two tables or indexes begin on the same page" if shared else None
+    if litestream := sorted(one.name for one in found if one.name in _LITESTREAM_TABLES):
+        return (
+            f"it has tables of Litestream ({', '.join(litestream)}), which engrain does not open. Replicate backups "
+            "(engrain backup), and drop these tables"
+        )
     names = {one.name for one in found}
     known = {one.name for one in expected}
     for one in found:
@@ -95,17 +101,17 @@ def open_outside(file: StoreFile, copy_to: Path | None = None) -> Iterator[tuple
     It can be read, and copied to `copy_to`. Everything else is denied, and its schema must be ours.
     """
     with closing(open_connection(file)) as db:
-        db.restrict(_Permission(copy_to))
+        db.restrict(ReadPermission(copy_to))
         version = migrate.read_version(db, file)
         if version:
             check_schema(db.rows(LIST_OBJECTS), file, version)
         yield db, version
 
 
-class _Permission:
-    """Decides what a statement may do."""
+class ReadPermission:
+    """Lets a statement read, and copy the whole file to one place."""
 
-    def __init__(self, copy_to: Path | None) -> None:
+    def __init__(self, copy_to: Path | None = None) -> None:
         self._copy = copy_to.absolute().as_uri() if copy_to else None
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None) -> bool:

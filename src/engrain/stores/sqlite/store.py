@@ -46,7 +46,7 @@ from engrain.stores.sqlite.opening import (
 )
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
-from engrain.stores.sqlite.schema import LIST_OBJECTS, check_schema
+from engrain.stores.sqlite.schema import LIST_OBJECTS, ReadPermission, check_schema
 from engrain.stores.sqlite.syntax import load_sql
 from engrain.stores.sqlite.writer import WriteQueue
 
@@ -80,7 +80,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         self._log_identity: FileIdentity | None = None
         self._commits = 0  # the number of the commit in progress
         self._writer = WriteQueue(self._open_writer, self._lock, self)
-        self._pool = Pool(self._open_reader)
+        self._pool = Pool(self._open_reader, ReadPermission())
         self._checkpointer = Checkpointer(self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._file, self._lock)
         self.dialect = SqliteDialect(self._writer, self._pool, self._file, self._purge.expect, clock)

@@ -65,7 +65,7 @@ class Hooks(Protocol):
     """Calls around a commit, made in the thread that writes."""
 
     def before_commit(self, db: Connection) -> None:
-        """All members have run, and a row has changed."""
+        """All members have run, and a row or a digest has changed."""
 
     def confirm_commit(self) -> None:
         """The commit is durable, and is acknowledged unless this raises a StoreError."""
@@ -358,7 +358,7 @@ class WriteQueue:
         if not members:
             db.run("rollback")
             return
-        if db.total_changes != self._changes_before:
+        if db.total_changes != self._changes_before or db.differences:
             self._hooks.before_commit(db)
         db.commit()
         self._hooks.confirm_commit()
