@@ -30,7 +30,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Add, Plan
-from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite import SqliteStore, writer
 from engrain.stores.sqlite.connection import Engine
 
 Open = Callable[[], SqliteStore]
@@ -71,14 +71,16 @@ class TestItems(Sqlite, ItemStoreSuite):
         assert not isinstance(three, Exception)
         assert not store.dialect.codes
 
-    def test_many_plans_are_one_commit(self, store: SqliteStore) -> None:
+    def test_many_plans_are_one_commit(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "GROUP_SECONDS", 60)  # a busy machine may take longer than a group lasts
+
         def count() -> int:
             ((commits,),) = store.snapshot(lambda db: db.rows("select commits from counter where n = 0"))
             return int(commits)
 
         before = count()
         store.apply_many([Plan(Scope(user=f"user-{number}"), (Add(fact("Tea.")),)) for number in range(50)])
-        assert 1 <= count() - before <= 3, "a group ends after 20 ms, however few it has"
+        assert count() - before <= 2, "the first may be taken before the others are handed over"
 
 
 class TestVectors(Sqlite, VectorIndexSuite):
