@@ -219,14 +219,8 @@ def answer_questions(folder: Folder, embedder: Embedder, progress: Progress) -> 
             recall = memories[question.space].recall
             top, long = (list_found(recall(question.text, n=n, min_relevance=0)) for n in (TOP_HITS, BUDGET_HITS))
             above = list_found(recall(question.text, n=TOP_HITS))
-            answers.append(
-                Answer(
-                    question,
-                    tuple(document.doc for document in top),
-                    tuple(long),
-                    tuple(document.doc for document in above),
-                )
-            )
+            best, above_floor = (tuple(document.doc for document in found) for found in (top, above))
+            answers.append(Answer(question, best, tuple(long), above_floor))
             progress(f"{folder.name}: asking", number, len(folder.questions))
     return answers
 

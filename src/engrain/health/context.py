@@ -231,12 +231,8 @@ class CheckContext:
 
     def _narrow_to(self, scope: Scope, limit: int) -> CheckContext:
         narrowed = copy(self)
-        narrowed.scope, narrowed.limit, narrowed.is_one_of_several, narrowed._others = (
-            scope,
-            limit,
-            self._others is not None,
-            None,
-        )
+        narrowed.scope, narrowed.limit = scope, limit
+        narrowed.is_one_of_several, narrowed._others = self._others is not None, None
         return narrowed
 
     def _once(self, what: str, ask: Callable[[], T]) -> T:
@@ -312,7 +308,7 @@ def _check_all_memories(check: Check, context: CheckContext) -> Verdict:
     if not check.each or context.memory_count is None:
         return _run_check(check, context)
     found = [(memory.scope, _run_check(check, memory)) for memory in context.memories[: check.most]]
-    scope, first = min(found, key=lambda found: SEVERITY.index(found[1].state))
+    scope, first = min(found, key=lambda pair: SEVERITY.index(pair[1].state))
     if first.state == "pass" and check.whole:
         overall = _run_check(replace(check, run=check.whole), context)
         if overall.state != "pass":

@@ -81,9 +81,7 @@ def plan_changes(
             text = redact_json(verdict.seen.entry.text, redact)
             found.append(LineChange(verdict.seen.file, text, verdict.seen, _build_note(verdict.seen, old, editor), old))
     # Forgetting an item also forgets what cites it, so corrections of such items come first.
-    return sorted(
-        found, key=lambda change: (change.note is None, change.old is not None and change.old.relation is not None)
-    )
+    return sorted(found, key=lambda change: (change.note is None, bool(change.old and change.old.relation)))
 
 
 def describe_changes(changes: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
@@ -184,9 +182,7 @@ def _keep_pinned(changes: Sequence[LineChange], done: Sequence[Outcome], service
     """Pin the new value of a pinned slot."""
     both = zip(changes, done, strict=True)
     ids = [
-        end.id
-        for change, end in both
-        if change.old and change.old.pinned and change.note and change.note.slot and end.id
+        end.id for change, end in both if change.old and change.old.pinned and change.note and change.slot and end.id
     ]
     if ids:
         services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

@@ -76,11 +76,9 @@ def settle_deletions(found: Sequence[MergeDecision], *, accept: bool, restore: b
     """Accept or restore the deletions that are held back. Missing lines of a log stay: they may just be left out."""
     if not (accept or restore):
         return list(found)
-    waiting = [
-        verdict for verdict in found if verdict.do == "hold" and verdict.line and not parse_log_day(verdict.line.file)
-    ]
-    others = [verdict for verdict in found if verdict not in waiting]
-    return [*others, *(replace(verdict, do="forget") for verdict in waiting)] if accept else others
+    others = [verdict for verdict in found if not verdict.is_held_deletion]
+    accepted = (replace(verdict, do="forget") for verdict in found if verdict.is_held_deletion)
+    return [*others, *accepted] if accept else others
 
 
 def confirm_moved(found: Sequence[MergeDecision], comparison: Comparison) -> list[MergeDecision]:
@@ -96,15 +94,10 @@ def confirm_moved(found: Sequence[MergeDecision], comparison: Comparison) -> lis
 
 
 def _was_moved(verdict: MergeDecision, comparison: Comparison) -> bool:
-    if (
-        verdict.do != "keep"
-        or verdict.line is None
-        or verdict.seen is None
-        or verdict.seen.unsure
-        or verdict.seen.file != MEMORY
-    ):
+    line, seen = verdict.line, verdict.seen
+    if verdict.do != "keep" or line is None or seen is None or seen.unsure or seen.file != MEMORY:
         return False
-    item = comparison.selection.facts.get(verdict.line.id)
+    item = comparison.selection.facts.get(line.id)
     return item is not None and item.trust < MIN_TRUST and verdict.id == item.id
 
 
@@ -113,12 +106,11 @@ def map_lines(found: Sequence[MergeDecision], ids: Mapping[FileEntry, str | None
     positions: dict[tuple[str, int], str | None] = {}
     fresh = set()
     for verdict in found:
-        if verdict.seen is None or (verdict.do in ("add", "edit") and verdict.seen not in ids):
+        seen, applied = verdict.seen, verdict.do in ("add", "edit")
+        if seen is None or (applied and seen not in ids):
             continue
-        position = (verdict.seen.file, verdict.seen.block)
-        positions[position] = (
-            ids[verdict.seen] if verdict.do in ("add", "edit") else None if verdict.do == "drop" else verdict.id
-        )
+        position = (seen.file, seen.block)
+        positions[position] = ids[seen] if applied else None if verdict.do == "drop" else verdict.id
         if verdict.do == "renew":
             fresh.add(position)
     away = {verdict.id for verdict in found if verdict.do == "hold" and verdict.id}

@@ -106,7 +106,7 @@ class SyncRound:
             tuple(
                 HeldDeletion(verdict.line.file, verdict.line.id, comparison.before[verdict.line.id].text)
                 for verdict in found
-                if verdict.do == "hold" and verdict.line and not parse_log_day(verdict.line.file)
+                if verdict.line and verdict.is_held_deletion
             ),
             tuple(_list_notices(comparison, editor.first and previous_base is not None)),
             self._options.dry_run,

@@ -142,9 +142,7 @@ def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mappin
         for receipt in sorted(receipts, key=lambda receipt: str(receipt.values["asked_at"]))
         if receipt.values["receipt"] not in ids
     ]
-    newer = [
-        subject for subject in erased if subject.subject_hash not in times or times[subject.subject_hash] < subject.at
-    ]
+    newer = [new for new in erased if new.subject_hash not in times or times[new.subject_hash] < new.at]
     return restored.erasing.replay(newer, []) if newer else {}
 
 

@@ -63,10 +63,8 @@ class Retry:
         if isinstance(self.times, bool) or not isinstance(self.times, int) or not 0 <= self.times <= MAX_RETRIES:
             raise InvalidInput(f"retries must be a whole number from 0 to {MAX_RETRIES:,}, not {self.times!r}.")
         numbers = (self.first, self.factor, self.most)
-        if (
-            not all(isinstance(number, (int, float)) and 0 <= number <= _MAX_SECONDS for number in numbers)
-            or self.factor < 1
-        ):
+        fits = all(isinstance(number, (int, float)) and 0 <= number <= _MAX_SECONDS for number in numbers)
+        if not fits or self.factor < 1:
             raise InvalidInput(f"a Retry needs first >= 0, factor >= 1 and most >= 0, and none over {_MAX_SECONDS:,}.")
 
     def pause(self, failures: int) -> float:

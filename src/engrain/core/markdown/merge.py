@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engrain.core.markdown.page import Entry, hash_entry
-from engrain.core.markdown.sync_state import SyncedLine
+from engrain.core.markdown.sync_state import SyncedLine, parse_log_day
 
 # A line is an edit of another if they are this similar. In the same place, less is enough.
 MIN_SIMILARITY, MIN_SIMILARITY_IN_PLACE = 0.6, 0.25
@@ -58,6 +58,11 @@ class MergeDecision:
     line: SyncedLine | None = None
     seen: FileEntry | None = None
     id: str | None = None
+
+    @property
+    def is_held_deletion(self) -> bool:
+        """Tell a deletion that waits for a decision. A line of a log may just be left out."""
+        return self.do == "hold" and self.line is not None and not parse_log_day(self.line.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +119,13 @@ def hold_back_deletions(
     verdicts: Sequence[MergeDecision], base: Sequence[SyncedLine], side: MemorySide, torn: DamageSigns
 ) -> list[MergeDecision]:
     """Hold back deletions if there are too many of them, or if a file is empty or truncated."""
-    deleted = [verdict for verdict in verdicts if verdict.do == "forget" and verdict.line]
+    deleted = [verdict.line for verdict in verdicts if verdict.do == "forget" and verdict.line]
     many = len(deleted) > MAX_FEW_DELETIONS and len(deleted) * MAX_DELETED_DIVISOR > sum(
         line.state == "stands" for line in base
     )
     cut = [verdict for verdict in verdicts if _is_truncated(verdict, side, torn)]
     last = {line.file: line for line in base if line.state == "stands"}
-    lost = {verdict.line.file for verdict in deleted if verdict.line and verdict.line == last[verdict.line.file]} & set(
-        torn.unended
-    )
+    lost = {line.file for line in deleted if line == last[line.file]} & set(torn.unended)
     doubtful = torn.missing | lost | {verdict.seen.file for verdict in cut if verdict.seen}
     found: list[MergeDecision] = []
     for verdict in verdicts:
@@ -137,14 +140,10 @@ def hold_back_deletions(
 
 def _is_truncated(verdict: MergeDecision, side: MemorySide, torn: DamageSigns) -> bool:
     """Tell the last line of a file that has no line end and only the beginning of its text."""
-    if (
-        verdict.do != "edit"
-        or not verdict.line
-        or not verdict.seen
-        or torn.unended.get(verdict.seen.file) != verdict.seen
-    ):
+    line, seen = verdict.line, verdict.seen
+    if verdict.do != "edit" or not line or not seen or torn.unended.get(seen.file) != seen:
         return False
-    return side.before[verdict.line.id].text.startswith(verdict.seen.entry.text)
+    return side.before[line.id].text.startswith(seen.entry.text)
 
 
 def measure_similarity(one: str, other: str) -> float:
