@@ -72,6 +72,7 @@ def test_it_starts_on_demand_serves_all_programs_and_stops(place: Place) -> None
         assert memory.get(id) is not None
 
 
+@pytest.mark.slow
 def test_programs_that_start_together_share_one(place: Place) -> None:
     code = (
         "import sys; from engrain.server.resident import connect\n"
