@@ -114,6 +114,18 @@ def test_a_store_that_does_not_open_is_told(tmp_path: Path) -> None:
         assert find(store) is None
 
 
+def test_a_folder_that_others_can_open_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    folder = Path("/tmp/engrain-4000000000")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        with pytest.raises(ConfigError, match="belongs to somebody else"):
+            connect(tmp_path / "agent.db")
+        assert find(tmp_path / "agent.db") is None
+    finally:
+        folder.rmdir()
+
+
 class Older(threading.Thread):
     """A resident process of another version, in a thread."""
 

@@ -87,7 +87,7 @@ def find_place(store: str | os.PathLike[str] | None = None) -> Place:
     if "://" not in location:
         location = os.path.abspath(os.path.expanduser(location))
     digest = hashlib.blake2b(os.fsencode(name), digest_size=12).hexdigest()
-    return Place(location, _make_folder() / f"{digest}.sock")
+    return Place(location, _find_folder() / f"{digest}.sock")
 
 
 def find(store: str | os.PathLike[str] | None = None) -> str | None:
@@ -138,6 +138,8 @@ def ask(place: Place, method: str = "GET") -> Mapping[str, Any] | None:
 
 def start(place: Place, idle: int = DEFAULT_IDLE_SECONDS, seconds: float = START_SECONDS) -> None:
     """Make sure that a process of this version, or a newer one, answers. An older one is replaced."""
+    place.socket.parent.mkdir(mode=0o700, exist_ok=True)
+    _find_folder()
     end = time.monotonic() + seconds
     process: subprocess.Popen[bytes] | None = None
     while time.monotonic() < end:
@@ -180,11 +182,13 @@ def _spawn(place: Place, idle: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def _make_folder() -> Path:
-    """Return the folder of sockets, which only this user can open."""
+def _find_folder() -> Path:
+    """Return the folder of sockets; ConfigError if somebody else could open it."""
     folder = Path("/tmp") / f"engrain-{os.getuid()}"  # checked below
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return folder
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise ConfigError(f"{folder} belongs to somebody else, or others can open it: remove it.")
     return folder
