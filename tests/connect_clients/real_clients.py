@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-BIN_VARIABLE = "ENGRAIN_CLIENTS"  # the folder node_modules/.bin in which npm installed them
+BIN_VARIABLE = "CODING_CLIENTS"  # the folder node_modules/.bin in which npm installed them
 NAMES = ("claude", "codex", "gemini", "copilot", "opencode")
 LIMIT_SECONDS = 180
 

@@ -58,6 +58,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Coding agents": {
         "connect": ("connect:connect", "Give coding agents a memory; switch it on and off."),
+        "recap": ("repository:recap", "Show what happened in this repository today or this week."),
+        "rules": ("repository:rules", "Show what agents are told in this repository; edit or forget it."),
         "disconnect": ("connect:disconnect", "Take it away again; every file is restored."),
     },
     "Serve": {

@@ -13,7 +13,7 @@ from engrain.memory.memory import Memory
 
 START_TOKENS, PROMPT_TOKENS = 800, 600
 MAX_CHARACTERS = 9_000  # Claude Code shows a preview of anything longer
-MAX_LISTED, MAX_HITS = 300, 12
+MAX_LISTED, MAX_HITS, MAX_WISHES = 300, 12, 12
 MIN_PROMPT_WORDS = 3
 CODING = "coding"  # the key of metadata that names what an item is
 SESSION = "session"
@@ -43,12 +43,17 @@ class Block:
 
 def build_start_block(memory: Memory, personal: Memory, count_tokens: CountTokens) -> Block:
     """The user's own wishes and what holds in the repository, within 800 tokens."""
+    return _pack(_START_HEAD, _render_sections(list_sections(memory, personal)), START_TOKENS, count_tokens)
+
+
+def list_sections(memory: Memory, personal: Memory) -> list[tuple[str, list[Item]]]:
+    """The items for the start of a session, newest first, under their titles."""
     wishes = [item for item in personal.list({"kind": "fact"}, limit=MAX_LISTED) if item.trust >= TRUST["user"]]
     items = memory.list({"kind": {"in": ["fact", "episode"]}}, limit=MAX_LISTED)
-    sections = [("About the user", wishes[:12])]
+    sections = [("About the user", wishes[:MAX_WISHES])]
     for title, kinds, most in _SECTIONS:
-        sections.append((title, [item for item in items if _get_kind(item) in kinds][:most]))
-    return _pack(_START_HEAD, _render_sections(sections), START_TOKENS, count_tokens)
+        sections.append((title, [item for item in items if get_kind(item) in kinds][:most]))
+    return [(title, found) for title, found in sections if found]
 
 
 def build_prompt_block(
@@ -62,7 +67,7 @@ def build_prompt_block(
     hits = [hit for hit in found.hits if _is_news(hit.item, session, prompt)]
     hits = [hit for hit in hits if not _repeats(hit, hits)]
     hits = _choose(hits, PROMPT_TOKENS, count_tokens)
-    lines = [(render_hit(hit), hit.item.id) for hit in sorted(hits, key=lambda hit: _get_time(hit.item), reverse=True)]
+    lines = [(render_hit(hit), hit.item.id) for hit in sorted(hits, key=lambda hit: get_time(hit.item), reverse=True)]
     return _pack(_PROMPT_HEAD, lines, PROMPT_TOKENS, count_tokens)
 
 
@@ -97,9 +102,9 @@ def _render_sections(sections: Iterable[tuple[str, Sequence[Item]]]) -> Iterator
         if items:
             yield f"## {title}", ""
             for item in items:
-                kind = _get_kind(item)
+                kind = get_kind(item)
                 label = f"{kind}: " if kind in ("correction", "decision") else ""
-                yield f'- {label}"{escape_text(item.text)}" ({_get_time(item):%Y-%m-%d})', item.id
+                yield f'- {label}"{escape_text(item.text)}" ({get_time(item):%Y-%m-%d})', item.id
 
 
 def _pack(head: str, lines: Iterable[tuple[str, str]], budget: int, count_tokens: CountTokens) -> Block:
@@ -119,11 +124,11 @@ def _pack(head: str, lines: Iterable[tuple[str, str]], budget: int, count_tokens
     return Block(text, frozenset(id for _, id in kept if id))
 
 
-def _get_kind(item: Item) -> str:
+def get_kind(item: Item) -> str:
     if item.kind == "episode":
         return "fix" if "\nResolved:" in item.text else ""
     return str(item.metadata.get(CODING, ""))
 
 
-def _get_time(item: Item) -> datetime:
+def get_time(item: Item) -> datetime:
     return item.occurred_at or item.recorded_at

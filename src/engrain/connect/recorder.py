@@ -8,8 +8,8 @@ import threading
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
@@ -98,6 +98,14 @@ class EventRecorder:
             taken += 1
         return taken
 
+    def load(self, events: Iterable[HookEvent]) -> int:
+        """Record events of a transcript, and return their number. Those that hooks recorded already change nothing."""
+        count = 0
+        for event in events:
+            self._record(_clean_event(event), find_repository(event.folder), show=False)
+            count += 1
+        return count
+
     def _record(self, event: HookEvent, repository: Repository, show: bool = True) -> Block:
         """Handle an event. One that no retry can store is dropped: the session must go on."""
         try:
@@ -157,6 +165,11 @@ class EventRecorder:
                 return
             self._heard[client] = now
             write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
+
+
+def _clean_event(event: HookEvent) -> HookEvent:
+    parts = clean({"text": event.text, "command": event.command, "output": event.output})
+    return replace(event, **parts)
 
 
 class EventWriter:

@@ -172,11 +172,13 @@ def _format_export(exported: ExportResult, path: str) -> str:
         "engrain load notes.jsonl --skip-bad --source support-chat",
         "engrain load chatgpt-export.zip --facts",
         "engrain load conversations.json --format claude --skip-bad",
+        "engrain load --from codex",
         """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
     prints="How many were new, already known or rejected; each bad line with its number and what is wrong with it.",
 )
-@click.argument("file", type=click.File("rb"), metavar="FILE|-")
+@click.argument("file", type=click.File("rb"), metavar="FILE|-", required=False)
+@click.option("--from", "client", metavar="CLIENT", help="Transcripts of claude, codex, gemini, copilot or opencode.")
 @click.option("--format", type=click.Choice(FORMATS), help="The format, if it is not recognized.")
 @click.option("--dry-run", is_flag=True, help="Check the file and say what would be loaded; write nothing.")
 @click.option("--skip-bad", is_flag=True, help="Notes and chats: load the good lines even if others are bad.")
@@ -184,7 +186,7 @@ def _format_export(exported: ExportResult, path: str) -> str:
 @click.option("--source", metavar="NAME", help="The source of notes that name none.")
 @click.option("--trusted", is_flag=True, help="Believe the sources, trust and pins in the file: you vouch for it.")
 @click.option("--other-scope", is_flag=True, help="Accept an export of another user, agent or tenant.")
-def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) -> None:
+def load(cli: CommandContext, file: BinaryIO | None, client: str | None, dry_run: bool, **options: object) -> None:
     """Import an export, notes, or a file of mem0, ChatGPT or Claude.
 
     An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
@@ -192,7 +194,14 @@ def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) 
     relation, object}. All lines are checked first: one bad line, and nothing is written. Loading a file again adds
     only what is new. Forgotten items stay forgotten. No item gets more than the trust of an import, unless you vouch
     for the file with --trusted: an export that you made yourself.
+
+    With --from, the sessions of a coding agent go into the memory of `engrain connect`, each to its repository.
     """
+    if client is not None:
+        _load_past(cli, client, dry_run or file is not None or any(options.values()))
+        return
+    if file is None:
+        raise click.UsageError("name a file, or a coding agent with --from.")
     # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
     target = replace(cli, store=":memory:") if dry_run and cli.find_missing_file() else cli
     total = _count_rows(file)
@@ -204,6 +213,20 @@ def load(cli: CommandContext, file: BinaryIO, dry_run: bool, **options: object) 
         cli.print_result({"written": False, "bad": bad}, lambda: _format_refusal(bad, is_export=total is not None))
         click.get_current_context().exit(1)
     cli.print_result(loaded, lambda: _format_load(loaded))
+
+
+def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
+    from engrain.connect.home import ConnectHome
+    from engrain.connect.past import load_transcripts
+    from engrain.connect.service import open_store
+
+    if has_options:
+        raise click.UsageError("--from stands alone: it takes every transcript that the client keeps.")
+    home = ConnectHome.find().prepare()
+    with open_store(home) as store, show_progress("Loading", None, cli.json) as progress:
+        loaded = load_transcripts(store, home, client, progress)
+    read = f"{count_noun(loaded.transcripts, 'transcript')} with {count_noun(loaded.events, 'event')}"
+    cli.print_result(loaded, lambda: [f"{read}; {loaded.unchanged} unchanged since the last load."])
 
 
 def _count_rows(file: BinaryIO) -> int | None:

@@ -1,0 +1,121 @@
+"""Commands for a person's view of a connected repository: what happened, and what agents are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from engrain.cli.command import memory_command
+from engrain.cli.context import CommandContext, complete_id
+from engrain.cli.output import bold, dim, escape, format_day, wrap
+from engrain.connect.home import ConnectHome
+from engrain.core.errors import NotFound
+from engrain.core.validation import count_noun
+
+if TYPE_CHECKING:
+    from engrain.core.model.items import Item
+    from engrain.memory import Memory
+
+MAX_DAYS = 3_650
+MAX_ITEMS = 1_000
+_TITLES = {
+    "rule": "Rules", "correction": "Corrections", "decision": "Decisions", "cause": "Causes", "fix": "Errors and fixes",
+    "command": "Commands", "file": "Files", "wish": "Wishes",
+}  # fmt: skip
+
+
+@memory_command(
+    "recap",
+    examples=("engrain recap", "engrain recap --days 7"),
+    prints="Sessions and prompts of these days, then what was kept from them, newest first.",
+)
+@click.option("--days", type=click.IntRange(1, MAX_DAYS), default=1, show_default=True, help="How many days back.")
+def recap(cli: CommandContext, days: int) -> None:
+    """Show what happened in the repository of this folder, today or in some days."""
+    from engrain.connect.blocks import get_kind, get_time
+
+    since = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
+    with _open_memories() as (memory, _):
+        items = [item for item in memory.list(limit=MAX_ITEMS) if get_time(item) >= since]
+    prompts = [item for item in items if item.kind == "message" and item.role == "user"]
+    kept = {kind: [item for item in items if get_kind(item) == kind] for kind in _TITLES}
+    value = {"since": since, "sessions": len({item.session for item in prompts}), "prompts": len(prompts), "kept": kept}
+    cli.print_result(value, lambda: _format_recap(value["sessions"], prompts, kept))  # type: ignore[arg-type]
+
+
+@memory_command(
+    "rules",
+    examples=(
+        "engrain rules",
+        "engrain rules --edit 01J9ZK 'we use pnpm'",
+        "engrain rules --forget 01J9ZK",
+        "engrain rules --read",
+    ),
+    prints="What a session is told at its start, with ids; or what was changed.",
+)
+@click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace a text.")
+@click.option("--forget", metavar="ID", help="Remove an item, with the words that it came from.")
+@click.option("--read", is_flag=True, help="Keep CLAUDE.md, AGENTS.md and other files with rules, pinned.")
+def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None, read: bool) -> None:
+    """Show what agents are told in the repository of this folder, and change it."""
+    from engrain.connect.blocks import list_sections
+    from engrain.connect.past import load_rule_files
+    from engrain.connect.repository import find_repository
+
+    with _open_memories() as (memory, wishes):
+        if read:
+            files = [str(path) for path in load_rule_files(memory, find_repository(Path.cwd()))]
+            cli.print_result(files, lambda: [f"Kept {escape(name)}." for name in files] or ["No file changed."])
+        elif edit is not None:
+            owner, id = _find_owner(edit[0], memory, wishes)
+            new = owner.correct(id, edit[1])
+            cli.print_result({"id": new}, lambda: [f"Corrected: {new}."])
+        elif forget is not None:
+            owner, id = _find_owner(forget, memory, wishes)
+            owner.forget(id)
+            cli.print_result({"forgotten": id}, lambda: [f"Forgotten: {id}."])
+        else:
+            sections = list_sections(memory, wishes)
+            cli.print_result(dict(sections), lambda: _format_sections(sections) or ["Nothing is known here yet."])
+
+
+@contextmanager
+def _open_memories() -> Iterator[tuple[Memory, Memory]]:
+    """The memory of this repository, and the user's own wishes."""
+    from engrain.connect.repository import find_repository, make_scopes
+    from engrain.connect.service import open_store
+
+    home = ConnectHome.find()
+    if not home.folder.exists():
+        raise NotFound("no coding agent was connected yet: engrain connect.")
+    own, personal = make_scopes(find_repository(Path.cwd()))
+    with open_store(home.prepare(), background=False) as store:
+        yield store.memory(agent=own.agent, user=own.user), store.memory(user=personal.user)
+
+
+def _find_owner(id: str, *memories: Memory) -> tuple[Memory, str]:
+    for memory in memories:
+        full = complete_id(memory, id)
+        if memory.get(full) is not None:
+            return memory, full
+    raise NotFound(f"there is no item {id!r} here. `engrain rules` lists them.")
+
+
+def _format_recap(sessions: int, prompts: Sequence[Item], kept: dict[str, list[Item]]) -> Iterator[str]:
+    yield f"{count_noun(sessions, 'session')}, {count_noun(len(prompts), 'prompt')}."
+    yield from _format_sections([(_TITLES[kind], items) for kind, items in kept.items() if items])
+
+
+def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str]:
+    lines = []
+    for title, items in sections:
+        lines.append(bold(title))
+        for item in items:
+            lines += wrap(item.text, "  ")
+            lines.append(dim(f"    {item.id} · {format_day(item.occurred_at or item.recorded_at)}"))
+    return lines
