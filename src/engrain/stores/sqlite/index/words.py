@@ -172,9 +172,11 @@ class WordIndex(EntryTable):
         """The best of the chosen items; ties go to the newer one."""
         same = chosen is scored.statistics.mask
         allowed = scored.statistics.counting if same else self._mask_entries(chosen)
-        scores = scored.scores if allowed is None else np.where(allowed, scored.scores, 0.0)
-        floor = self._find_floor(scores, limit, lowest=0.0)
-        passages = np.flatnonzero((scores >= floor - 10.0**-_DECIMALS) & (scores > 0))
+        passages = np.flatnonzero(scored.scores > 0)
+        if allowed is not None:
+            passages = passages[allowed[passages]]
+        scores = scored.scores[passages]
+        passages = passages[scores >= self._find_floor(scores, limit, passages, lowest=0.0) - 10.0**-_DECIMALS]
         owners = self._owners.values[passages]
         passages, owners = self._keep_best_of_each(passages, owners, scored.scores)
         newest = owners if newness is None else newness[owners]

@@ -45,15 +45,15 @@ order by 1 limit :limit;
 
 -- load_sketches --
 -- These items and their neighbours in the session, each once.
+with seed as materialized (select n, scope, session, place from item where +scope = :scope and id {in:ids})
 select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at) / 1e6, traits, passages, importance,
   pinned, trust, (select name from source
     where source.scope = item.scope and source.item = item.n and source.name <> '' order by number limit 1)
 from item
 where {visible} and {where} and item.n in (
-  select n from item where +scope = :scope and id {in:ids}
-  union
-  select near.n from item as seed
+  select n from seed
+  union all
+  select near.n from seed
   cross join item as near on near.scope = seed.scope and near.session = seed.session and near.session is not null
     and near.place between seed.place - :reach and seed.place + :reach and near.retracted_at is null
-  where +seed.scope = :scope and seed.id {in:ids}
 );
