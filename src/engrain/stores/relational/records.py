@@ -27,6 +27,11 @@ from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import Row, read_time, write_time
 
 _AFTER_ALL = 1 << 62
+_SCANS: dict[ScanOrder, str] = {
+    "ascending": "scan_records_ascending",
+    "descending": "scan_records_descending",
+    "newest": "scan_records_newest",
+}
 
 
 class Records:
@@ -88,7 +93,7 @@ class Records:
         def do(tx: Transaction) -> list[Record]:
             if order == "newest":
                 values["before"] = _AFTER_ALL if after is None else _find_change(tx, space, after)
-            return [_read_record(row) for row in tx.rows(f"scan_records_{order}", **values)]
+            return [_read_record(row) for row in tx.rows(_SCANS[order], **values)]
 
         return self._dialect.read(scope, do)
 
