@@ -425,7 +425,7 @@ def test_status_says_what_is_in_the_memory(run: Run, store: Path) -> None:
         with memory.task("order-42", goal="ship it"):
             pass
     assert told(run, "status")["holds"] == {"sessions": 2, "episodes": 2, "procedures": 1, "tasks": 1, "records": 0}
-    assert "2 sessions, 2 episodes, 1 procedure, 1 task" in run("status").output
+    assert "2 sessions, 2 episodes, 1 procedure, 0 records, 1 task" in run("status").output
 
 
 def test_what_engrain_keeps_for_itself_is_not_shown_to_people(run: Run, store: Path) -> None:
