@@ -154,13 +154,9 @@ class SemanticMemory:
                 raise self._not_found(what)
         else:
             outcomes = self._forget_matching(what, keep_source, make_request(request_id, "forget", what, keep_source))
-        removed = [
-            id for outcome in outcomes if outcome.status == "forgotten" for id in (outcome.id, *outcome.others) if id
-        ]
-        ids, marked = (
-            tuple(dict.fromkeys(removed)),
-            tuple(dict.fromkeys(id for outcome in outcomes for id in outcome.marked)),
-        )
+        forgotten = [outcome for outcome in outcomes if outcome.status == "forgotten"]
+        ids = tuple(dict.fromkeys(id for outcome in forgotten for id in (outcome.id, *outcome.others) if id))
+        marked = tuple(dict.fromkeys(id for outcome in outcomes for id in outcome.marked))
         done = not outcomes or write.finish_forgetting(ids, marked, self._scope, self._services)
         if ids or marked:
             done = push_changes(self._services.feed, self._scope, [*ids, *marked]) and done
