@@ -127,12 +127,23 @@ def test_an_export_brings_records_with_their_order(open_memory: Open, clock: Set
     put(other, "a", "z")
     path = tmp_path / "ana.jsonl"
     memory.export(path)
-    assert other.load(path, other_scope=True).added == 2
+    assert other.load(path, other_scope=True, trusted=True).added == 2
     assert names(other, order="newest") == ["b", "", "z", "a"]
     fresh = open_memory(store=str(tmp_path / "fresh.db"))
-    fresh.load(path)
+    fresh.load(path, trusted=True)
     assert fresh.records.scan("s") == memory.records.scan("s")
     assert body(exported(fresh)) == body(exported(memory))
+
+
+def test_records_of_a_file_that_nobody_vouches_for_are_left_out(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory()
+    memory.remember("Ana likes tea.")
+    put(memory, "a", "b")
+    memory.export(tmp_path / "ana.jsonl")
+    other = open_memory(store=str(tmp_path / "other.db"))
+    loaded = other.load(tmp_path / "ana.jsonl")
+    assert (loaded.added, loaded.kept_out, loaded.kept_out_lines) == (1, 2, (3, 4))
+    assert names(other) == []
 
 
 def test_a_large_memory_is_copied_page_by_page(
@@ -159,7 +170,7 @@ def test_an_erased_user_leaves_no_byte_and_an_old_export_brings_nothing_back(
     done = memory.store.erase(user="ana")
     assert done.counts["record"] == 1
     assert found(tmp_path) == {}
-    assert memory.load(old).added == 0
+    assert memory.load(old, trusted=True).added == 0
     assert names(memory) == []
 
 

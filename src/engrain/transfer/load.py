@@ -26,7 +26,7 @@ from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import require_movable
 from engrain.transfer.load_export import limit_row_trust, load_rows, preview
 from engrain.transfer.readers import LoadFormat, ReadResult, detect_format, read_entries, read_note_lines
-from engrain.transfer.verify import verify_export
+from engrain.transfer.verify import number_lines, verify_export
 
 NOTES_PER_PROGRESS = 2_048
 MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
@@ -54,7 +54,7 @@ class LoadResult:
     repeated: int = 0  # stored already
     replaced: int = 0  # closed an older value of their slot
     behind: int = 0  # older than the value of their slot
-    kept_out: int = 0  # forgotten or erased here
+    kept_out: int = 0  # forgotten or erased here, or records of a file that is not trusted
     kept_out_lines: tuple[int, ...] = ()  # of an export
     facts: int = 0  # extracted from conversations
     rows: Mapping[str, int] = field(default_factory=dict)  # new rows of an export, by kind
@@ -103,7 +103,11 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. To load it "
             "nevertheless, give other_scope=True or --other-scope."
         )
-    rows = export.rows if options.trusted else [limit_row_trust(row) for row in export.rows]
+    rows, left_out = export.rows, list[int]()
+    if not options.trusted:
+        # A framework may run what a body names when it reads it.
+        rows = [limit_row_trust(row) for row in export.rows if row.kind != "record"]
+        left_out = [number for (kind, _), number in number_lines(export.rows).items() if kind == "record"]
     try:
         decision = load_rows(rows, scope, services, done, options.dry_run, export.manifest.scope)
     except (KeyboardInterrupt, OutcomeUnknown) as stop:
@@ -114,8 +118,8 @@ def _load_export(file: BinaryIO, scope: Scope, services: Services, options: Load
         len(export.rows),
         added=len(decision.new),
         repeated=decision.there,
-        kept_out=len(decision.kept_out),
-        kept_out_lines=tuple(sorted(decision.kept_out)),
+        kept_out=len(decision.kept_out) + len(left_out),
+        kept_out_lines=tuple(sorted([*decision.kept_out, *left_out])),
         rows=Counter(row.kind for row in decision.new),
         written=not options.dry_run,
     )

@@ -68,7 +68,6 @@ class EngrainSaver(ThreadedSaver):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        self._bodies = CheckpointBodies(self.serde)
         self._owners = Owners(memory, user_of, tenant, agent)
         self._ttl = None if ttl is None else check_duration(ttl, "ttl")
 
@@ -273,6 +272,10 @@ class EngrainSaver(ThreadedSaver):
         soon = records.now() + self._ttl / 2
         older = [key for one in versions.items() if (key := blob_key(place, *one)) not in new]
         return {one.key: one.body for one in records.read(SPACE, older) if one.expires_at and one.expires_at < soon}
+
+    @property
+    def _bodies(self) -> CheckpointBodies:
+        return CheckpointBodies(self.serde)  # LangGraph copies a saver and gives the copy a stricter one
 
     def _locate(self, config: RunnableConfig) -> tuple[ScopedRecords, str, str]:
         named = config["configurable"]
