@@ -20,6 +20,7 @@ from engrain.connect.clients import HOOK_SCRIPT
 from engrain.connect.home import ConnectHome
 from engrain.connect.resident import read_pid, stop_resident
 from engrain.connect.service import open_store
+from engrain.server import resident
 
 PATIENCE_SECONDS = 60.0
 
@@ -105,7 +106,7 @@ def test_one_event_starts_the_process_and_is_kept_once(place: ConnectHome) -> No
     assert "we never use tabs here" in context
     assert stop_resident(place)
     assert read_pid(place) is None
-    assert not place.socket.exists()
+    assert not place.socket.is_symlink()
     assert read_prompts(place) == ["we never use tabs here"]
 
 
@@ -123,7 +124,6 @@ def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert sorted(read_prompts(place)) == [f"message number {number}" for number in range(6)]
-    place.socket.touch()
     (place.folder / "breaker.json").unlink(missing_ok=True)
     assert call(place, prompt(place, "after the kill", 9)).returncode == 0
     wait_for(lambda: read_pid(place) not in (None, process.pid))
@@ -140,5 +140,20 @@ def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     assert process.wait(PATIENCE_SECONDS) == 0
     process = start(place)
     wait_until_ready(place)
-    place.socket.unlink()  # no hook can reach it any more
+    Path(os.path.realpath(place.socket)).unlink()  # nobody can reach it any more
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_the_process_is_the_resident_process_of_its_store(place: ConnectHome) -> None:
+    plain = resident.connect(place.store)  # serves the store, but no hooks
+    wait_until_ready(place)
+    told = call(place, prompt(place, "we never use tabs here"))
+    assert told.returncode == 0
+    pid = wait_for(lambda: read_pid(place))
+    answer = resident.ask(resident.find_place(place.store))
+    assert answer is not None
+    assert (answer["pid"], answer["connect"]) == (pid, True)
+    memory = plain.memory(agent=str(place.folder.parent / "project"), user=getpass.getuser())
+    wait_for(lambda: memory.list({"kind": "fact"}))  # other programs speak to the same process
+    plain.close()
+    assert resident.stop(place.store)

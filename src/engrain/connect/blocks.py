@@ -86,7 +86,7 @@ def _is_news(item: Item, session: str, prompt: str) -> bool:
     """False for words of this session, for summaries of messages, and for earlier questions: they answer nothing."""
     if item.kind == "summary" or session in (item.session, item.metadata.get(SESSION)):
         return False
-    is_question = item.role == "user" and item.text.rstrip().endswith("?")
+    is_question = item.role == "user" and item.text.rstrip("\"' \n").endswith("?")
     return not is_question and item.text.strip() != prompt.strip()
 
 

@@ -32,6 +32,7 @@ _SHELLS = frozenset({
 # Blocks that a client or engrain itself puts around or into a prompt.
 _HOOK_CONTEXT = re.compile(r"<hook_context>.*?</hook_context>\s*", re.DOTALL)
 _OUR_CONTEXT = re.compile(r"<engrain-memory>.*?</engrain-memory>\s*", re.DOTALL)
+_WRAPPED = re.compile(r'"[^"]+"')
 _GEMINI_FRAME = re.compile(
     r"</?untrusted_context>|^Output: |^Process Group PGID: \d+$|^Background PIDs: .*$", re.MULTILINE
 )
@@ -95,7 +96,9 @@ def make_output(client: str, name: str, block: str) -> dict[str, Any]:
 
 def strip_context(text: str) -> str:
     """Remove the blocks that hooks added to a prompt: recalled text must not be kept as the user's."""
-    return _OUR_CONTEXT.sub("", _HOOK_CONTEXT.sub("", text)).strip()
+    typed = _OUR_CONTEXT.sub("", _HOOK_CONTEXT.sub("", text)).strip()
+    # `opencode run` puts the whole prompt into quotes.
+    return typed[1:-1] if _WRAPPED.fullmatch(typed) else typed
 
 
 def _concerns_us(kind: EventKind, payload: Mapping[str, Any]) -> bool:

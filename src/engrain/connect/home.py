@@ -40,6 +40,7 @@ class ConnectHome:
 
     @property
     def socket(self) -> Path:
+        """The link to the socket of the store's resident process, by which hooks reach it."""
         return self.folder / SOCKET_FILE
 
     @property
@@ -51,8 +52,8 @@ class ConnectHome:
         return self.folder / "backups"
 
     @property
-    def lock(self) -> Path:
-        return self.folder / "resident.lock"
+    def pid(self) -> Path:
+        return self.folder / "resident.pid"
 
     @property
     def off(self) -> Path:

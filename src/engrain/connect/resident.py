@@ -1,50 +1,27 @@
-"""Find, start and stop the resident process of a connected memory."""
+"""Find and stop the resident process of a connected memory."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from engrain.connect.home import ConnectHome
 from engrain.core.errors import Conflict
+from engrain.server.resident import find_place
 
 STOP_SECONDS = 5.0
-
-
-@contextmanager
-def hold_lock(home: ConnectHome) -> Iterator[bool]:
-    """Hold the lock of the resident process; False if another process has it. The file names the process."""
-    handle = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
-        yield True
-    finally:
-        os.close(handle)
+_POLL_SECONDS = 0.02
 
 
 def read_pid(home: ConnectHome) -> int | None:
-    """The id of the process that holds the lock; None if nobody does. A number left by a dead process is not it."""
-    try:
-        handle = os.open(home.lock, os.O_RDWR)
-    except FileNotFoundError:
+    """The id of the process that serves this memory; None if nobody does. A number of a dead process is not it."""
+    if not find_place(home.store).is_locked():
         return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(handle, 32, 0)
+    with suppress(FileNotFoundError):
+        text = home.pid.read_text()
         return int(text) if text.isdigit() else None
-    finally:
-        os.close(handle)
     return None
 
 
@@ -56,12 +33,11 @@ def stop_resident(home: ConnectHome) -> bool:
     end = time.monotonic() + STOP_SECONDS
     for kind in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            # A stopped process takes no signal but these two.
             os.kill(pid, kind)
-            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGCONT)  # a stopped process acts on a signal only when it goes on
         while time.monotonic() < end:
             if read_pid(home) != pid:
                 return True
-            time.sleep(0.02)
+            time.sleep(_POLL_SECONDS)
         end += STOP_SECONDS
     raise Conflict(f"process {pid} does not stop: end it by hand.")

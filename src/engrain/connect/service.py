@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engrain import __version__
 from engrain.connect.home import ConnectHome
-from engrain.connect.resident import hold_lock
+from engrain.core.errors import Conflict
+from engrain.core.http_routes import RESIDENT_PATH
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engrain.connect.recorder import EventRecorder
     from engrain.memory import Store
     from engrain.server.app import HttpApi
+    from engrain.server.serve import Listener
 
 ROUTE = "/v1/connect/events"
 IDLE_SECONDS = 15 * 60.0
@@ -31,6 +33,7 @@ SPOOL_SECONDS = 1.0
 SLOW_SECONDS = 0.3
 DRAIN_SECONDS = 5
 BACKLOG = 128
+TAKE_OVER_SECONDS = 10.0
 _log = logging.getLogger("engrain")
 
 
@@ -61,6 +64,9 @@ class ConnectApi:
         self._api_lock = threading.Lock()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == RESIDENT_PATH:
+            await self._answer_identity(scope["method"], receive, send)
+            return
         if scope["type"] == "http":
             self.last_request = time.monotonic()
             if scope["path"] == ROUTE and scope["method"] == "POST":
@@ -76,6 +82,14 @@ class ConnectApi:
 
     def close(self, seconds: float) -> bool:
         return self._api is None or self._api.close(seconds)
+
+    async def _answer_identity(self, method: str, receive: Receive, send: Send) -> None:
+        """Say who this is, or with POST stop. It does not count as use."""
+        from starlette.responses import JSONResponse
+
+        self.outdated |= method == "POST"
+        about = {"version": __version__, "pid": os.getpid(), "connect": True}
+        await JSONResponse(about)({"type": "http"}, receive, send)
 
     async def _answer_event(self, receive: Receive, send: Send) -> None:
         from starlette.responses import Response
@@ -123,37 +137,52 @@ class ConnectApi:
 
 
 def serve(home: ConnectHome, idle_seconds: float) -> None:
-    """Serve until idle, outdated or stopped. Returns at once if another process serves this folder."""
+    """Serve until idle, outdated or stopped. Returns at once if another process serves this memory."""
     home.prepare()
-    with hold_lock(home) as mine:
-        if not mine:
-            return
-        listener = _listen(home)
-        try:
-            _serve(home, listener, idle_seconds)
-        finally:
-            listener.close()
-            home.socket.unlink(missing_ok=True)
-
-
-def _listen(home: ConnectHome) -> socket.socket:
-    """Listen before anything is loaded: a hook that connects now waits for its answer instead of trying again."""
-    home.socket.unlink(missing_ok=True)  # we hold the lock: nobody else listens
-    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    listener = _listen(home)
+    if listener is None:
+        return
     try:
-        bound.bind(str(home.socket))
+        home.pid.write_text(str(os.getpid()))
+        _serve(home, listener, idle_seconds)
     finally:
-        os.umask(before)
-    bound.listen(BACKLOG)
-    return bound
+        home.socket.unlink(missing_ok=True)
+        home.pid.unlink(missing_ok=True)
+        listener.close()
 
 
-def _serve(home: ConnectHome, listener: socket.socket, idle_seconds: float) -> None:
+def _listen(home: ConnectHome) -> Listener | None:
+    """Listen where every program looks for the resident process of this store; None if one handles events already.
+
+    It happens before anything is loaded: a hook that connects now waits for its answer instead of trying again.
+    """
+    from engrain.server.resident import ask, find_place
+    from engrain.server.serve import listen_unix
+
+    place = find_place(home.store)
+    place.socket.parent.mkdir(mode=0o700, exist_ok=True)
+    end = time.monotonic() + TAKE_OVER_SECONDS
+    while True:
+        try:
+            listener = listen_unix(place.socket)
+            break
+        except Conflict:
+            found = ask(place)
+            if found is None or found.get("connect") or time.monotonic() > end:
+                return None
+            ask(place, "POST")  # it serves the store but no hooks: replace it
+            time.sleep(0.1)
+    listener.socket.listen(BACKLOG)
+    home.socket.unlink(missing_ok=True)
+    home.socket.symlink_to(place.socket)
+    return listener
+
+
+def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
     from engrain.connect.hook import BREAKER_FILE, read_build
     from engrain.connect.recorder import EventRecorder
     from engrain.memory.store import warm_up_embedder
-    from engrain.server.serve import ApiServer, Listener
+    from engrain.server.serve import ApiServer
 
     logging.basicConfig(filename=home.folder / "resident.log", level=logging.WARNING, format="%(asctime)s %(message)s")
     with open_store(home) as store:
@@ -167,7 +196,7 @@ def _serve(home: ConnectHome, listener: socket.socket, idle_seconds: float) -> N
         def is_needed() -> bool:
             # Somebody may remove the folder: a process that no hook can reach must not stay.
             idle = time.monotonic() - api.last_request > idle_seconds
-            return home.socket.exists() and not idle and not api.outdated
+            return listener.is_reachable() and not idle and not api.outdated
 
         def clear_breaker() -> None:
             # Hooks that gave up while we started, or were busy, may try again.
@@ -188,7 +217,7 @@ def _serve(home: ConnectHome, listener: socket.socket, idle_seconds: float) -> N
 
         keeper = threading.Thread(target=keep_house, daemon=True)
         keeper.start()
-        server.serve_until_stopped(Listener(listener, f"unix:{home.socket}", True))
+        server.serve_until_stopped(listener)
         stopped.set()
         keeper.join(DRAIN_SECONDS)
 
