@@ -112,6 +112,7 @@ def test_one_event_starts_the_process_and_is_kept_once(place: ConnectHome) -> No
 
 def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome) -> None:
     process = start(place)
+    wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)
     process.send_signal(signal.SIGSTOP)
     for number in range(6):
@@ -132,6 +133,7 @@ def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome)
 def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     assert start(place, ENGRAIN_IDLE_SECONDS="0.1").wait(PATIENCE_SECONDS) == 0
     process = start(place)
+    wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)
     other = place.folder / "hook.py"
     other.write_bytes(HOOK_SCRIPT.read_bytes() + b"\n")  # a hook of another version
@@ -139,6 +141,7 @@ def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
     assert process.wait(PATIENCE_SECONDS) == 0
     process = start(place)
+    wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)
     Path(os.path.realpath(place.socket)).unlink()  # nobody can reach it any more
     assert process.wait(PATIENCE_SECONDS) == 0
