@@ -149,6 +149,15 @@ class Embedder(Protocol):
         """
 
 
+@runtime_checkable
+class SpanPooling(Protocol):
+    """An embedder that also returns what its model knows of the parts of a text."""
+
+    def pool_spans(self, text: str, spans: Sequence[tuple[int, int]]) -> Matrix:
+        """Return a row for each span, made in the same pass as the vector of the text."""
+        ...
+
+
 def pin_embedder(embedder: Embedder) -> Embedder:
     """Return the embedder for one operation, whose model does not change while the operation runs."""
     found: Embedder = getattr(embedder, "settled", embedder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 
 MAX_QUERIES = 1_024
+MAX_PASSED = 64  # vectors of texts whose spans were pooled, until they are embedded
+# The states of the words after the second, fourth and sixth layer.
+STATES = ("layernormalization_80", "layernormalization_148", "layernormalization_216")
+_WORD = re.compile(r"\S+")
 
 
 class QueryCache:
@@ -91,6 +96,7 @@ class LocalEmbedder:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
+        self._passed: OrderedDict[str, Matrix] = OrderedDict()
 
     @property
     def model(self) -> EmbeddingModel:
@@ -105,12 +111,30 @@ class LocalEmbedder:
         engine = self._load()
         return split_windows(text, engine.tokenizer.count, engine.limit - 2)
 
+    def pool_spans(self, text: str, spans: Sequence[tuple[int, int]]) -> Matrix:
+        """Return a row for each span of a text: means and maxima of the states of its words in three layers.
+
+        The text's vector comes from the same pass, and is kept for the `embed` that follows.
+        """
+        vector, rows = self._load().pool(text, spans)
+        with self._lock:
+            self._passed[text] = vector
+            while len(self._passed) > MAX_PASSED:
+                self._passed.popitem(last=False)
+        return rows
+
     def _embed(self, texts: list[str]) -> Matrix:
         import numpy as np
 
         result = np.empty((len(texts), _import_weights().DIMENSION), np.float32)
         if not texts:
             return result
+        with self._lock:
+            passed = {text: self._passed.pop(text) for text in texts if text in self._passed}
+        if passed:
+            new = [text for text in texts if text not in passed]
+            rows = iter(self._embed(new))
+            return np.stack([passed[text] if text in passed else next(rows) for text in texts])
         engine = self._load()
         batches = list(_group_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
         for batch, rows in zip(batches, _run_batches(engine, batches, self._workers), strict=True):
@@ -134,7 +158,7 @@ class _Engine:
         vocabulary = _read_verified(weights.VOCABULARY, weights.VOCABULARY_SHA256).decode()
         self.tokenizer = WordPiece(vocabulary.removesuffix("\n").split("\n"))
         self.limit: int = weights.MAX_PIECES
-        self._session = _open_session(_read_verified(weights.MODEL, weights.MODEL_SHA256))
+        self._session = _open_session(_name_outputs(_read_verified(weights.MODEL, weights.MODEL_SHA256), STATES))
 
     def run(self, batch: Batch) -> Matrix:
         import numpy as np
@@ -145,8 +169,24 @@ class _Engine:
         for row, (_, pieces) in enumerate(batch):
             ids[row, : len(pieces)] = pieces
             mask[row, : len(pieces)] = 1
-        rows: Matrix = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        rows: Matrix = self._session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
         return rows
+
+    def pool(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[Matrix, Matrix]:
+        """Return the vector of the text, and a row for each span. Words beyond the limit of the model have none."""
+        import numpy as np
+
+        words = [(match.start(), self.tokenizer.pieces(match[0])) for match in _WORD.finditer(text)]
+        pieces = self.tokenizer.encode(text, self.limit)
+        starts = np.array([-1, *(start for start, some in words for _ in some)][: len(pieces) - 1])
+        ids = np.array([pieces], np.int64)
+        found = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        rows = np.zeros((len(spans), 2 * len(STATES) * found[1].shape[-1]), np.float32)
+        for row, (start, end) in zip(rows, spans, strict=True):
+            inside = np.flatnonzero((starts >= start) & (starts < end))
+            if len(inside):
+                row[:] = np.concatenate([f(states[0][inside], 0) for states in found[1:] for f in (np.mean, np.max)])
+        return found[0][0], rows
 
 
 @cache
@@ -194,6 +234,20 @@ def _read_verified(path: Path, sha256: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise EmbedderFailed(f"{path} is not the published file: its sha256 differs. {REINSTALL}")
     return data
+
+
+def _name_outputs(model: bytes, names: Sequence[str]) -> bytes:
+    """Return an ONNX model that also returns inner values.
+
+    A message of Protocol Buffers merges with what is appended to it: field 7 is the graph, 12 its outputs, 1 the name.
+    """
+
+    def encode(field: int, content: bytes) -> bytes:
+        size = len(content)
+        length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+        return bytes([field << 3 | 2]) + length + content
+
+    return model + encode(7, b"".join(encode(12, encode(1, name.encode())) for name in names))
 
 
 def _open_session(model: bytes) -> Any:
