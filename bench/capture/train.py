@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from engrain.core.text.passages import Sentence, split_sentences
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     rows = list(read_rows())
-    print(f"{len(rows):,} sentences, {sum(row.kept for row in rows):,} to keep")
+    click.echo(f"{len(rows):,} sentences, {sum(row.kept for row in rows):,} to keep")
     weights = train(rows)
     for name in ("states", "words"):
         scores = cross_validate(rows, name)
@@ -63,7 +64,7 @@ def main() -> None:
                 name: np.asarray(value, np.float16 if np.ndim(value) else np.float32) for name, value in weights.items()
             },
         )
-        print(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
+        click.echo(f"wrote {OUT.name}: {OUT.stat().st_size:,} bytes")
 
 
 def read_rows() -> Iterator[Row]:
@@ -209,9 +210,8 @@ def report(name: str, rows: Sequence[Row], scores: Matrix, threshold: float) -> 
         ]
         kept = [passed for row, passed in chosen if row.kept]
         wrong = [passed for row, passed in chosen if not row.kept]
-        print(
-            f"{name:8}{title:14} kept {sum(kept)}/{len(kept)}, false {sum(wrong)}/{len(wrong)}, threshold {threshold:.2f}"
-        )
+        counts = f"kept {sum(kept)}/{len(kept)}, false {sum(wrong)}/{len(wrong)}"
+        click.echo(f"{name:8}{title:14} {counts}, threshold {threshold:.2f}")
 
 
 DEV = frozenset(path.stem for path in (HERE / "personas" / "dev").glob("*.jsonl"))

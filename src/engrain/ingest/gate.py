@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -14,6 +14,7 @@ from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentio
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
+from engrain.ingest.sentence_model import Verdict, join_fragments
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -40,20 +41,24 @@ _SHAPES = {
 }
 
 Found = Statement | ForgetRequest
+JudgeSentences = Callable[[str, Sequence[Sentence]], Sequence[Verdict]]
 
 
-def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
+def find_statements(
+    text: str, before: Sequence[tuple[str, str]] = (), judge: JudgeSentences | None = None
+) -> list[Found]:
     """Return the lasting statements of a user's message, in order. `before` are the session's last (role, text).
 
-    Of a long message only the two ends are read.
+    Rules find what is sure; `judge` finds what people say in words of their own. Of a long message only the two ends
+    are read, and only the first of them is judged.
     """
     plain = blank_blocks(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
-        return _MessageReader(text, plain, before).read()
+        return _MessageReader(text, plain, before, judge).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
     ends, shown = (f"{one[:HEAD_CHARACTERS]}{_CUT}{one[cut:]}" for one in (text, plain))
     skipped = cut - HEAD_CHARACTERS - len(_CUT)
-    found = _MessageReader(ends, shown, before).read()
+    found = _MessageReader(ends, shown, before, judge).read()
     return [
         one if one.end <= HEAD_CHARACTERS else replace(one, start=one.start + skipped, end=one.end + skipped)
         for one in found
@@ -63,8 +68,11 @@ def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[F
 class _MessageReader:
     """Reader of one message. `text` is the original; `shown` blanks what has the shape of a pasted text."""
 
-    def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, text: str, plain: str, before: Sequence[tuple[str, str]], judge: JudgeSentences | None = None
+    ) -> None:
         self.rules = load_statement_rules()
+        self.judge = judge
         self.text = text
         self.shown = blank_pasted(plain)
         self.sentences = split_sentences(self.shown)
@@ -83,8 +91,29 @@ class _MessageReader:
                 self.found = [*self.found, *new]
                 requests += any(isinstance(one, ForgetRequest) for one in new)
                 last = sentence
+        if self.judge is not None and not requests:
+            self.found = self._add_judged(self.judge)
         own = self._keep_own_words(doubtful=requests > 1) if self.found else []
         return _keep_last_per_slot([one for one in own if one.start < one.end])
+
+    def _add_judged(self, judge: JudgeSentences) -> list[Found]:
+        """Add the sentences that `judge` keeps. A statement of the rules is widened to its sentence."""
+        readable = [one for one in self.sentences[:MAX_SENTENCES] if one.end - one.start <= MAX_SENTENCE_CHARACTERS]
+        sentences = join_fragments(self.shown, readable)
+        found = list(self.found)
+        for sentence, verdict in zip(sentences, judge(self.text, sentences), strict=True):
+            if not verdict.keep or len(found) >= MAX_STATEMENTS or contains_secret(self._quote(sentence)):
+                continue
+            inside = [one for one in found if sentence.start <= one.start and one.end <= sentence.end]
+            if not inside:
+                found.append(self._build_statement(sentence.start, sentence.end, verdict.kind, None))
+            elif len(inside) == 1 and isinstance(inside[0], Statement) and not inside[0].explicit:
+                start, end = trim_span(self.shown, sentence.start, sentence.end)
+                found[found.index(inside[0])] = replace(inside[0], start=start, end=end)
+        return found
+
+    def _quote(self, sentence: Sentence) -> str:
+        return self.text[sentence.start : sentence.end]
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from engrain.core.chat.parse import parse_messages
@@ -22,6 +23,7 @@ from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_nov
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.text.passages import Sentence
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
@@ -36,9 +38,11 @@ from engrain.ingest.facts import (
     plan_steps,
     resolve_slots,
 )
+from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
+from engrain.ports.search import SpanPooling, pin_embedder
 from engrain.ports.sessions import Episodes
 
 # The gate reads this much at either end of a message: the middle is pasted text.
@@ -131,7 +135,8 @@ def _write_messages(
 ) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
-    turns = _analyze_messages([redact_message(one, services.redact) for one in messages], earlier)
+    redacted = [redact_message(one, services.redact) for one in messages]
+    turns = _analyze_messages(redacted, earlier, partial(_judge_sentences, services))
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
@@ -220,25 +225,38 @@ def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Ser
     )
 
 
-def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) -> list[AnalyzedMessage]:
+def _judge_sentences(services: Services, text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
+    """Judge the sentences of the first window of a message, by the states of the pass that embeds it."""
+    embedder = pin_embedder(services.embedder)
+    if not isinstance(embedder, SpanPooling):
+        return judge_sentences(text, sentences, None)
+    window = embedder.windows(text)[0]
+    inside = [one for one in sentences if one.end <= len(window)]
+    verdicts = judge_sentences(window, inside, embedder.pool_spans)
+    return [*verdicts, *judge_sentences(text, sentences[len(inside) :], None)]
+
+
+def _analyze_messages(
+    messages: Sequence[Message], before: Sequence[Message], judge: gate.JudgeSentences
+) -> list[AnalyzedMessage]:
     turns: list[AnalyzedMessage] = []
     for message in messages:
         text, raw = shorten_output(message.text, message.tool, message.failed) if message.role == "tool" else ("", None)
         shown = replace(message, text=text) if message.role == "tool" else message
         earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
-        found = _find_user_statements(shown, earlier)
+        found = _find_user_statements(shown, earlier, judge)
         turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found)))
     return turns
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Found]:
+def _find_user_statements(message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
     head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
-    return gate.find_statements(own, [(one.role, one.text) for one in earlier])
+    return gate.find_statements(own, [(one.role, one.text) for one in earlier], judge)
 
 
 def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:

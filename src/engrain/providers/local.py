@@ -132,9 +132,8 @@ class LocalEmbedder:
         with self._lock:
             passed = {text: self._passed.pop(text) for text in texts if text in self._passed}
         if passed:
-            new = [text for text in texts if text not in passed]
-            rows = iter(self._embed(new))
-            return np.stack([passed[text] if text in passed else next(rows) for text in texts])
+            others = iter(self._embed([text for text in texts if text not in passed]))
+            return np.stack([passed[text] if text in passed else next(others) for text in texts])
         engine = self._load()
         batches = list(_group_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
         for batch, rows in zip(batches, _run_batches(engine, batches, self._workers), strict=True):
