@@ -42,6 +42,7 @@ from engrain.retrieval.selection import (
 CANDIDATES_PER_HIT, MIN_CANDIDATES, MAX_CANDIDATES = 5, 50, 100
 MAX_STANDING_ORDERS = 50
 NEIGHBOUR_DISTANCE = 1
+MAX_REFILLS = 3  # rounds in which other hits take the places of duplicates
 MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
 MAX_FOLLOWED_RELATIONS = 3  # among the hits
@@ -77,9 +78,12 @@ def search(request: RecallRequest, services: Services) -> Recall:
     order = [one for one in order if one not in calls] if calls else order
     selection = select_candidates(order, request.n, floor, usual_floor)
     hits = _load_hits(selection, request, services, found, rankings)
-    duplicates = find_duplicates(hits)
-    if duplicates:
-        # Others move up only once, although they may hold duplicates again.
+    duplicates: dict[Candidate, Candidate] = {}
+    for _ in range(MAX_REFILLS):
+        # Others move up, and may be duplicates themselves.
+        if not (new := find_duplicates(hits)):
+            break
+        duplicates |= new
         selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]

@@ -19,7 +19,7 @@ from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall
 from engrain.core.model.recall_block import Section, choose_heading, render_block
 from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
-from engrain.core.text.tokenizer import extract_terms, normalize_unicode
+from engrain.core.text.tokenizer import extract_terms, normalize_unicode, tokenize
 from engrain.core.tokens import CountTokens
 from engrain.retrieval.ranking import Ranking
 
@@ -312,6 +312,7 @@ def _spread_sessions(order: list[int], ranking: Ranking) -> list[int]:
 
 # A message is a duplicate of a fact that cites at least this share of it.
 MIN_CITED_SHARE = 0.6
+MAX_OTHER_WORDS = 0.1  # of a hit that a summary holds all the same
 # Only words that never change the meaning: "is" and "was", "on" and "off", "my" and "your" do.
 _FILLER_WORDS = frozenset(("a", "an", "the", "that", "please", "just", "really", "very"))
 # Only marks without meaning at the edge of a word. All others may have one: C++ and C, -5 and 5, a question, 5' and 5".
@@ -324,17 +325,41 @@ def find_duplicates(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
 
     A hit is a duplicate if an earlier one has the same words in the same order, whatever the punctuation.
     A trusted one counts as earlier than an untrusted one.
-    A message is one if another hit cites most of it. The same value in two slots is two facts.
+    A message is one if another hit cites most of it. The same value in two slots is two facts. A summary is one if
+    it only holds the words of another hit, and a fact without a slot if it is a part of a longer hit.
     """
-    found: dict[Candidate, Candidate] = {}
+    found = _find_contained(hits)
     first: dict[tuple[object, ...], Candidate] = {}
-    cited = _find_cited_messages(hits)
+    cited = _find_cited_messages({one: hit for one, hit in hits.items() if one not in found})
     for candidate, hit in sorted(hits.items(), key=lambda pair: not pair[0].trusted):
         words = (hit.item.slot, hit.scope, *normalize_words(hit.text))
         other = cited.get(hit.item.id) or first.setdefault(words, candidate)
         if other != candidate and other not in found:
             found[candidate] = other
     return found
+
+
+def _find_contained(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]:
+    """Return the summaries that hold another hit, and the facts without a slot that cite a part of another hit."""
+    found: dict[Candidate, Candidate] = {}
+    words = {candidate: set(tokenize(hit.text)) for candidate, hit in hits.items()}
+    for candidate, hit in hits.items():
+        other = None
+        if hit.item.kind == "summary":
+            held = words[candidate]
+            others = (one for one in hits if hits[one].item.kind != "summary")
+            other = next((one for one in others if len(words[one] - held) <= MAX_OTHER_WORDS * len(words[one])), None)
+        elif hit.item.kind == "fact" and hit.item.slot is None:
+            cited = {cite.item for source in hit.item.sources for cite in source.cites}
+            other = next((one for one in hits if one.id in cited and _holds(hits[one], hit)), None)
+        if other is not None and (other.trusted or not candidate.trusted):
+            found[candidate] = other
+    return found
+
+
+def _holds(whole: Hit, part: Hit) -> bool:
+    """Tell if a hit shows the words of another, and they are not most of it."""
+    return part.text in whole.text and len(part.text) < MIN_CITED_SHARE * len(whole.item.text)
 
 
 def normalize_words(text: str) -> Iterator[str]:
