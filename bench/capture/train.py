@@ -28,8 +28,10 @@ HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
 # A span decides the label of a sentence if it covers half of one of the two.
 MIN_OVERLAP = 0.5
-STEPS, RATE, DECAY = 400, 0.05, 3e-4
-MAX_FALSE = 0.02  # share of the sentences to leave out that may pass the threshold, in cross-validation
+STEPS, RATE, DECAY = 250, 0.05, 3e-4
+MAX_FALSE = (
+    0.03  # share of the sentences to leave out of the dev files that may pass the threshold, in cross-validation
+)
 
 Matrix = Any
 
@@ -196,22 +198,25 @@ def cross_validate(rows: Sequence[Row], name: str) -> Matrix:
 
 
 def choose_threshold(rows: Sequence[Row], scores: Matrix) -> float:
-    """Return the score that only few of the sentences to leave out reach."""
-    wrong = np.sort([score for row, score in zip(rows, scores, strict=True) if not row.kept])
+    """Return the score that only few of the sentences to leave out reach.
+
+    Of the dev files: the training files have far more near misses than people write.
+    """
+    wrong = np.sort([score for row, score in zip(rows, scores, strict=True) if not row.kept and is_dev(row)])
     return float(wrong[int(len(wrong) * (1 - MAX_FALSE))])
 
 
 def report(name: str, rows: Sequence[Row], scores: Matrix, threshold: float) -> None:
-    for title, groups in (("all", None), ("dev personas", DEV)):
-        chosen = [
-            (row, score >= threshold)
-            for row, score in zip(rows, scores, strict=True)
-            if groups is None or row.group in groups
-        ]
+    for title, belongs in (("all", lambda _: True), ("dev", is_dev)):
+        chosen = [(row, score >= threshold) for row, score in zip(rows, scores, strict=True) if belongs(row)]
         kept = [passed for row, passed in chosen if row.kept]
         wrong = [passed for row, passed in chosen if not row.kept]
         counts = f"kept {sum(kept)}/{len(kept)}, false {sum(wrong)}/{len(wrong)}"
         click.echo(f"{name:8}{title:14} {counts}, threshold {threshold:.2f}")
+
+
+def is_dev(row: Row) -> bool:
+    return row.group in DEV or row.group.startswith("sentences")
 
 
 DEV = frozenset(path.stem for path in (HERE / "personas" / "dev").glob("*.jsonl"))

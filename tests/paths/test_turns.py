@@ -78,7 +78,9 @@ def everything(kit: Services) -> str:
 def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Statement | ForgetRequest]) -> None:
     """A gate that finds these and nothing else: by the words of the message."""
 
-    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
+    def found(
+        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None
+    ) -> list[Statement | ForgetRequest]:
         return [one for words, one in rules if words in text]
 
     monkeypatch.setattr(gate, "find_statements", found)
@@ -441,7 +443,9 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Services, say: Say, w
 def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
     kit: Services, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
+    def greedy(
+        text: str, before: Sequence[tuple[str, str]] = (), judge: object = None
+    ) -> list[Statement | ForgetRequest]:
         return [Statement(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 
     monkeypatch.setattr(gate, "find_statements", greedy)

@@ -31,17 +31,17 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """Right ones of all that were tried. `misses` names the wrong ones."""
+    """How many of those tried it was true for. `hits` and `misses` name them."""
 
     right: int = 0
     of: int = 0
+    hits: list[str] = field(default_factory=list)
     misses: list[str] = field(default_factory=list)
 
-    def count(self, right: bool, miss: str) -> None:
+    def count(self, right: bool, name: str) -> None:
         self.of += 1
         self.right += right
-        if not right:
-            self.misses.append(miss)
+        (self.hits if right else self.misses).append(name)
 
 
 @dataclass(slots=True)

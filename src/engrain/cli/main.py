@@ -81,6 +81,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "replay": ("backup:replay", "Repeat later erasures in a restored store."),
         "copy": ("backup:copy_store", "Copy the whole store to another and compare both."),
         "bench": ("bench:bench", "Measure recall quality and speed."),
+        "evaluate": ("evaluate:evaluate", "Play your own sessions through a fresh memory, and score it."),
         "demo": ("demo:demo", "See it work: half a minute, nothing to set up."),
     },
 }

@@ -1,0 +1,83 @@
+"""The model that judges sentences: what it is given, what it costs, and that it says the same everywhere."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from engrain.core.text.passages import split_sentences
+from engrain.ingest.sentence_model import join_fragments, judge_sentences
+from engrain.providers.local import local_embedder
+
+KEPT = (
+    "my sister Vera works at Bosch in Linz",
+    "turns out it's penicillin that gives me hives",
+    "from now on please answer in metric units only",
+    "ich bin seit März Vegetarierin",
+    "vivo en Sevilla con mi mujer y dos gatos",
+)
+PASSING = (
+    "what should I cook tonight?",
+    "if I moved to Oslo I would need a warmer coat",
+    "lol ok thanks",
+    "I'm at the station, the train is late",
+    "kannst du mir das kürzer schreiben?",
+)
+
+
+def judge(text: str, *, by_words: bool = False) -> list[bool]:
+    sentences = join_fragments(text, split_sentences(text))
+    found = judge_sentences(text, sentences, None if by_words else local_embedder().pool_spans)
+    return [verdict.keep for verdict in found]
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_what_lasts_is_kept_in_everyday_words(text: str) -> None:
+    assert judge(text) == [True]
+
+
+@pytest.mark.parametrize("text", PASSING)
+def test_what_passes_is_not_kept(text: str) -> None:
+    assert judge(text) == [False]
+    assert judge(text, by_words=True) == [False]
+
+
+def test_only_the_sentence_that_lasts_is_kept_of_a_message() -> None:
+    text = "what a day. my sister Vera works at Bosch in Linz. can you translate this for me?"
+    assert judge(text) == [False, True, False]
+
+
+def test_fragments_belong_to_their_neighbours_on_the_same_line() -> None:
+    text = "Thea moved out. Last week. We split up.\nright"
+    sentences = join_fragments(text, split_sentences(text))
+    assert [text[one.start : one.end] for one in sentences] == ["Thea moved out. Last week", "We split up", "right"]
+
+
+def test_the_vector_of_the_same_pass_is_the_vector_of_the_text() -> None:
+    embedder, text = local_embedder(), "my sister Vera works at Bosch in Linz"
+    (plain,) = embedder.embed([text], "document")
+    embedder.pool_spans(text, [(0, 9)])
+    after, other = embedder.embed([text, "another text"], "document")
+    np.testing.assert_allclose(after, plain, atol=1e-6)
+    np.testing.assert_allclose(other, embedder.embed(["another text"], "document")[0], atol=1e-6)
+
+
+def test_a_span_beyond_the_limit_of_the_model_is_all_zero() -> None:
+    text = "word " * 600 + "the end"
+    (row,) = local_embedder().pool_spans(text, [(len(text) - 7, len(text))])
+    assert not row.any()
+
+
+def test_judging_costs_little_beside_the_embedding() -> None:
+    text = "We moved to Graz in May, and my sister Vera, who works at Bosch, helped with the boxes. " * 3
+    sentences = join_fragments(text, split_sentences(text))
+    states = local_embedder().pool_spans(text, [(one.start, one.end) for one in sentences])
+    judge_sentences(text, sentences, lambda *_: states)
+    took = []
+    for _ in range(20):
+        start = time.process_time()
+        judge_sentences(text, sentences, lambda *_: states)
+        took.append(time.process_time() - start)
+    assert min(took) < 0.002
