@@ -30,7 +30,7 @@ OUT = HERE.parents[1] / "src" / "engrain" / "core" / "data" / WEIGHTS
 MIN_OVERLAP = 0.5
 STEPS, RATE, DECAY = 250, 0.05, 3e-4
 MAX_FALSE = (
-    0.03  # share of the sentences to leave out of the dev files that may pass the threshold, in cross-validation
+    0.03  # share of the sentences to leave out of the dev personas that may pass the threshold, in cross-validation
 )
 
 Matrix = Any
@@ -200,14 +200,14 @@ def cross_validate(rows: Sequence[Row], name: str) -> Matrix:
 def choose_threshold(rows: Sequence[Row], scores: Matrix) -> float:
     """Return the score that only few of the sentences to leave out reach.
 
-    Of the dev files: the training files have far more near misses than people write.
+    Of the dev personas: the other files have far more near misses than people write.
     """
-    wrong = np.sort([score for row, score in zip(rows, scores, strict=True) if not row.kept and is_dev(row)])
+    wrong = np.sort([score for row, score in zip(rows, scores, strict=True) if not row.kept and is_persona(row)])
     return float(wrong[int(len(wrong) * (1 - MAX_FALSE))])
 
 
 def report(name: str, rows: Sequence[Row], scores: Matrix, threshold: float) -> None:
-    for title, belongs in (("all", lambda _: True), ("dev", is_dev)):
+    for title, belongs in (("all", lambda _: True), ("personas", is_persona)):
         chosen = [(row, score >= threshold) for row, score in zip(rows, scores, strict=True) if belongs(row)]
         kept = [passed for row, passed in chosen if row.kept]
         wrong = [passed for row, passed in chosen if not row.kept]
@@ -215,8 +215,8 @@ def report(name: str, rows: Sequence[Row], scores: Matrix, threshold: float) -> 
         click.echo(f"{name:8}{title:14} {counts}, threshold {threshold:.2f}")
 
 
-def is_dev(row: Row) -> bool:
-    return row.group in DEV or row.group.startswith("sentences")
+def is_persona(row: Row) -> bool:
+    return row.group in DEV
 
 
 DEV = frozenset(path.stem for path in (HERE / "personas" / "dev").glob("*.jsonl"))
