@@ -1,7 +1,7 @@
 """Write a set in the form that a command reads.
 
-    python bench/capture/pack.py facts FOLDER           a folder for `engrain bench recall`; also: documents
-    python bench/capture/pack.py changes-dev FILE       a script for `engrain evaluate`; also: sentences-dev, forget-dev
+python bench/capture/pack.py facts FOLDER           a folder for `engrain bench recall`; also: documents
+python bench/capture/pack.py changes-dev FILE       a script for `engrain evaluate`; also: sentences-dev
 """
 
 from __future__ import annotations
@@ -44,20 +44,9 @@ def script_change(record: Record) -> Iterator[Record]:
            "stale": [] if both else [old]}  # fmt: skip
 
 
-def script_forget(record: Record) -> Iterator[Record]:
-    for message in record["messages"]:
-        yield {"type": "message", "id": message["id"], "text": message["text"], "may": [message["text"]]}
-    yield {"type": "message", "id": record["id"], "text": record["request"], "may": [record["request"]],
-           "forgets": record["targets"] if record["certain"] else [], "session": "2"}  # fmt: skip
-    texts = {message["id"]: message["text"] for message in record["messages"]}
-    spared = [text for id, text in texts.items() if not record["certain"] or id not in record["targets"]]
-    yield {"type": "messages", "id": record["id"], "true": spared}
-
-
 SCRIPTS: dict[str, Callable[[Record], Iterator[Record]]] = {
     "sentences": script_sentence,
     "changes": script_change,
-    "forget": script_forget,
 }
 
 

@@ -13,10 +13,7 @@ from engrain.providers.local import local_embedder
 
 KEPT = (
     "my sister Vera works at Bosch in Linz",
-    "turns out it's penicillin that gives me hives",
-    "from now on please answer in metric units only",
-    "ich bin seit März Vegetarierin",
-    "vivo en Sevilla con mi mujer y dos gatos",
+    "we switched from npm to pnpm last week",
 )
 PASSING = (
     "what should I cook tonight?",
@@ -45,7 +42,7 @@ def test_what_passes_is_not_kept(text: str) -> None:
 
 
 def test_only_the_sentence_that_lasts_is_kept_of_a_message() -> None:
-    text = "what a day. my sister Vera works at Bosch in Linz. can you translate this for me?"
+    text = "what a day. we switched from npm to pnpm last week. can you translate this for me?"
     assert judge(text) == [False, True, False]
 
 

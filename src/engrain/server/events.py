@@ -12,8 +12,6 @@ from functools import partial
 import orjson
 
 from engrain.core.errors import EngrainError
-from engrain.core.errors import EngrainError
-from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Changes
 from engrain.memory.store import Store
@@ -25,8 +23,6 @@ POLL_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 15.0
 PAGE_SIZE = 500
 MAX_STREAMS = 256
-_log = logging.getLogger("engrain")
-_log = logging.getLogger("engrain")
 _log = logging.getLogger("engrain")
 
 
@@ -48,90 +44,6 @@ class ScopePoll:
         """Return the changes after a number. Streams at the same number share the read."""
         page = self._pages.get(since)
         if page is None or (page.done() and (page.cancelled() or page.exception())):
-            page = asyncio.create_task(self._pool.run(partial(self._items.changes, self._scope, since, PAGE_SIZE)))
-            self._pages[since] = page
-        # A stream that goes away must not cancel the read of the others.
-        return await asyncio.shield(page)
-
-    async def _run(self) -> None:
-        while not self._draining.is_set():
-            try:
-                newest = await self._pool.run(partial(self._items.newest, self._scope))
-            except (EngrainError, Problem) as exc:
-                _log.debug("a poll for changes failed, and is tried again: %s", exc)
-                newest = self._newest
-            if newest != self._newest:
-                self._newest = newest
-                self._wake()
-            await _wait(self._draining, POLL_SECONDS)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._pages.clear()
-        before, self.changed = self.changed, asyncio.Event()
-        before.set()
-
-
-class ScopePoll:
-    """Watch one scope for all of its streams: one poll, and one read of each page."""
-
-    def __init__(self, scope: Scope, store: Store, pool: VerbPool, draining: asyncio.Event) -> None:
-        self._scope = scope
-        self._items = store.services.items
-        self._pool = pool
-        self._draining = draining
-        self._newest = -1
-        self._pages: dict[int, asyncio.Task[Changes]] = {}
-        self.readers = 0
-        self.changed = asyncio.Event()
-        self.task = asyncio.create_task(self._run())
-
-    async def read(self, since: int) -> Changes:
-        """Return the changes after a number. Streams at the same number share the read."""
-        page = self._pages.get(since)
-        if page is None or page.cancelled():
-            page = asyncio.create_task(self._pool.run(partial(self._items.changes, self._scope, since, PAGE_SIZE)))
-            self._pages[since] = page
-        # A stream that goes away must not cancel the read of the others.
-        return await asyncio.shield(page)
-
-    async def _run(self) -> None:
-        while not self._draining.is_set():
-            try:
-                newest = await self._pool.run(partial(self._items.newest, self._scope))
-            except (EngrainError, Problem) as exc:
-                _log.debug("a poll for changes failed, and is tried again: %s", exc)
-                newest = self._newest
-            if newest != self._newest:
-                self._newest = newest
-                self._wake()
-            await _wait(self._draining, POLL_SECONDS)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._pages.clear()
-        before, self.changed = self.changed, asyncio.Event()
-        before.set()
-
-
-class ScopePoll:
-    """Watch one scope for all of its streams: one poll, and one read of each page."""
-
-    def __init__(self, scope: Scope, store: Store, pool: VerbPool, draining: asyncio.Event) -> None:
-        self._scope = scope
-        self._items = store.services.items
-        self._pool = pool
-        self._draining = draining
-        self._newest = -1
-        self._pages: dict[int, asyncio.Task[Changes]] = {}
-        self.readers = 0
-        self.changed = asyncio.Event()
-        self.task = asyncio.create_task(self._run())
-
-    async def read(self, since: int) -> Changes:
-        """Return the changes after a number. Streams at the same number share the read."""
-        page = self._pages.get(since)
-        if page is None or page.cancelled():
             page = asyncio.create_task(self._pool.run(partial(self._items.changes, self._scope, since, PAGE_SIZE)))
             self._pages[since] = page
         # A stream that goes away must not cancel the read of the others.
