@@ -20,7 +20,7 @@ from typing import Any
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.stores.sqlite import checksums
+from engrain.stores.sqlite import connection
 from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, compute_checksum
 
 ONE, BATCHES, BATCH, STEPS = 60, 4, 100, 60
@@ -89,7 +89,7 @@ def main() -> None:
             for what, measure in MEASURED.items():
                 pair = [0.0, 0.0]
                 for which in (0, 1) if number % 2 else (1, 0):
-                    checksums.compute_checksum = (lambda *_: NO_CHECKSUM) if which else compute_checksum
+                    connection.compute_checksum = (lambda *_: NO_CHECKSUM) if which else compute_checksum
                     pair[which] = measure(memories[which])
                 if number >= 2:  # the first rounds warm up
                     took[what].append((pair[0], pair[1]))

@@ -41,7 +41,7 @@ from engrain.maintenance.scheduler import MAINTENANCE_TASK
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import health, opening
-from engrain.stores.sqlite.checksums import raise_counter
+from engrain.stores.sqlite.checksums import build_counter_raise
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.index.vectors import code_type
 
@@ -359,7 +359,7 @@ def test_17_an_item_that_its_own_words_do_not_find_fails(memory: Memory) -> None
     assert_stands(memory, "self-recall", "pass", "20 of 20 items")
     run(memory, "update words set pairs = x''")
     run(memory, "update item set changed = changed + 1000000")
-    memory.store.services.items.transaction(lambda db: raise_counter(db, 2_000_000, 0))  # type: ignore[attr-defined]
+    memory.store.services.items.transaction(lambda db: db.run(build_counter_raise(), (2_000_000, 0)))  # type: ignore[attr-defined]
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
     memory.store.rebuild()
     assert_stands(memory, "self-recall", "pass")
@@ -374,7 +374,7 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
         for key, windows in db.rows("select key, windows from code"):
             db.run("update code set windows = ? where key = ?", (turned(windows), key))
         db.run("update item set changed = changed + 1000000")
-        raise_counter(db, 2_000_000, 0)
+        db.run(build_counter_raise(), (2_000_000, 0))
 
     memory.store.services.items.transaction(turn)  # type: ignore[attr-defined]
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")

@@ -197,7 +197,7 @@ def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
 
 def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Open, clock: SetClock) -> None:
     from engrain.core.clock import add_time
-    from engrain.stores.sqlite.dialect import find_steady_clock
+    from engrain.stores.sqlite.opening import find_steady_clock
 
     memory = open_memory()
     journal = memory.store.services.journal

@@ -20,10 +20,9 @@ from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
-from engrain.stores.sqlite.connection import Connection
-from engrain.stores.sqlite.dialect import SqliteDialect
+from engrain.stores.sqlite.connection import Connection, Insert
+from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
-from engrain.stores.sqlite.index_rows import IndexRows
 
 SCHEMA = Path(migrate.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
@@ -110,6 +109,9 @@ class IndexStore:
 
     def new_index(self, cap: int = 1 << 30) -> IndexCache:
         return IndexCache(self.read, lambda _: self.clock, cap)
+
+    def insert(self, insert: Insert, values: dict[str, Any]) -> None:
+        Connection.insert(self, insert, values)  # type: ignore[arg-type]
 
     def run(self, sql: str, args: Any = ()) -> None:
         self.connection.execute(sql, args)

@@ -14,8 +14,8 @@ from index_store import ANA, DIMENSION, MODEL, IndexStore, unit, vectors_of, wor
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Words
 from engrain.core.model.queries import VectorQuery
+from engrain.stores.sqlite.dialect import IndexRows
 from engrain.stores.sqlite.index import vectors as vector_index
-from engrain.stores.sqlite.index_rows import IndexRows
 
 
 @pytest.fixture(params=["numkong", "numpy"], autouse=True)

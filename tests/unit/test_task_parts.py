@@ -29,7 +29,7 @@ from engrain.core.errors import (
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import Claim, Lease, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import MAX_JSON_DEPTH
-from engrain.stores.sqlite.dialect import find_steady_clock
+from engrain.stores.sqlite.opening import find_steady_clock
 from engrain.tasks.flow import Flow, Sleep, StoreCall, UserCall
 from engrain.tasks.journal import _MAX_WRITE_ATTEMPTS, write_reliably
 from engrain.tasks.lease import LeaseHolder, create_worker_name, is_worker_dead

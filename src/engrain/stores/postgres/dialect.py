@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import ConfigError, EngrainError, ReadOnlyStore
+from engrain.core.errors import ConfigError, EngrainError, ReadOnlyStore, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
@@ -237,6 +237,20 @@ class PostgresDialect:
         except BaseException:
             self.models = known
             raise
+
+    def write_each(self, writes: Sequence[tuple[Scope, Do[Answer], str | None]]) -> list[Answer | EngrainError]:
+        """Each in a transaction of its own: those of several scopes would wait for each other's locks."""
+        answers: list[Answer | EngrainError] = []
+        for scope, do, request_id in writes:
+            try:
+                answers.append(self.write(scope, do, request_id=request_id))
+            except EngrainError as exc:
+                raise_interrupt(exc)
+                answers.append(exc)
+        return answers
+
+    def encoding(self, vectors: Sequence[Vectors]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))

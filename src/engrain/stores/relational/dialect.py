@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
@@ -176,6 +178,12 @@ class Dialect(Protocol):
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
+
+    def write_each(self, writes: Sequence[tuple[Scope, Do[Answer], str | None]]) -> list[Answer | EngrainError]:
+        """Run each `do` of a scope as `write` does, with its request id: the answer or the error of each."""
+
+    def encoding(self, vectors: Sequence[Vectors]) -> AbstractContextManager[None]:
+        """Do the arithmetic for vectors that the block writes, outside of its transaction."""
 
     def after_writes(self, count: int) -> None:
         """Learn that so many items were written."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, raise_interrupt
-from engrain.core.identity import IdSource, hash_keyed
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
+from engrain.core.identity import IdSource, Scope, hash_keyed
 from engrain.core.model.erasure import find_subjects, hash_draft, hash_tombstone, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
 from engrain.core.model.plans import (
@@ -34,7 +34,7 @@ from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
-from engrain.stores.relational.dialect import Deferred, Dialect, Pending, Transaction
+from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import (
@@ -64,14 +64,30 @@ class ItemWrites:
     journal: Tasks
 
     def apply(self, plan: Plan) -> Applied:
-        self.dialect.prepare_index(_find_models(plan.steps))
-        with self.usage.taking(plan.scope) as uses:
+        vectors = list_vectors(plan.steps)
+        self.dialect.prepare_index(_find_models(vectors))
+        with self.dialect.encoding(vectors), self.usage.taking(plan.scope) as uses:
             applied = self.dialect.write(plan.scope, lambda tx: self._apply(tx, plan, uses), request_id=plan.request_id)
         self.dialect.after_writes(len(plan.steps))
         return applied
 
     def apply_many(self, plans: Sequence[Plan]) -> list[Applied | EngrainError]:
-        return [capture_error(self.apply, plan) for plan in plans]
+        def make_write(plan: Plan, uses: Uses) -> tuple[Scope, Do[Applied], str | None]:
+            return plan.scope, lambda tx: self._apply(tx, plan, uses), plan.request_id
+
+        vectors = [one for plan in plans for one in list_vectors(plan.steps)]
+        self.dialect.prepare_index(_find_models(vectors))
+        answers: list[Applied | EngrainError] = []
+        with self.dialect.encoding(vectors):
+            taken = [(plan, self.usage.take(plan.scope)) for plan in plans]
+            try:
+                answers = self.dialect.write_each([make_write(*one) for one in taken])
+            finally:
+                for number, (plan, uses) in enumerate(taken):
+                    if not answers or isinstance(answers[number], EngrainError):
+                        self.usage.give_back(plan.scope, uses)
+        self.dialect.after_writes(sum(len(plan.steps) for plan in plans))
+        return answers
 
     def _apply(self, tx: Transaction, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
         forgets = any(isinstance(step, Forget) for step in plan.steps)
@@ -351,14 +367,6 @@ class _StepWriter:
             self.tx.write_index([(numbers[id_], words, vectors) for id_, words, vectors in waiting])
 
 
-def capture_error(apply: Callable[[Plan], Applied], plan: Plan) -> Applied | EngrainError:
-    try:
-        return apply(plan)
-    except EngrainError as exc:
-        raise_interrupt(exc)
-        return exc
-
-
 def list_vectors(steps: Iterable[Step]) -> list[Vectors]:
     """The vectors that a plan brings along, but for empty ones."""
     found = [
@@ -367,11 +375,11 @@ def list_vectors(steps: Iterable[Step]) -> list[Vectors]:
     return [vectors for vectors in found if vectors and vectors.rows]
 
 
-def _find_models(steps: Iterable[Step]) -> dict[str, int]:
-    """The models whose vectors a plan brings along, with the dimension of the first."""
+def _find_models(vectors: Iterable[Vectors]) -> dict[str, int]:
+    """Their models, each with the dimension of the first."""
     found: dict[str, int] = {}
-    for vectors in list_vectors(steps):
-        found.setdefault(vectors.model, len(vectors.rows[0]) // 4)
+    for one in vectors:
+        found.setdefault(one.model, len(one.rows[0]) // 4)
     return found
 
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engrain.core.errors import EngrainError, StoreCorrupt
 from engrain.stores.relational.statements import number_parameters, read_migrations
-from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, choose_engine, compute_checksum, connect
+from engrain.stores.sqlite.connection import NO_CHECKSUM, Connection, Insert, choose_engine, connect
 
 # Columns that no checksum covers: a digest is the sum of checksums, and `logs` is written by a reader's connection.
 _UNCHECKED = {"checksum", "digest", "logs"}
 _INDEX = {"words", "code", "vector"}
 _COUNTER = "counter"
-# Tables that every remembered item adds to. Their inserts bring the checksum along: see insert_row. A trigger would
-# make SQLite copy each page that a statement changes, in case the trigger fails.
+# Tables that every remembered item adds to. Their inserts bring the checksum along: see Connection.insert. A trigger
+# would make SQLite copy each page that a statement changes, in case the trigger fails.
 _BRING_CHECKSUM = {"item", "source", *_INDEX}
-_ADD_TO_DIGEST = (
-    "insert into counter (n, digest, checksum) values (?1, ?2, ?3) "
-    "on conflict (n) do update set digest = digest + excluded.digest"
-)
 _INSERT = re.compile(r"insert into (\w+)")
 
 
@@ -107,30 +103,13 @@ def find_target(sql: str) -> Table | None:
     return load_tables()[found[1]] if found and found[1] in _BRING_CHECKSUM else None
 
 
-class _Insert(NamedTuple):
-    """An insert that brings a checksum along, with the values of each column and of each parameter in their order."""
-
-    sql: str
-    of_scope: bool
-    read_columns: Callable[[Mapping[str, Any]], Sequence[Any]]
-    read_parameters: Callable[[Mapping[str, Any]], Sequence[Any]]
-
-
 @cache
-def _prepare_insert(sql: str) -> _Insert:
+def prepare_insert(sql: str) -> Insert:
+    """An insert that brings its checksum along. It takes each column by its name."""
     table = find_target(sql)
     assert table, sql
     numbered, read_parameters = number_parameters(sql)
-    return _Insert(numbered, "scope" in table.columns, itemgetter(*table.columns), read_parameters)
-
-
-def insert_row(db: Connection, sql: str, values: dict[str, Any]) -> None:
-    """Insert a row with its checksum. `values` has each column of the table in the type that SQLite stores."""
-    insert = _prepare_insert(sql)
-    checksum = compute_checksum(*insert.read_columns(values))
-    values["checksum"] = checksum
-    db.run(insert.sql, insert.read_parameters(values))
-    db.differences.append((values["scope"] if insert.of_scope else None, checksum - NO_CHECKSUM))
+    return Insert(numbered, "scope" in table.columns, itemgetter(*table.columns), read_parameters)
 
 
 @cache
@@ -144,27 +123,17 @@ def seal_rows(db: Connection) -> None:
     for table in load_tables().values():
         db.run(f"update {table.name} set checksum = row_checksum({table.list_values(table.name)})")
     db.differences += _compare_digests(db)
-    count_commit(db)
+    db.count_commit(build_commit_count())
 
 
-def count_commit(db: Connection) -> int:
-    """Write the digests of the scopes that this transaction has changed, and number its commit. Call it last."""
-    sums: dict[int | None, int] = {}
-    for scope, difference in db.differences:
-        sums[scope] = sums.get(scope, 0) + difference
-    db.differences.clear()
-    total = sums.pop(None, 0)
-    for scope, difference in sums.items():
-        db.run(_ADD_TO_DIGEST, (scope, difference, compute_checksum(scope, 0, 0, 0)))
-    ((number,),) = db.rows(
-        _build_counter_update(commits="commits + 1", digest="digest + ?1") + " returning commits", (total,)
-    )
-    return int(number)
+def build_commit_count() -> str:
+    """SQL that adds to the digest of the rows of no scope, and numbers the commit."""
+    return _build_counter_update(commits="commits + 1", digest="digest + ?1") + " returning commits"
 
 
-def raise_counter(db: Connection, change: int, now: int) -> None:
-    """Let the newest change and the newest time be no lower than these."""
-    db.run(_build_counter_update(change="max(change, ?1)", now="max(now, ?2)"), (change, now))
+def build_counter_raise() -> str:
+    """SQL that lets the newest change and the newest time be no lower than its two values."""
+    return _build_counter_update(change="max(change, ?1)", now="max(now, ?2)")
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from engrain.core.errors import (
     BackendMissing,
@@ -43,6 +43,11 @@ OLDEST_SQLITE = (3, 37, 2)
 CLOSED = "this store was closed. Open it again."
 # Checksums lie above it, so that SQLite writes each with six bytes. It stands in a row that has none yet.
 NO_CHECKSUM = 1 << 40
+# The digest of a scope stands in the row of its number, whose other columns are 0.
+_ADD_TO_DIGEST = (
+    "insert into counter (n, digest, checksum) values (?1, ?2, ?3) "
+    "on conflict (n) do update set digest = digest + excluded.digest"
+)
 _CACHED_STATEMENTS = 256
 # Measured: half the time of reading 100,000 rows at once, and the garbage collector has nothing to walk through.
 PAGE_ROWS = 512
@@ -82,6 +87,15 @@ class Reader(Protocol):
     """A connection that sees one snapshot of the store."""
 
     def rows(self, sql: str, args: Any = ()) -> Any: ...
+
+
+class Insert(NamedTuple):
+    """An insert that brings a checksum along, with the values of each column and of each parameter in their order."""
+
+    sql: str
+    of_scope: bool
+    read_columns: Callable[[Mapping[str, Any]], Sequence[Any]]
+    read_parameters: Callable[[Mapping[str, Any]], Sequence[Any]]
 
 
 class Connection:
@@ -124,6 +138,13 @@ class Connection:
         for args in rows:
             self.run(sql, args)
 
+    def insert(self, insert: Insert, values: dict[str, Any]) -> None:
+        """Insert a row with its checksum. `values` has each column of the table in the type that SQLite stores."""
+        checksum = compute_checksum(*insert.read_columns(values))
+        values["checksum"] = checksum
+        self.run(insert.sql, insert.read_parameters(values))
+        self.differences.append((values["scope"] if insert.of_scope else None, checksum - NO_CHECKSUM))
+
     def begin_writing(self) -> None:
         for name, _ in self._insert_triggers:
             self.run(f"drop trigger if exists temp.{name}")
@@ -132,6 +153,20 @@ class Connection:
         self.differences.clear()  # of a transaction that was rolled back
         self._next_item = None
         self.models.clear()
+
+    def count_commit(self, count: str) -> int:
+        """Write the digests of the scopes that this transaction has changed, and number its commit by this SQL.
+
+        Call it last."""
+        sums: dict[int | None, int] = {}
+        for scope, difference in self.differences:
+            sums[scope] = sums.get(scope, 0) + difference
+        self.differences.clear()
+        of_store = sums.pop(None, 0)
+        for scope, difference in sums.items():
+            self.run(_ADD_TO_DIGEST, (scope, difference, compute_checksum(scope, 0, 0, 0)))
+        ((number,),) = self.rows(count, (of_store,))
+        return int(number)
 
     def set_savepoint(self) -> int:
         """Begin what `undo` takes back, given the number that is returned."""

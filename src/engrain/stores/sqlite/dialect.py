@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
@@ -23,17 +21,16 @@ from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
 from engrain.stores.relational.statements import Statement, number_parameters
-from engrain.stores.sqlite.checksums import find_target, insert_row, list_insert_triggers, raise_counter
+from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
-from engrain.stores.sqlite.index_rows import IndexRows
-from engrain.stores.sqlite.opening import StoreFile
+from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
 from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
-from engrain.stores.sqlite.syntax import build_where, load_statements
+from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
+MODEL_SHIFT = 40
 _ERASED = 3  # the state of a scope that has no names
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # Columns that get their values later.
 _NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
@@ -71,7 +68,8 @@ class SqliteTransaction:
         found = self.dialect.find(statement)
         if "checksum" in found.parameters:
             for row in rows:
-                insert_row(self.db, found.sql, self._complete_item(self._complete(found, dict(row))))
+                values = self._complete_item(self._complete(found, dict(row)))
+                self.db.insert(prepare_insert(found.sql), values)
             return
         if find_target(found.sql):
             self.db.add_insert_triggers(list_insert_triggers())
@@ -143,7 +141,7 @@ class SqliteTransaction:
         return self._change, self._now
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
-        raise_counter(self.db, self._change or 0, self._now)
+        self.db.run(build_counter_raise(), (self._change or 0, self._now))
         return Fetched([(self._change,)])
 
     def write_index(self, entries: Sequence[tuple[int, Words, Vectors | None]]) -> None:
@@ -164,7 +162,7 @@ class SqliteTransaction:
             IndexRows(self.db).delete(n)
 
     def store_time(self, now: int) -> None:
-        raise_counter(self.db, 0, now)
+        self.db.run(build_counter_raise(), (0, now))
 
     def now(self) -> int:
         ((now,),) = self.rows("find_now")
@@ -230,16 +228,92 @@ def _refuse(state: int) -> None:
         raise make_blocked_error(hidden=state == HIDDEN)
 
 
-@cache
-def find_steady_clock() -> Callable[[], str] | None:
-    """A function that gives "boot:microseconds", since boots cannot be compared with each other.
+class IndexRows:
+    """The rows that search reads: the words of an item, and its vectors both rounded and in full.
 
-    None where the machine does not tell one boot from another: there the wall clock has to do."""
-    try:
-        boot = _BOOT_ID.read_text().strip()
-    except OSError:
-        return None
-    return lambda: f"{boot}:{time.monotonic_ns() // 1000}"
+    The caller holds the transaction."""
+
+    def __init__(self, db: Connection, codes: Mapping[int, bytes] | None = None) -> None:
+        self._db = db
+        self._codes = codes or {}  # as SqliteDialect has them
+
+    def add(self, entries: Iterable[tuple[int, Words, Vectors | None]]) -> None:
+        """Add rows of items that have none, with the vectors of one model or of several."""
+        by_model: dict[str, list[tuple[int, Vectors]]] = {}
+        words_by_item: dict[int, Words] = {}
+        for n, words, vectors in entries:
+            words_by_item[n] = words
+            if vectors is not None and vectors.rows:
+                by_model.setdefault(vectors.model, []).append((n, vectors))
+        for n, words in words_by_item.items():
+            self._db.insert(prepare_insert(load_sql()["add_index_words"]), {"item": n, "pairs": words.pairs})
+        for items in by_model.values():
+            self._add_vectors(items)
+
+    def replace_words(self, n: int, words: Words) -> None:
+        self._db.run(load_sql()["delete_index_words"], {"item": n})
+        self._db.insert(prepare_insert(load_sql()["add_index_words"]), {"item": n, "pairs": words.pairs})
+
+    def replace_vectors(self, n: int, vectors: Vectors) -> None:
+        """Replace the item's vectors of the same model."""
+        self.delete_vectors(n, vectors.model)
+        if vectors.rows:
+            self._add_vectors([(n, vectors)])
+
+    def delete(self, n: int) -> None:
+        self._db.run(load_sql()["delete_index_words"], {"item": n})
+        self.delete_vectors(n)
+
+    def delete_vectors(self, n: int, model: str | None = None) -> None:
+        """Delete the item's vectors of one model, or of all."""
+        find = "list_vector_models" if model is None else "find_vector_model"
+        for number, _ in self._db.rows(load_sql()[find], {} if model is None else {"model": model}):
+            for delete in ("delete_code", "delete_index_vector"):
+                self._db.run(load_sql()[delete], {"key": vector_key(number, n)})
+
+    def rewrite_codes(self, items: Sequence[int]) -> None:
+        """Make the codes of these items from their vectors. A vector of a wrong size is left alone."""
+        from engrain.stores.sqlite.index.vectors import encode_stored
+
+        for model, dimension in self._db.rows(load_sql()["list_vector_models"]):
+            for key in (vector_key(model, n) for n in items):
+                for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
+                    if coded := encode_stored(windows, dimension):
+                        self._db.run(load_sql()["delete_code"], {"key": key})
+                        self._db.insert(prepare_insert(load_sql()["add_code"]), {"key": key, "windows": coded})
+
+    def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
+        """Vectors of one model, coded in one pass of arithmetic."""
+        from engrain.stores.sqlite.index.vectors import encode_items
+
+        first = items[0][1]
+        model = self._find_or_add_model(first.model, len(first.rows[0]) // 4)
+        coded = [self._codes[id(vectors)] for _, vectors in items if id(vectors) in self._codes]
+        if len(coded) < len(items):
+            coded = encode_items([vectors for _, vectors in items])
+        for (n, vectors), codes in zip(items, coded, strict=True):
+            key = vector_key(model, n)
+            self._db.insert(prepare_insert(load_sql()["add_code"]), {"key": key, "windows": codes})
+            self._db.insert(
+                prepare_insert(load_sql()["add_index_vector"]), {"key": key, "windows": b"".join(vectors.rows)}
+            )
+
+    def _find_or_add_model(self, model: str, dimension: int) -> int:
+        found = self._db.models.get(model)
+        if found is None:
+            rows = self._db.rows(load_sql()["find_vector_model"], {"model": model})
+            values = {"model": model, "dimension": dimension}
+            found = (rows or self._db.rows(load_sql()["add_vector_model"], values))[0]
+            self._db.models[model] = found
+        number, known = found
+        if known != dimension:
+            raise InvalidInput(f"vectors of {model} have {known} dimensions here, not {dimension}.")
+        return int(number)
+
+
+def vector_key(model: int, n: int) -> int:
+    """The key of an item's vectors by one model."""
+    return model << MODEL_SHIFT | n
 
 
 class SqliteDialect:

@@ -16,11 +16,10 @@ from engrain.core.model.items import Words
 from engrain.core.model.queries import Finding, StoreStatus
 from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
-from engrain.stores.sqlite.checksums import accept_rows, find_damage, raise_counter
+from engrain.stores.sqlite.checksums import accept_rows, build_counter_raise, find_damage
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
-from engrain.stores.sqlite.dialect import SqliteDialect
+from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
-from engrain.stores.sqlite.index_rows import MODEL_SHIFT, IndexRows
 from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
 from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
@@ -300,4 +299,4 @@ def _mark_changed(db: Connection, items: Iterable[int]) -> None:
     ((last,),) = db.rows(_SQL["find_last_change"])
     changes = [{"change": change, "n": n} for change, n in enumerate(items, last + 1)]
     db.many(_SQL["mark_changed"], changes)
-    raise_counter(db, last + len(changes), 0)
+    db.run(build_counter_raise(), (last + len(changes), 0))

@@ -8,9 +8,11 @@ import re
 import stat
 import struct
 import sys
+import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -45,6 +47,7 @@ _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "dav
 # A journal that names another file ends with the length of the name, a checksum and SQLite's mark of a journal.
 _JOURNAL_END_BYTES = 16
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The ends of the names of our own copies.
 _OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?|-new-\d+-\d+")
 
@@ -196,6 +199,18 @@ def detect_file_system(path: Path, mounts: str = "/proc/mounts") -> str:
         if inside and len(where) >= len(best):  # the last of two mounts on one point hides the first
             best, kind = where, name
     return kind
+
+
+@cache
+def find_steady_clock() -> Callable[[], str] | None:
+    """A function that gives "boot:microseconds", since boots cannot be compared with each other.
+
+    None where the machine does not tell one boot from another: there the wall clock has to do."""
+    try:
+        boot = _BOOT_ID.read_text().strip()
+    except OSError:
+        return None
+    return lambda: f"{boot}:{time.monotonic_ns() // 1000}"
 
 
 def identify_file(name: str, remote: bool) -> FileIdentity | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreBusy, StoreError
-from engrain.stores.sqlite.checksums import count_commit, list_triggers
+from engrain.stores.sqlite.checksums import build_commit_count, list_triggers
 from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.lock import FileLock, read_at, write_at
 from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, StoreFile
@@ -109,7 +109,7 @@ class Purge:
             next_page = overwrite_unused_bytes(file, first if cleaned_for == mark else 0, SLICE_SECONDS)
         db.run(_SQL["delete_meta" if next_page is None else "set_meta"], {"name": "purge", "value": mark})
         self._cleaned = mark, next_page or 0
-        count_commit(db)
+        db.count_commit(build_commit_count())
         db.commit()
         return True if next_page is None else None
 

@@ -6,15 +6,12 @@ import contextlib
 import os
 import warnings
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreBusy, StoreClosed, StoreCorrupt, StoreError
-from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.core.model.plans import Applied, Plan
+from engrain.core.identity import IdSource, SortableIds
 from engrain.stores.relational.audit import Audit
-from engrain.stores.relational.dialect import Do
 from engrain.stores.relational.dump import Dump
 from engrain.stores.relational.episodes import Episodes
 from engrain.stores.relational.reads import ItemReads
@@ -23,11 +20,11 @@ from engrain.stores.relational.requests import Requests
 from engrain.stores.relational.restore import Restore
 from engrain.stores.relational.sessions import Sessions
 from engrain.stores.relational.tasks import Tasks
-from engrain.stores.relational.usage import Outcomes, UsageCounts, Uses
-from engrain.stores.relational.writes import ItemWrites, list_vectors
+from engrain.stores.relational.usage import Outcomes, UsageCounts
+from engrain.stores.relational.writes import ItemWrites
 from engrain.stores.sqlite.backup import Backups, remove_killed_restore
 from engrain.stores.sqlite.checkpoint import Checkpointer, start_log
-from engrain.stores.sqlite.checksums import count_commit
+from engrain.stores.sqlite.checksums import build_commit_count
 from engrain.stores.sqlite.connection import CLOSED, Connection, EncryptedEngine, Engine
 from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.erasure import SqliteErasures
@@ -199,7 +196,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     # The hooks of the writer
 
     def before_commit(self, db: Connection) -> None:
-        self._commits = count_commit(db)
+        self._commits = db.count_commit(build_commit_count())
 
     def confirm_commit(self) -> None:
         # After the commit: a caller with an answer must be able to find its write.
@@ -216,27 +213,6 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
     def after_commit(self, db: Connection) -> None:
         self._checkpointer.after_commit(db, self._file.journal)
         self._purge.after_commit(db)
-
-    def apply(self, plan: Plan) -> Applied:
-        with self.dialect.encoding(list_vectors(plan.steps)):
-            return super().apply(plan)
-
-    def apply_many(self, plans: Sequence[Plan]) -> list[Applied | EngrainError]:
-        """Hand all plans to the thread that writes, which takes up to 256 in one transaction."""
-
-        def make_write(plan: Plan, uses: Uses) -> tuple[Scope, Do[Applied], str | None]:
-            return plan.scope, lambda tx: self._apply(tx, plan, uses), plan.request_id
-
-        answers: list[Applied | EngrainError] = []
-        with self.dialect.encoding([vectors for plan in plans for vectors in list_vectors(plan.steps)]):
-            taken = [(plan, self.usage.take(plan.scope)) for plan in plans]
-            try:
-                answers = self.dialect.write_each([make_write(*one) for one in taken])
-            finally:
-                for number, (plan, uses) in enumerate(taken):
-                    if not answers or isinstance(answers[number], EngrainError):
-                        self.usage.give_back(plan.scope, uses)
-        return answers
 
     # Closing and forking
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from engrain.core.errors import StoreCorrupt
 from engrain.core.model.items import Vectors
 from engrain.stores.sqlite.connection import Reader, read_pages
+from engrain.stores.sqlite.dialect import vector_key
 from engrain.stores.sqlite.index.items import (
     SQL,
     Array,
@@ -25,7 +26,6 @@ from engrain.stores.sqlite.index.items import (
     expand_ranges,
     find_first_of_each,
 )
-from engrain.stores.sqlite.index_rows import vector_key
 from engrain.stores.vector_math import Floats, multiply_rows, normalize_query, stack_windows
 
 
