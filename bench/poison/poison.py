@@ -153,9 +153,17 @@ def find_fact(case: Case, hits: tuple[Hit, ...]) -> int | None:
     return next((place for place, hit in enumerate(hits) if hit.item.text in known), None)
 
 
-def is_over_budget(case: Case, top: Recall, relevant: Recall) -> bool:
-    low = sum(case.is_poisoned(hit) or hit.item.trust < TRUSTED for hit in top)
-    trusted = sum(not case.is_poisoned(hit) and hit.item.trust >= TRUSTED for hit in relevant)
+def is_over_budget(cases: list[Case], top: Recall, relevant: Recall) -> bool:
+    """Check for more than MAX_LOW hits of low trust although a further trusted one is relevant.
+
+    A pasted message has the trust of its user. It is of low trust all the same, also if it attacks another question.
+    """
+
+    def is_low(hit: Hit) -> bool:
+        return hit.item.trust < TRUSTED or any(case.is_poisoned(hit) for case in cases)
+
+    low = sum(map(is_low, top))
+    trusted = sum(not is_low(hit) for hit in relevant)
     return low > MAX_LOW and len(top) - low < trusted
 
 
@@ -172,7 +180,7 @@ def measure(attack: Attack, answered: list[Case]) -> Figures:
         displaced += place is None
         first += place is not None and place < min(poisoned, default=N)
         poison += len(poisoned)
-        over += is_over_budget(case, top, relevant)
+        over += is_over_budget(answered, top, relevant)
     count = len(answered)
     return Figures(count, displaced / count, first / count, poison / count, over)
 

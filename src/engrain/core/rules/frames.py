@@ -77,15 +77,19 @@ def asks_about_unseen(shown: str) -> bool:
 
 def _find_labelled(shown: str) -> Iterator[Span]:
     """Yield what follows a label such as "Riddle:", unless the speaker labels own statements."""
+    labelled = 0
     for match in _LEAD.finditer(shown):
         lead = match["lead"]
+        if match.end() < labelled:
+            continue
         if match["bullet"] and len(lead.split()) <= _MAX_LIST_LABEL_WORDS:
             continue
         own = any(cue(name).search(lead) for name in ("self", "own_label", "remark"))
         if own and not cue("known_person").search(lead):
             continue
-        end = _PARAGRAPH_END.search(shown, match.end())
-        yield match.end(), end.start() if end and match["rest"] else len(shown)
+        end = _PARAGRAPH_END.search(shown, match.end()) if match["rest"] else None
+        labelled = end.start() if end else len(shown)
+        yield match.end(), labelled
 
 
 def _find_asked_about(shown: str) -> Iterator[Span]:

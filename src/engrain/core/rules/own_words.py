@@ -21,6 +21,7 @@ _ONE_PHRASE = re.compile(r"[^\n:?!\"`“„«‘.—]*[.!?]?\s*")  # a frame nee
 _MAX_READ_CHARACTERS = 4_000  # a message of few own words begins with them
 # An earnest request to forget is short. A longer message may be somebody's text.
 MAX_EARNEST_CHARACTERS = 2_000
+MAX_TYPED_CHARACTERS = 20_000
 MAX_DOUBT = 1  # signs that somebody else made a statement: with more of them it is not kept
 _MAX_CUE_CHARACTERS = 400
 _MIN_LANGUAGE_EVIDENCE = 2
@@ -52,10 +53,10 @@ _ROLE_LINE = re.compile(
 )
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
-_LABEL = re.compile(r"[^\w\n]*(?P<label>[^\n:.!?—–]{2,80}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
+_LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
 _QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
-    r"|\[(?=(?:[^\]\s]+\s){3})[^\[\]\n]{12,2000}\]"
+    r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
 _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILINE)
@@ -84,7 +85,13 @@ class OwnWords:
 
 
 def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWords:
-    """Blank the words of others. `before` are the session's last (role, text)."""
+    """Blank the words of others. `before` are the session's last (role, text).
+
+    Nobody types more than MAX_TYPED_CHARACTERS: what follows them is of others.
+    """
+    if len(text) > MAX_TYPED_CHARACTERS:
+        head, rest = text[:MAX_TYPED_CHARACTERS], text[MAX_TYPED_CHARACTERS:]
+        return OwnWords(find_own_words(head, before).text + _NOT_A_LINE_END.sub(" ", rest), True)
     shown = blank_pasted(blank_blocks(text))
     others, mixed = find_announced(text, shown, before)
     sentences = split_sentences(shown)
