@@ -151,7 +151,8 @@ def events(m: Memory, _: Path) -> Iterator[tuple[str, Any]]:
     yield "procedural.learn", deploy
     yield "procedural.names", m.procedural.names()
     yield "procedural.find", m.procedural.find("deploy")
-    yield "procedural.used", m.procedural.used(deploy, "t-1", True, "fine")
+    yield "procedural.used", m.procedural.used(deploy, "t-1", False, "it failed")
+    yield "procedural.used", fails(lambda: m.procedural.used(deploy, "t-1", True))
     yield "procedural.get", (m.procedural.get("deploy"), m.procedural.get("nothing"))
     yield "procedural.require", m.procedural.require("deploy")
     yield "procedural.versions", m.procedural.versions("deploy")

@@ -65,7 +65,7 @@ class ItemReads:
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         rows = self._ask_where(query.scope, "load_sketches", query.where, query.at, ids=query.ids, reach=query.reach)
-        return list(map(Sketch._make, rows))
+        return [Sketch(*row) for row in rows]
 
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         rows = self._ask_where(scope, "list_items_with_traits", where, at, traits=traits, limit=limit)
