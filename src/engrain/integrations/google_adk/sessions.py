@@ -1,0 +1,203 @@
+"""EngrainSessionService: sessions of Google ADK in the memories of their users."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+
+from engrain.core.errors import Conflict
+from engrain.core.model.records import Record, RecordDraft, RecordKey
+from engrain.memory.memory import Memory
+from engrain.memory.store import Store
+
+SPACE = "google adk"
+SESSION, EVENT = "session", "event"
+_STATE: RecordKey = ("state",)  # of a user, or of an app
+Values = dict[str, Any]
+
+
+class EngrainSessionService(BaseSessionService):
+    """A session service for Runner(session_service=…). Each user of an app has a memory, with the app as its agent.
+
+    The state of an app is kept in a memory without a user. Events of one session that two programs append at once are
+    all kept.
+    """
+
+    def __init__(self, store: Store, *, tenant: str | None = None) -> None:
+        self._store, self._tenant = store, tenant
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: Values | None = None, session_id: str | None = None
+    ) -> Session:
+        return await asyncio.to_thread(self._create, app_name, user_id, state or {}, session_id)
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        return await asyncio.to_thread(self._get, app_name, user_id, session_id.strip(), config)
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        found = await asyncio.to_thread(lambda: list(self._iterate(app_name, user_id)))
+        return ListSessionsResponse(sessions=sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id)))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        memory = self._open(app_name, user_id)
+        for kind in (SESSION, EVENT):
+            await asyncio.to_thread(memory.records.drop, SPACE, (kind, session_id.strip()))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> Values:
+        return await asyncio.to_thread(lambda: _read_state(self._open(app_name, user_id)))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        if event.partial:
+            return event
+        memory = self._open(session.app_name, session.user_id)
+        if await asyncio.to_thread(self._has_event, memory, session, event):
+            return event
+        event = await super().append_event(session=session, event=event)
+        session.last_update_time = event.timestamp
+        await asyncio.to_thread(self._append, memory, session, event)
+        return event
+
+    def _create(self, app_name: str, user_id: str, state: Values, session_id: str | None) -> Session:
+        memory = self._open(app_name, user_id)
+        id = (session_id or "").strip() or str(uuid.uuid4())
+        own, of_user, of_app = _split_state(state)
+        body = json.dumps({"state": own, "last_update_time": time.time()}).encode()
+        try:
+            memory.records.write(SPACE, [RecordDraft((SESSION, id), body)], expect=[((SESSION, id), None)])
+        except Conflict as exc:
+            raise AlreadyExistsError(f"Session with id {id} already exists.") from exc
+        _update_state(memory, of_user)
+        _update_state(self._open(app_name, None), of_app)
+        found = self._get(app_name, user_id, id, None)
+        assert found is not None
+        return found
+
+    def _get(self, app_name: str, user_id: str, id: str, config: GetSessionConfig | None) -> Session | None:
+        memory = self._open(app_name, user_id)
+        stored = memory.records.read(SPACE, [(SESSION, id)])
+        if not stored:
+            return None
+        session = self._make_session(app_name, user_id, stored[0])
+        recent = config.num_recent_events if config else None
+        session.events = [Event.model_validate_json(one.body) for one in _scan_events(memory, id, recent)]
+        if config and config.after_timestamp is not None:
+            late = [n for n, event in enumerate(session.events) if event.timestamp < config.after_timestamp]
+            session.events = session.events[late[-1] + 1 :] if late else session.events
+        return session
+
+    def _iterate(self, app_name: str, user_id: str | None) -> Iterator[Session]:
+        users = [user_id]
+        if user_id is None:
+            found = self._store.find_records(SPACE, (SESSION,), tenant=self._tenant)
+            users = [scope.user for scope in found if scope.agent == app_name]
+        for user in users:
+            for one in _scan_all(self._open(app_name, user), (SESSION,)):
+                yield self._make_session(app_name, user or "", one)
+
+    def _make_session(self, app_name: str, user_id: str, stored: Record) -> Session:
+        values = json.loads(stored.body)
+        of_app, of_user = _read_state(self._open(app_name, None)), _read_state(self._open(app_name, user_id))
+        state = {
+            **values["state"],
+            **{State.APP_PREFIX + name: value for name, value in of_app.items()},
+            **{State.USER_PREFIX + name: value for name, value in of_user.items()},
+        }
+        updated = values["last_update_time"]
+        return Session(app_name=app_name, user_id=user_id, id=stored.key[1], state=state, last_update_time=updated)
+
+    def _has_event(self, memory: Memory, session: Session, event: Event) -> bool:
+        """Tell whether the same event is there already. SessionNotFoundError without the session."""
+        if not memory.records.read(SPACE, [(SESSION, session.id)]):
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        latest = memory.records.scan(SPACE, (EVENT, session.id), limit=20, order="descending")
+        return any(Event.model_validate_json(one.body) == event for one in latest)
+
+    def _append(self, memory: Memory, session: Session, event: Event) -> None:
+        own, of_user, of_app = _split_state(event.actions.state_delta if event.actions else {})
+        body = event.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+        def change(stored: Record) -> list[RecordDraft]:
+            last = memory.records.scan(SPACE, (EVENT, session.id), limit=1, order="descending")
+            number = int(last[0].key[2]) + 1 if last else 0
+            values = json.loads(stored.body)
+            after = {"state": {**values["state"], **own}, "last_update_time": event.timestamp}
+            key = (EVENT, session.id, f"{number:012}")
+            return [RecordDraft(key, body), RecordDraft(stored.key, json.dumps(after).encode())]
+
+        _change_record(memory, (SESSION, session.id), change)
+        _update_state(memory, of_user)
+        _update_state(self._open(session.app_name, None), of_app)
+
+    def _open(self, app_name: str, user_id: str | None) -> Memory:
+        return self._store.memory(user=user_id, agent=app_name, tenant=self._tenant)
+
+
+def _split_state(state: Mapping[str, Any]) -> tuple[Values, Values, Values]:
+    """Return what belongs to the session, the user and the app. Temporary values belong to nobody."""
+    own, of_user, of_app = Values(), Values(), Values()
+    for name, value in state.items():
+        if name.startswith(State.APP_PREFIX):
+            of_app[name.removeprefix(State.APP_PREFIX)] = value
+        elif name.startswith(State.USER_PREFIX):
+            of_user[name.removeprefix(State.USER_PREFIX)] = value
+        elif not name.startswith(State.TEMP_PREFIX):
+            own[name] = value
+    return own, of_user, of_app
+
+
+def _read_state(memory: Memory) -> Values:
+    found = memory.records.read(SPACE, [_STATE])
+    values: Values = json.loads(found[0].body) if found else {}
+    return values
+
+
+def _update_state(memory: Memory, more: Values) -> None:
+    if not more:
+        return None
+    while True:
+        found = memory.records.read(SPACE, [_STATE])
+        after = {**(json.loads(found[0].body) if found else {}), **more}
+        try:
+            draft = RecordDraft(_STATE, json.dumps(after).encode())
+            return memory.records.write(SPACE, [draft], expect=[(_STATE, found[0].hash if found else None)])
+        except Conflict:  # somebody else wrote it just now
+            continue
+
+
+def _change_record(memory: Memory, key: RecordKey, change: Callable[[Record], list[RecordDraft]]) -> None:
+    while True:
+        found = memory.records.read(SPACE, [key])
+        if not found:
+            raise SessionNotFoundError(f"Session {key[1]} not found.")
+        try:
+            return memory.records.write(SPACE, change(found[0]), expect=[(key, found[0].hash)])
+        except Conflict:  # somebody else appended just now
+            continue
+
+
+def _scan_events(memory: Memory, session: str, recent: int | None) -> list[Record]:
+    if recent == 0:
+        return []
+    if recent is not None:
+        return memory.records.scan(SPACE, (EVENT, session), limit=recent, order="descending")[::-1]
+    return list(_scan_all(memory, (EVENT, session)))
+
+
+def _scan_all(memory: Memory, prefix: RecordKey) -> Iterator[Record]:
+    after: RecordKey | None = None
+    while page := memory.records.scan(SPACE, prefix, after=after):
+        yield from page
+        after = page[-1].key
