@@ -9,7 +9,7 @@ WEIGHTS := packages/engrain-minilm
 SUITES := packages/engrain-conformance
 
 # Frameworks that have an extra of this name.
-INTEGRATIONS ?= anthropic langgraph openai-agents pydantic-ai
+INTEGRATIONS ?= anthropic google-adk langgraph openai-agents pydantic-ai
 
 # Test workers, and the programs that tests start, reuse compiled files.
 unexport PYTHONDONTWRITEBYTECODE
