@@ -286,7 +286,7 @@ def test_the_key_is_never_shown(server: RunningServer) -> None:
         assert key not in repr(memory) + repr(memory.store) + repr(memory.store.channel.connection)  # type: ignore[attr-defined]
 
 
-def test_a_client_loads_neither_numpy_nor_the_engine() -> None:
+def test_a_client_loads_neither_the_engine_nor_the_server() -> None:
     code = (
         "import sys; from engrain import Memory; m = Memory('https://host', user='ana'); m.close();"
         "print([n for n in ('apsw', 'onnxruntime', 'starlette', 'pydantic', 'uvicorn') if n in sys.modules])"

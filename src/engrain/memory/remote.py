@@ -255,11 +255,10 @@ class RemoteMemory(_OnServer, Memory):
     tasks = _part("tasks", RemoteTasks)
     close = Memory.close
 
-    @cached_property
-    def channel(self) -> Channel:  # type: ignore[override]
-        assert isinstance(self._store, RemoteStore)
+    def join(self, store: RemoteStore) -> None:
+        """Internal: speak for this scope. The server keeps a default session and a working memory for each object."""
         headers = make_headers(self._scope, self._reads, f"client-{token_hex(8)}")
-        return Channel(self._store.channel.connection, headers)
+        self.channel = Channel(store.channel.connection, headers)
 
     @cached_property
     def scope(self) -> Scope:

@@ -382,6 +382,8 @@ def fit_view(memory: Memory, store: Store) -> None:
 
         if isinstance(store, RemoteStore):
             memory.__class__ = RemoteMemory
+            assert isinstance(memory, RemoteMemory)
+            memory.join(store)
 
 
 def warm_up_embedder(store: Store) -> None:
