@@ -154,6 +154,10 @@ class TestOutcomesOfTheStandardLibrary(StandardLibrary, OutcomesSuite):
     pass
 
 
+class TestRecordsOfTheStandardLibrary(StandardLibrary, RecordsSuite):
+    pass
+
+
 def test_random_plans_do_what_they_do_to_the_reference() -> None:
     compare_with_reference(lambda clock: SqliteStore(":memory:", clock=clock), examples=5)
 
