@@ -182,6 +182,22 @@ def test_a_resolution_finds_an_error_that_happened_again(episodic: EpisodicMemor
     assert (raised.id, raised.count, raised.importance) == (last, 2, 1.0)
 
 
+def test_an_error_and_a_tool_call_of_the_past_keep_their_time(
+    kit: Services, episodic: EpisodicMemory, clock: SetClock
+) -> None:
+    past = clock() - timedelta(days=30)
+    about = {"client": "codex"}
+    ids = [
+        episodic.record_error("Timed out.", session="s", metadata=about, occurred_at=past),
+        episodic.record_tool_call("bash", {"command": "ls"}, "a", session="s", metadata=about, occurred_at=past),
+    ]
+    rows = kit.items.get_many(ANA, ids)
+    assert [(row.occurred_at, row.metadata["client"]) for row in rows] == [(past, "codex")] * 2
+    assert "Timed out." not in "".join(texts(episodic))  # it is no recent event
+    with pytest.raises(InvalidInput):
+        episodic.record_error("Timed out.", session="s", occurred_at="soon")
+
+
 def test_the_same_error_after_its_resolution_is_a_new_one(episodic: EpisodicMemory, clock: SetClock) -> None:
     error = episodic.record_error("Timed out.", session="s")
     clock.advance()

@@ -199,7 +199,8 @@ class EventWriter:
         event = self._event
         if event.failed:
             error = f"`{event.command}` failed: {event.output[-MAX_ERROR_CHARACTERS:]}".rstrip(": ")
-            id = self._memory.episodic.record_error(error, session=event.session, request_id=self._request)
+            about: dict[str, Any] = {"metadata": self._describe(), "occurred_at": event.at}
+            id = self._memory.episodic.record_error(error, session=event.session, request_id=self._request, **about)
             state.failures = [*state.failures, Failure(id, event.command, event.output)][-MAX_PENDING_FAILURES:]
             return
         self._resolve(state)

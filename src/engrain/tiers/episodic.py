@@ -22,7 +22,7 @@ from engrain.core.rules.importance import (
     measure_novelty,
     score_importance,
 )
-from engrain.core.validation import check_count, check_key, check_optional_key, check_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_optional_key, check_text
 from engrain.ingest import episodes, messages, write
 from engrain.ingest.tool_output import shorten_output
 from engrain.ports import Services
@@ -72,7 +72,7 @@ class EpisodicMemory:
             message, options = Message(event.role or "user", event.text), messages.RecordOptions(request_id)
             return messages.record_messages([message], session, self._scope, self._services, options).ids[0]
         event, raw = self._complete_event(event, session, tool)
-        row, now = _build_row(event, session, tool), self._services.clock()
+        row, now = _build_row(event, session, tool), event.occurred_at or self._services.clock()
         entry = episodes.build_entry(event, session, now, refer_to_step(0), tool)
         lasting = []
         if entry.expires_at is None:
@@ -89,17 +89,20 @@ class EpisodicMemory:
         *,
         failed: bool = False,
         session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        occurred_at: Time | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Keep a call and its result as two messages.
+        """Keep a call and its result as two messages; `metadata` and `occurred_at` are those of both.
 
         A long result is shown as its insight; `raw(id)` has the whole for a day.
         """
         if arguments is not None and not isinstance(arguments, Mapping):
             raise InvalidInput(f"arguments must be a dict, not {type(arguments).__name__}.")
         call = ToolCall(f"call_{_new_call_id(self._services.clock())}", tool, dict(arguments or {}))
-        question = Message("assistant", calls=(call,))
-        answer = Message("tool", result, answers=call.id, tool=call.name, failed=failed)
+        about: dict[str, Any] = {"metadata": metadata or {}, "occurred_at": occurred_at}
+        question = Message("assistant", calls=(call,), **about)
+        answer = Message("tool", result, answers=call.id, tool=call.name, failed=failed, **about)
         conversation = ConversationMemory(self._services, self._scope, self._current.resolve(session))
         return conversation.add_many([question, answer], request_id=request_id)[-1]
 
@@ -118,6 +121,8 @@ class EpisodicMemory:
         session: str | None = None,
         tool: str | None = None,
         cites: tuple[Citation, ...] = (),
+        metadata: Mapping[str, Any] | None = None,
+        occurred_at: Time | None = None,
         request_id: str | None = None,
     ) -> str:
         """Keep an error, and return its id for `record_resolution`.
@@ -129,7 +134,9 @@ class EpisodicMemory:
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         if not text.strip():
             raise EmptyText("the error is empty: say what went wrong.")
-        failure = EpisodeEvent("error", _add_label("Error", text), failed=True, cites=cites)
+        at = None if occurred_at is None else check_time(occurred_at, "occurred_at")
+        about: dict[str, Any] = {"occurred_at": at, "metadata": check_metadata(metadata)}
+        failure = EpisodeEvent("error", _add_label("Error", text), failed=True, cites=cites, **about)
         return self.record(failure, session=session, tool=tool, request_id=request_id)
 
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
@@ -283,6 +290,8 @@ def _build_row(event: EpisodeEvent, session: str, tool: str | None) -> Note:
         tool=tool if by_tool else None,
         failed=event.failed and by_tool,
         event=event.kind if event.kind in EVENTS else None,
+        metadata=event.metadata,
+        occurred_at=event.occurred_at,
     )
     note = message_to_note(check_message(message), session)
     source = _get_source(note) if tool is None else Source(tool, "tool")

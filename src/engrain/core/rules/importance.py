@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
 
 from engrain.core.model.items import Citation
 from engrain.core.text.tokenizer import extract_terms
@@ -41,7 +42,7 @@ class EpisodeEvent:
 
     `resolves`: it is one half of an error and its resolution. `explicit`: somebody asked to remember it.
     `novelty` is the share of its words that are new in the session, None if not measured.
-    The event is forgotten with anything that it `cites`.
+    The event is forgotten with anything that it `cites`. `occurred_at` is the time of an event of the past.
     """
 
     kind: EpisodeKind
@@ -52,6 +53,8 @@ class EpisodeEvent:
     explicit: bool = False
     novelty: float | None = None
     cites: tuple[Citation, ...] = ()
+    occurred_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
