@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from engrain.cli.main import root
 from engrain.connect import json_text
+from engrain.connect.changes import ChangeLedger
 from engrain.connect.clients import CLIENTS, HOOK_MARK
 from engrain.connect.home import ConnectHome
 from engrain.connect.switch import Connector
@@ -192,7 +193,7 @@ def test_a_project_has_its_own_files(home: ConnectHome, user_folder: Path, tmp_p
 # Any JSON text: what is added can be taken out, and everything else keeps its bytes.
 
 KEYS = st.sampled_from(["a", "b", "hooks", "mcpServers", "Stop", "é"])
-SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, width=16)
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False, width=16)
 
 
 def objects(depth: int) -> st.SearchStrategy[dict[str, Any]]:
@@ -257,5 +258,8 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
     assert home.off.exists()
     run("connect", "on")
     assert not home.off.exists()
+    run("connect", "codex")
+    assert ChangeLedger(home).list_clients() == ["codex", "gemini"]
     assert "disconnected" in run("disconnect")
+    assert ChangeLedger(home).list_clients() == []  # so that the resident process ends
     assert not (user_folder / ".gemini/settings.json").exists()

@@ -58,7 +58,7 @@ class ChangeLedger:
         return [Path(path) for path in self._records(client)]
 
     def list_clients(self) -> list[str]:
-        return sorted(self._state.get("clients", {}))
+        return sorted(client for client, records in self._state.get("clients", {}).items() if records)
 
     def plan_connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that connect a client. Connecting twice is connecting once."""
@@ -94,8 +94,7 @@ class ChangeLedger:
                 change.path.unlink(missing_ok=True)
             elif change.changes:
                 write_file(change.path, change.after)
-        if not self._records(client):
-            self._state["clients"].pop(client, None)
+        self._state["clients"] = {name: records for name, records in self._state["clients"].items() if records}
         self._state["made"] = _remove_empty_folders(self._state.get("made", []))
         self._home.write_state(self._state)
         self._remove_unused_backups()
