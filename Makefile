@@ -18,7 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 LOCKED = install --require-hashes -r requirements
 OWN    = install --no-deps --no-build-isolation
 
-.PHONY: demo test test-all test-integrations test-ui check types lint format bench install audit dist lock help clean
+CLIENTS := @anthropic-ai/claude-code @openai/codex @google/gemini-cli @github/copilot opencode-ai
+
+.PHONY: demo test test-all test-integrations test-clients test-ui check types lint format bench install audit dist lock help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
@@ -33,6 +35,14 @@ test-integrations: $(INTEGRATIONS:%=.venv-integrations/%/.ready)  ## each framew
 	@set -e; for name in $(INTEGRATIONS); do echo "$$name:"; \
 	  .venv-integrations/$$name/bin/python -m pytest -rs tests/integrations/test_$$(echo $$name | tr - _)_*.py \
 	    tests/integrations/test_pages_of_frameworks.py; done
+	@$(MAKE) --no-print-directory test-clients
+
+# Claude Code and opencode fetch their programs in scripts that npm does not run by itself.
+test-clients: $(VENV)/.dev  ## five real coding agents from npm, without a login, against a local model server
+	@npm install --prefix .clients --no-audit --no-fund --silent $(CLIENTS)
+	@cd .clients/node_modules/@anthropic-ai/claude-code && node install.cjs
+	@cd .clients/node_modules/opencode-ai && node postinstall.mjs
+	CODING_CLIENTS=$(CURDIR)/.clients/node_modules/.bin $(BIN)/python -m pytest -rs tests/connect_clients
 
 test-ui: $(VENV)/.dev  ## the page of `engrain ui`, in Chromium, which is installed if it is missing
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
