@@ -193,7 +193,8 @@ def test_a_project_has_its_own_files(home: ConnectHome, user_folder: Path, tmp_p
 # Any JSON text: what is added can be taken out, and everything else keeps its bytes.
 
 KEYS = st.sampled_from(["a", "b", "hooks", "mcpServers", "Stop", "é"])
-SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False, allow_infinity=False, width=16)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False, width=16)
+SCALARS = st.none() | st.booleans() | st.text(max_size=5) | NUMBERS
 
 
 def objects(depth: int) -> st.SearchStrategy[dict[str, Any]]:
