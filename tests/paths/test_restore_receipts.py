@@ -223,7 +223,8 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
         paths = [tmp_path / f"{n}.json" for n in range(len(receipts))]
         looks.clear()
         told = restore_backup(tmp_path / "b.db", tmp_path / f"{len(receipts)}.db", receipts=paths)
-        assert sorted(looks) == (["session"] if len(receipts) == 1 else ["id", "session", "source"])
+        removing = ["id", "session", "source"]  # in what the backup brings back
+        assert sorted(looks) == sorted(["session", *removing] if len(receipts) == 1 else removing)
     by_receipt = [told.receipts[json.loads(each)["receipt"]] for each in kept]
     assert [bool(count) for count in by_receipt[:3]] == [True] * 3
     assert by_receipt[0] < by_receipt[1] < by_receipt[2], "each by its own session"
