@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engrain import Memory
+from engrain import Memory, Source
 
 pytestmark = pytest.mark.meaning
 
@@ -69,6 +69,25 @@ def test_a_filter_holds_for_what_a_relation_leads_to(memory: Memory) -> None:
     memory.relations.add("Ana", "works at", "Zorblatt", importance=0.9)
     memory.relations.add("Zorblatt", "is insured with", "Helvetia", importance=0.1)
     assert "Helvetia" not in str(memory.recall("Where does Ana work?", min_importance=0.5))
+
+
+def test_of_untrusted_relations_two_of_five_are_led_to(memory: Memory) -> None:
+    memory.relations.add("Ana", "works at", "Zorblatt")
+    for name in ("Helvetia", "Allianz", "Generali", "Axa"):
+        memory.relations.add("Zorblatt", "is insured with", name, source=Source(f"{name}.example", "web"))
+    found = memory.recall("Where does Ana work?", n=5)
+    assert found.hits[0].item.text == "Ana works at Zorblatt"
+    assert [hit.item.text.rpartition(" ")[0] for hit in found.hits[1:]] == ["Zorblatt is insured with"] * 2
+    assert {one.reason: one.count for one in found.omitted}["trust"] == 2
+
+
+def test_what_the_user_says_one_after_another_is_all_trusted(memory: Memory) -> None:
+    memory.remember_many([f"A parcel came on day {n}." for n in range(5)])
+    said = [f"The {color} parcel lies in the harbour." for color in ("red", "blue", "green")]
+    for text in ("Good morning.", *said):
+        memory.add_message("user", text, session="monday")
+    found = memory.recall("Which parcel lies in the harbour?", n=5)
+    assert {hit.item.text for hit in found.hits[:3]} == set(said)
 
 
 def test_what_was_found_is_not_told_again_as_what_happened_last(memory: Memory) -> None:
