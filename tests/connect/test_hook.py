@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ import pytest
 
 from engrain.connect.clients import HOOK_SCRIPT
 from engrain.connect.home import ConnectHome
+from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
 from engrain.connect.service import open_store
 from engrain.server import resident
@@ -70,7 +70,7 @@ def wait_until_ready(home: ConnectHome) -> None:
 
 def read_prompts(home: ConnectHome) -> list[str]:
     with open_store(home, background=False) as store:
-        memory = store.memory(agent=str(home.folder.parent / "project"), user=getpass.getuser())
+        memory = store.memory(agent=str(home.folder.parent / "project"), user=find_user())
         return [one.text for one in memory.session("claude-s1").messages(100) if one.role == "user"]
 
 
@@ -156,7 +156,7 @@ def test_the_process_is_the_resident_process_of_its_store(place: ConnectHome) ->
     answer = resident.ask(resident.find_place(place.store))
     assert answer is not None
     assert (answer["pid"], answer["connect"]) == (pid, True)
-    memory = plain.memory(agent=str(place.folder.parent / "project"), user=getpass.getuser())
+    memory = plain.memory(agent=str(place.folder.parent / "project"), user=find_user())
     wait_for(lambda: memory.list({"kind": "fact"}))  # other programs speak to the same process
     plain.close()
     assert resident.stop(place.store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from engrain.cli.main import root
 from engrain.connect.home import ConnectHome
 from engrain.connect.past import PastResult, load_rule_files, load_transcripts
 from engrain.connect.recorder import EventRecorder
-from engrain.connect.repository import Repository
+from engrain.connect.repository import Repository, find_user
 from engrain.connect.service import open_store
 from engrain.memory import Memory, Store
 
@@ -137,7 +136,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def memory(store: Store, project: Path) -> Memory:
-    return store.memory(agent=str(project), user=getpass.getuser())
+    return store.memory(agent=str(project), user=find_user())
 
 
 @pytest.mark.parametrize("client", list(FILES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from model_server import ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
 from engrain.connect.home import ConnectHome
+from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
 from engrain.connect.service import open_store
 
@@ -81,7 +81,7 @@ def test_a_failed_command_and_its_fix_are_one_error_and_one_solution(name: str, 
     wait_for_spool(machine)
     home = ConnectHome(machine.engrain_home)
     with open_store(home, background=False) as store:
-        memory = store.memory(agent=str(machine.project), user=getpass.getuser())
+        memory = store.memory(agent=str(machine.project), user=find_user())
         sessions = [one.session for one in memory.sessions.list() if one.session.startswith(name)]
         texts = [one.text for session in sessions for one in memory.session(session).messages(100)]
     asked = [text for text in texts if "[[fail]]" in text]

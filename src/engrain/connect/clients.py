@@ -51,7 +51,8 @@ class Place:
         return shlex.join(word for word in words if word)
 
     def mcp_command(self) -> list[str]:
-        return [sys.executable, "-P", "-m", "engrain", "mcp", "--repository"]
+        # With the folder: Codex starts its servers without our environment.
+        return [sys.executable, "-P", "-m", "engrain", "mcp", "--repository", "--home", str(self.home.folder)]
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ class ConnectHome:
     folder: Path
 
     @classmethod
-    def find(cls) -> ConnectHome:
-        """The folder in ENGRAIN_HOME, else `engrain` in the user's folder for data."""
-        named = os.environ.get(HOME_VARIABLE)
+    def find(cls, named: str | None = None) -> ConnectHome:
+        """The named folder, or that in ENGRAIN_HOME, else `engrain` in the user's folder for data."""
+        named = named or os.environ.get(HOME_VARIABLE)
         data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
         home = cls(Path(named or f"{data}/engrain").expanduser().absolute())
         if len(os.fsencode(home.socket)) > MAX_SOCKET_PATH:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,9 +27,17 @@ class Repository:
     branch: str = ""
 
 
+def find_user() -> str:
+    """The name of the OS user. Not from the environment: clients start some of our processes without one."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())  # a container may run as a user without a name
+
+
 def make_scopes(repository: Repository, user: str | None = None) -> tuple[Scope, Scope]:
     """The scope of this user in the repository, and that of the user everywhere."""
-    name = user or getpass.getuser()
+    name = user or find_user()
     return Scope(agent=repository.name, user=name), Scope(user=name)
 
 

@@ -38,6 +38,7 @@ DEFAULT_HOST, DEFAULT_PORT, DRAIN_SECONDS = "127.0.0.1", 8378, 5
 @click.option("--tools", metavar="NAMES", help="Offer only these tools: recall,remember.")
 @click.option("--read-only", is_flag=True, help="Offer only recall, list_items and explain, and write nothing.")
 @click.option("--repository", is_flag=True, help="Use the memory of `engrain connect` for this folder's repository.")
+@click.option("--home", metavar="FOLDER", help="The folder of `engrain connect`, with --repository.")
 @click.option("--http", is_flag=True, help="Serve streamable HTTP at /mcp instead of stdin and stdout.")
 @click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on, with --http.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0 = any.")
@@ -74,7 +75,7 @@ def mcp(
     log_to_stderr(quiet=not http or options["quiet"])
     names = choose_tools(None if tools is None else [name.strip() for name in tools.split(",")], read_only)
     if options["repository"]:
-        _serve_repository(names, READ_ONLY_RIGHTS if read_only else RIGHTS)
+        _serve_repository(options["home"], names, READ_ONLY_RIGHTS if read_only else RIGHTS)
         return
     loader = StoreLoader(open_store, lambda: cli.is_on_server() or find_resident())
     if http:
@@ -87,12 +88,12 @@ def mcp(
         serve_stdio(OneMemory(loader, scope, READ_ONLY_RIGHTS if read_only else RIGHTS), loader, names)
 
 
-def _serve_repository(names: Sequence[str], rights: tuple[Right, ...]) -> None:
+def _serve_repository(home: str | None, names: Sequence[str], rights: tuple[Right, ...]) -> None:
     from engrain.connect.home import ConnectHome
     from engrain.connect.mcp_memory import RepositoryMemory
     from engrain.mcp.stdio import serve_stdio
 
-    memory = RepositoryMemory(ConnectHome.find(), Path.cwd(), rights)
+    memory = RepositoryMemory(ConnectHome.find(home), Path.cwd(), rights)
     serve_stdio(memory, memory.loader, names)
 
 
