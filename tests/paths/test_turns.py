@@ -148,6 +148,16 @@ def test_an_answer_in_one_call_with_its_result_cites_it(kit: Services) -> None:
     assert "Minsk" not in "".join(log(kit))
 
 
+def test_a_message_may_forget_a_value_and_give_another(kit: Services, say: Say) -> None:
+    say("I live in Lima.")
+    say("Forget that I live in Lima.\n\nI live in Cusco.")
+    assert texts(kit) == ["I live in Cusco"]
+    (row,) = [text for text in log(kit) if "Cusco" in text]
+    (cite,) = items(kit)[0].sources[0].cites
+    assert row[cite.start : cite.end] == "I live in Cusco"
+    assert "Lima" not in everything(kit)
+
+
 def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Services, say: Say, clock: SetClock) -> None:
     say("I live in Lima.")
     before = clock()

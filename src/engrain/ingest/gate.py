@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.rules.frames import cue
 from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
 from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
@@ -78,6 +79,7 @@ class _MessageReader:
         self.sentences = split_sentences(self.shown)
         self.before = before
         self.found: list[Found] = []
+        self.stated: list[Found] = []  # by the rules alone
         self.refused: re.Match[str] | None = None
 
     def read(self) -> list[Found]:
@@ -91,6 +93,7 @@ class _MessageReader:
                 self.found = [*self.found, *new]
                 requests += any(isinstance(one, ForgetRequest) for one in new)
                 last = sentence
+        self.stated = self.found
         if self.judge is not None and not requests:
             self.found = self._add_judged(self.judge)
         own = self._keep_own_words(doubtful=requests > 1) if self.found else []
@@ -103,6 +106,8 @@ class _MessageReader:
         found = list(self.found)
         for sentence, verdict in zip(sentences, judge(self.text, sentences), strict=True):
             if not verdict.keep or len(found) >= MAX_STATEMENTS or contains_secret(self._quote(sentence)):
+                continue
+            if cue("forward").search(self._quote(sentence)):  # a request about a text
                 continue
             inside = [one for one in found if sentence.start <= one.start and one.end <= sentence.end]
             if not inside:
@@ -119,7 +124,9 @@ class _MessageReader:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
         others, mixed = find_announced(self.text, self.shown, self.before)
         end = self._find_serious_end()
-        weight = weigh_doubt(self.shown, self.sentences, [self._find_stated_span(one) for one in self.found])
+        # A sentence that only the model keeps may be the title of the text that the others are of.
+        stated = [self._find_stated_span(one) for one in self.stated or self.found]
+        weight = weigh_doubt(self.shown, self.sentences, stated)
         own: list[Found] = []
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)

@@ -197,6 +197,9 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
             else:
                 steps = plan_steps(found, utterance, steps, stored, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
+        # Forgetting cuts words out of the message, and would move those that a later fact of it cites.
+        known = set(map(id, before))
+        steps = sorted(steps, key=lambda step: id(step) not in known and isinstance(step, Forget))
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
     return _Derived(steps, proposed)
