@@ -197,6 +197,25 @@ def test_a_subagent_gets_nothing_and_leaves_its_answer(recorder: EventRecorder, 
     assert read_event(message("claude", "SubagentStop", project, agent_type="", last_assistant_message="x")) is None
 
 
+def test_the_answer_of_copilot_is_kept_once_though_it_comes_late(
+    recorder: EventRecorder, memory: Memory, project: Path, user_folder: Path
+) -> None:
+    path = user_folder / ".copilot/session-state/s1/events.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"type": "user.message"}\n')
+
+    def send(event: str, at: int) -> None:
+        payload = {"sessionId": "s1", "cwd": str(project), "timestamp": at, "transcriptPath": str(path)}
+        recorder.answer({"client": "copilot", "event": event, "payload": payload, "at": float(at)})
+
+    send("agentStop", 1)  # too early: nothing is there yet
+    with path.open("a") as file:
+        file.write('{"type": "assistant.message", "data": {"content": "All done.", "messageId": "m1"}}\n')
+    for at, event in enumerate(("sessionEnd", "agentStop", "sessionEnd"), 2):
+        send(event, at)
+    assert [one.text for one in memory.session("copilot-s1").messages()] == ["All done."]
+
+
 def test_a_switched_off_repository_keeps_and_shows_nothing(
     recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path
 ) -> None:

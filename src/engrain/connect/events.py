@@ -70,16 +70,22 @@ def read_event(message: Mapping[str, Any]) -> HookEvent | None:
     if not session or not folder or not _concerns_us(kind, payload):
         return None
     at = datetime.fromtimestamp(float(message.get("at") or 0), UTC) if message.get("at") else None
-    text, command, output, failed = "", "", "", False
+    text, message_id, command, output, failed = "", "", "", "", False
     if kind == "prompt":
         text = strip_context(_first(payload, "prompt"))
     elif kind in ("answer", "subagent"):
-        text = _read_answer(payload)
+        text, message_id = _read_answer(payload)
+    elif kind == "end" and client == "copilot":
+        text, message_id = _read_last_answer(
+            str(Path.home() / f".copilot/session-state/{Path(session).name}/events.jsonl")
+        )
     elif kind == "tool":
         command, output, failed = _read_tool(str(name), payload)
     if (kind in ("prompt", "answer", "subagent") and not text.strip()) or (kind == "tool" and not command.strip()):
         return None
-    key = f"{client}:{session}:{kind}:{_find_key(payload, message)}"
+    # The session of Copilot may end before its answer is in the transcript: its end brings the same message again.
+    about = "answer" if message_id else kind
+    key = f"{client}:{session}:{about}:{message_id or _find_key(payload, message)}"
     return HookEvent(client, str(name), kind, f"{client}-{session}", folder, key, at, text, command, output, failed)
 
 
@@ -116,31 +122,31 @@ def _find_key(payload: Mapping[str, Any], message: Mapping[str, Any]) -> str:
     return known or str(payload.get("timestamp") or message.get("at") or "")
 
 
-def _read_answer(payload: Mapping[str, Any]) -> str:
+def _read_answer(payload: Mapping[str, Any]) -> tuple[str, str]:
     known = _first(payload, "last_assistant_message", "prompt_response", "answer")
-    return known or _read_last_answer(_first(payload, "transcriptPath"))
+    return (known, "") if known else _read_last_answer(_first(payload, "transcriptPath"))
 
 
-def _read_last_answer(path: str) -> str:
-    """The last answer in a transcript of Copilot, which sends none with its event."""
+def _read_last_answer(path: str) -> tuple[str, str]:
+    """The last answer in a transcript of Copilot, which sends none with its event, and the id of that message."""
     if not path.endswith("events.jsonl"):
-        return ""
+        return "", ""
     try:
         with Path(path).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - MAX_TRANSCRIPT_BYTES))
             lines = file.read().splitlines()
     except OSError:
-        return ""
+        return "", ""
     for line in reversed(lines):
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if event.get("type") == "user.message":
-            return ""
+            return "", ""
         if event.get("type") == "assistant.message" and event.get("data", {}).get("content"):
-            return str(event["data"]["content"])
-    return ""
+            return str(event["data"]["content"]), str(event["data"].get("messageId", ""))
+    return "", ""
 
 
 def _read_tool(name: str, payload: Mapping[str, Any]) -> tuple[str, str, bool]:

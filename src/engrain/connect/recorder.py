@@ -9,6 +9,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,7 +69,7 @@ class EventRecorder:
         """Handle an event of the hook, and return the output for its client."""
         message = clean(dict(message))
         event = read_event(message)
-        if event is None or not self._is_new(event):
+        if event is None or not (self._is_new(event) or event.kind == "end"):
             return {}
         self._note_heard(event.client)
         repository = find_repository(event.folder)
@@ -137,9 +138,15 @@ class EventRecorder:
             elif event.kind == "tool":
                 writer.write_command(state)
             elif event.kind == "end":
+                if event.text:
+                    self._write_late_answer(writer)
                 memory.sessions.end_if_writable(event.session)
             state.shown |= block.ids
         return block
+
+    def _write_late_answer(self, writer: EventWriter) -> None:
+        with suppress(Conflict):  # recorded already, when the agent stopped
+            writer.write_answer()
 
     def _is_new(self, event: HookEvent) -> bool:
         """False for an event that came already: a client may have our hook twice, as a plugin and in its settings."""
@@ -190,7 +197,7 @@ class EventWriter:
 
     def write_answer(self) -> None:
         row = self._write_message("assistant", "agent")
-        if self._event.kind == "answer":
+        if self._event.kind != "subagent":
             for number, kept in enumerate(read_answer(self._event.text)):
                 self._write_fact(kept, row, "agent", number)
 
