@@ -188,3 +188,10 @@ def test_a_single_success_is_not_a_hundred_percent() -> None:
     rates = [estimate_success_rate(*trials) for trials in ((0, 3), (0, 0), (1, 0), (8, 2), (10, 0), (100, 0))]
     assert all(less < more for less, more in pairwise(rates))
     assert estimate_success_rate(1, 0) < 0.3
+
+
+def test_changed_metadata_leaves_the_steps(memory: Memory) -> None:
+    id = memory.procedural.learn("deploy", ["build", "push"])
+    memory.update(id, metadata={"team": "core"})
+    assert memory.procedural.get("deploy").steps == ("build", "push")
+    assert memory.get(id).metadata["team"] == "core"

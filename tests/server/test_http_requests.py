@@ -328,3 +328,18 @@ def test_an_export_can_be_loaded_by_another_server(server: RunningServer, tmp_pa
         assert broken["lines"]
         check_problem(there.post("/v1/load", content=b"x", headers={"Content-Type": "text/plain"}), 415)
     assert not list(Path(tempfile.gettempdir()).glob("engrain-export-*/export"))
+
+
+def test_an_id_of_another_verb_and_odd_values_are_refused(server: RunningServer) -> None:
+    client = server.client(server.add_key("ana", user="ana"))
+    key = {"Idempotency-Key": "r-1"}
+    assert client.post("/v1/remember", json={"text": "Tea."}, headers=key).status_code == 200
+    assert client.post("/v1/episodic/record_tool_call", json={"tool": "0"}, headers=key).status_code == 409
+    said = {"role": "user", "text": "Hello."}
+    assert client.post("/v1/add_message", json=said, headers=key).status_code == 409
+    assert client.get("/v1/sessions").json() == {"sessions": []}
+    for value in (-5.9e307, {"<": 1e30}, {"in": [1e19]}):
+        assert client.post("/v1/list", json={"where": {"place": value}}).status_code == 422
+    for reads in ("", "agent=a,", "agent=a&agent=b", "agent", "agent=%FF"):
+        found = client.post("/v1/recall", json={"query": "x"}, headers={"Engrain-Reads": reads})
+        assert found.status_code == 400, reads

@@ -16,7 +16,7 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 VIEW_HEADER = "Engrain-View"
 SCOPE_HEADERS: Mapping[str, str] = {"tenant": "Engrain-Tenant", "agent": "Engrain-Agent", "user": "Engrain-User"}
 # Scopes that recall searches as well, each as a query string: agent=team&tenant=acme, user=bo
-READS_HEADER = "Engrain-Reads"
+READS_HEADER, NO_OWNER = "Engrain-Reads", "-"
 # The answer of `export`, whose body is the file.
 EXPORT_HEADER = "Engrain-Export"
 IDEMPOTENCY_HEADER = "Idempotency-Key"

@@ -377,6 +377,9 @@ def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied 
         return None
     # Each message has its own request id: different words under the same id raise Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
+    answered = services.items.get_many(plan.scope, [one.id for one in first.outcomes[: len(rows)] if one.id])
+    if len(first.outcomes) < len(rows) or any(item.kind != "message" for item in answered):
+        return None  # the id is that of another verb, or of fewer messages
     services.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 

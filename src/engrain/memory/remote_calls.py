@@ -14,7 +14,7 @@ import orjson
 from engrain.client.connection import Connection, WireRequest
 from engrain.client.values import encode_json, from_wire, to_query
 from engrain.core.errors import ConfigError, InvalidInput, NotFound
-from engrain.core.http_routes import NOT_SERVED, READS_HEADER, ROUTES, SCOPE_HEADERS, VIEW_HEADER, Route
+from engrain.core.http_routes import NO_OWNER, NOT_SERVED, READS_HEADER, ROUTES, SCOPE_HEADERS, VIEW_HEADER, Route
 from engrain.core.identity import Scope
 from engrain.core.validation import check_key, check_optional_key
 from engrain.memory.verbs import Verb
@@ -103,7 +103,8 @@ def make_headers(scope: Scope, reads: Sequence[Scope], view: str) -> dict[str, s
     """Return the headers that name a memory, what it reads, and the view that holds its default session."""
     headers = {VIEW_HEADER: view, **_encode_scope(scope)}
     if reads:
-        headers[READS_HEADER] = ", ".join(urlencode(_list_parts(one), quote_via=quote, safe="") for one in reads)
+        named = (urlencode(_list_parts(one), quote_via=quote, safe="") for one in reads)
+        headers[READS_HEADER] = ", ".join(name or NO_OWNER for name in named)
     return headers
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, unquote
 
 from engrain.core.errors import EngrainError
-from engrain.core.http_routes import READS_HEADER, RIGHTS, SCOPE_HEADERS, Route
+from engrain.core.http_routes import NO_OWNER, READS_HEADER, RIGHTS, SCOPE_HEADERS, Route
 from engrain.core.identity import Scope, check_scope
 from engrain.server.keys import SCOPE_PARTS, KeyFile, KeyLimits
 from engrain.server.problems import Problem, to_problem
@@ -108,7 +108,7 @@ def _choose_reads(caller: Caller, headers: Mapping[str, str]) -> tuple[Scope, ..
     raw = headers.get(READS_HEADER.lower())
     if raw is None:
         return caller.reads
-    found = tuple(_parse_scope(part) for part in raw.split(",") if part.strip())
+    found = tuple(_parse_scope(part.strip()) for part in raw.split(","))
     if len(found) > MAX_READS:
         raise Problem(400, f"{READS_HEADER} names more than {MAX_READS} scopes.")
     for scope in found:
@@ -118,10 +118,12 @@ def _choose_reads(caller: Caller, headers: Mapping[str, str]) -> tuple[Scope, ..
 
 
 def _parse_scope(text: str) -> Scope:
-    """Parse one scope of the header, such as tenant=acme&agent=team."""
+    """Parse one scope of the header, such as tenant=acme&agent=team; "-" is the one without an owner."""
+    if text == NO_OWNER:
+        return Scope()
     try:
-        parts = parse_qsl(text.strip(), keep_blank_values=True, strict_parsing=True, errors="strict")
-        if len(dict(parts)) < len(parts) or not set(dict(parts)) <= set(SCOPE_PARTS):
+        parts = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict")
+        if not parts or len(dict(parts)) < len(parts) or not set(dict(parts)) <= set(SCOPE_PARTS):
             raise ValueError
         named = dict(parts)
     except ValueError as exc:

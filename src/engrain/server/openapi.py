@@ -30,7 +30,7 @@ _NAME = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]*[^\s\x00][^\x00
 _LETTER = r"([!-$&-~]|%[2-6][0-9A-Fa-f]|%7[0-9A-Ea-e])"
 _ENCODED_HEADER = {"type": "string", "minLength": 1, "pattern": rf"^{_LETTER}([ ]*{_LETTER})*$"}
 _PLAIN_HEADER = {"type": "string", "minLength": 1, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
-_PART = r"(tenant|agent|user)=([0-9A-Za-z]|%[2-6][0-9A-Fa-f])+"
+_PART = r"(-|(tenant|agent|user)=[0-9A-Za-z]+)"
 _READS = {"type": "string", "pattern": rf"^{_PART}(, {_PART})*$"}
 _PROBLEM: Schema = {
     "title": "Problem",

@@ -146,7 +146,16 @@ def _describe_tests(
     }
 
 
-Filter = Annotated[dict[str, Any], WithJsonSchema(_build_filter_schema())]
+def _refuse_huge_numbers(value: Any) -> Any:
+    """A column holds 64 bits; the parser refuses whole numbers of more, and this refuses others."""
+    if isinstance(value, float) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise ValueError(f"{value} is too large for a filter")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_huge_numbers(one)
+    return value
+
+
+Filter = Annotated[dict[str, Any], AfterValidator(_refuse_huge_numbers), WithJsonSchema(_build_filter_schema())]
 
 
 class AtLeastOne(Strict):

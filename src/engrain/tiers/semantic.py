@@ -13,7 +13,7 @@ from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, check_note, parse_note
+from engrain.core.model.items import RESERVED_KEY, Item, Note, Relation, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
 from engrain.core.model.queries import ListQuery
@@ -137,7 +137,10 @@ class SemanticMemory:
             raise InvalidInput("update takes at least one of importance, pinned, metadata and expires_at.")
         request = make_request(request_id, "update", change)
         if self._services.items.answer(self._scope, request) is None:
-            self._require_current(change.id)
+            own = self._require_current(change.id).metadata.get(RESERVED_KEY)
+            if change.metadata is not None and own is not None:
+                # The steps of a procedure and the calls of a message are not the caller's to drop.
+                change = replace(change, metadata={**change.metadata, RESERVED_KEY: own})
             self._services.items.apply(
                 Plan(self._scope, (change,), request_id, asked=request.asked if request else None)
             )
