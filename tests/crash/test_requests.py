@@ -43,7 +43,7 @@ READS = {
     "about", "window", "messages_for_llm", "system_for_llm", "last", "search", "recent", "important", "raw",
     "change_number", "all_valid", "require", "versions", "best", "find", "names", "trials", "timeline",
     "load_checkpoint", "execution", "recover_flow", "find_end", "version_of", "current_work", "follow",
-    "collect_profile",
+    "collect_profile", "find_records",
 }  # fmt: skip
 # Repeating these does what is still to be done, and nothing twice.
 REPEATABLE = {
