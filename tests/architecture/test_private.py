@@ -21,7 +21,7 @@ def private_accesses(path: Path) -> list[str]:
             continue
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
             continue
-        if node.attr in own or node.attr in ("_asdict", "_replace", "_fields"):
+        if node.attr in own or node.attr in ("_asdict", "_replace", "_fields", "_make"):
             continue
         found.append(f"{path.relative_to(SOURCE)}:{node.lineno} {ast.unparse(node)}")
     return found

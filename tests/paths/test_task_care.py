@@ -25,6 +25,7 @@ from engrain import (
     Memory,
     NotFound,
     Run,
+    StepAmbiguous,
     TaskClaimed,
     TaskEnded,
     TaskError,
@@ -255,6 +256,17 @@ def test_a_sleep_in_the_process_ends_by_itself(open_memory: Open) -> None:
         run.sleep_until("2020-01-01")
     assert 0.05 <= time.monotonic() - began < 60
     assert [one.status for one in memory.tasks.timeline("nap").steps] == ["done", "done"]
+
+
+def test_a_timeline_names_what_the_task_still_waits_for(memory: Memory) -> None:
+    with pytest.raises(TaskWaiting), memory.task("order") as run:
+        run.sleep(0, name="nap")
+        run.step("plan", lambda: 1)
+        run.wait_event("paid", block=False)
+    assert [step.name for step in memory.tasks.timeline("order").waits_for] == ["paid"]
+    with pytest.raises(StepAmbiguous), memory.task("refund") as run:
+        run.effect("pay", Calls().noting("pay", OSError("the line is dead")))
+    assert memory.tasks.timeline("refund").waits_for == ()
 
 
 def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) -> None:
