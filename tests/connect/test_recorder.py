@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,18 @@ def test_the_answer_of_copilot_is_kept_once_though_it_comes_late(
     for at, event in enumerate(("sessionEnd", "agentStop", "sessionEnd"), 2):
         send(event, at)
     assert [one.text for one in memory.session("copilot-s1").messages()] == ["All done."]
+
+
+def test_ten_sessions_at_once_lose_nothing(recorder: EventRecorder, memory: Memory, project: Path) -> None:
+    def talk(number: int) -> None:
+        about = {"session_id": f"n{number}", "prompt_id": "p1"}
+        recorder.answer(message("claude", "UserPromptSubmit", project, prompt=f"question {number} of ten", **about))
+        recorder.answer(message("claude", "Stop", project, last_assistant_message=f"answer {number} of ten", **about))
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(talk, range(10)))
+    kept = [one.text for number in range(10) for one in memory.session(f"claude-n{number}").messages()]
+    assert sorted(kept) == sorted(f"{kind} {number} of ten" for kind in ("question", "answer") for number in range(10))
 
 
 def test_a_switched_off_repository_keeps_and_shows_nothing(
