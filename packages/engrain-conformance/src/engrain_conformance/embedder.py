@@ -30,11 +30,13 @@ class HashEmbedder:
 
     def windows(self, text: str) -> list[str]:
         pieces = []
-        while len(text) > LIMIT:
-            cut = text.rfind(" ", 1, LIMIT) if " " in text[1:LIMIT] else LIMIT
-            pieces.append(text[:cut])
-            text = text[cut:]
-        return [*pieces, text]
+        start = 0
+        while len(text) - start > LIMIT:
+            cut = text.rfind(" ", start + 1, start + LIMIT)
+            cut = start + LIMIT if cut < 0 else cut
+            pieces.append(text[start:cut])
+            start = cut
+        return [*pieces, text[start:]]
 
     def vectors(self, text: str) -> Vectors:
         """Return the vectors that a draft carries."""

@@ -252,8 +252,12 @@ def _first_places(cited: Iterable[ItemLineage]) -> dict[str, int]:
 
 def cut_spans(text: str, spans: Sequence[Span]) -> str:
     """Put the FORGOTTEN mark in the place of each span."""
-    edges = [0, *(edge for span in merge_spans(spans) for edge in span), len(text)]
-    return FORGOTTEN.join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
+    kept: list[str] = []
+    at = 0
+    for start, end in merge_spans(spans):
+        kept.append(text[at:start])
+        at = end
+    return FORGOTTEN.join([*kept, text[at:]])
 
 
 def shift_offset(offset: int | None, spans: Sequence[Span]) -> int | None:
