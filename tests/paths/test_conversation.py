@@ -89,6 +89,8 @@ def test_nothing_is_summed_up_twice(talk: ConversationMemory) -> None:
     assert [int(line.split()[2]) for line in lines] == list(range(60))
 
 
+# test_scenes.py has 500 turns by default.
+@pytest.mark.slow
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_finds_its_third(talk: ConversationMemory) -> None:
     talk.add("user", "Hello.")
     talk.add("assistant", "Hello! How can I help?")
