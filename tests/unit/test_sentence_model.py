@@ -42,7 +42,7 @@ def test_what_passes_is_not_kept(text: str) -> None:
 
 
 def test_only_the_sentence_that_lasts_is_kept_of_a_message() -> None:
-    text = "what a day. we switched from npm to pnpm last week. can you translate this for me?"
+    text = "what a day. we switched from npm to pnpm last week. thanks a lot for yesterday!"
     assert judge(text) == [False, True, False]
 
 

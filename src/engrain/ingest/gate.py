@@ -28,6 +28,7 @@ _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
 _PLAIN_WORD = re.compile(r"[\w']+")
+_COLON = re.compile(r"\w:\s")
 _MAX_LEADS = 8
 _MAX_TOPIC_CHARACTERS = 2_000
 _MAX_VALUE_WORDS = 8
@@ -131,7 +132,8 @@ class _MessageReader:
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
             if isinstance(one, ForgetRequest):
-                own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign))
+                introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
+                own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign or introduced))
             elif not foreign and weight <= MAX_DOUBT:
                 own.append(replace(one, slot=None, replaces=None, doubtful=True) if weight else one)
         return own
