@@ -19,6 +19,7 @@ from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.connection import Engine
+from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import as_immutable, inspect_path
 from engrain.stores.sqlite.schema import open_outside
 
@@ -265,10 +266,11 @@ def test_a_journal_that_names_another_file_deletes_nothing(store: Path, tmp_path
     use_memory(store)
 
 
-@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm", "-lock"])
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_a_file_beside_a_store_that_is_none_is_refused(store: Path, tmp_path: Path, end: str, kind: str) -> None:
     beside = store.with_name(store.name + end)
+    beside.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(beside)
     elif kind == "link":
@@ -415,3 +417,71 @@ def test_a_manifest_that_is_none_is_a_typed_error(store: Path, tmp_path: Path, w
     (tmp_path / f"backup.db{MANIFEST_SUFFIX}").write_bytes(BAD_MANIFESTS[what])
     with pytest.raises(StoreCorrupt):
         restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_lock_that_is_put_there_while_it_opens_is_not_followed(store: Path, tmp_path: Path, kind: str) -> None:
+    """The files beside are looked at before. The open itself must refuse too."""
+    target = tmp_path / "letters.txt"
+    target.write_text("Dear Ana")
+    beside = store.with_name(store.name + "-lock")
+    beside.unlink()
+    {"pipe": lambda: os.mkfifo(beside), "link": lambda: beside.symlink_to(target), "folder": beside.mkdir}[kind]()
+    lock = FileLock(beside)
+    with closing(lock), pytest.raises(NotADatabase, match="not a plain file"):
+        lock.acquire(1)
+    assert target.read_text() == "Dear Ana"
+
+
+@pytest.mark.parametrize("end", ["-wal", "-lock"])
+def test_a_new_store_does_not_write_through_a_link_beside_it(tmp_path: Path, end: str) -> None:
+    target = tmp_path / "letters.txt"
+    target.write_text("Dear Ana")
+    (tmp_path / f"new.db{end}").symlink_to(target)
+    with pytest.raises(NotADatabase, match="not a plain file"):
+        use_memory(tmp_path / "new.db")
+    assert target.read_text() == "Dear Ana"
+
+
+BAD_INDEX_ROWS = (
+    "update words set pairs = zeroblob(50)",
+    "update words set pairs = x'00'",
+    "update item set passages = 9223372036854775807",
+    "update item set passages = -1",
+    "update code set windows = zeroblob(3)",
+    "update vector set windows = x'00'",
+)
+
+
+@pytest.mark.parametrize("change", BAD_INDEX_ROWS)
+def test_a_row_of_the_index_with_a_wrong_size_is_damage(store: Path, witness: Path, change: str) -> None:
+    change_file(store, (change,), witness)
+    with Memory(store, user="ana") as memory, pytest.raises(StoreCorrupt):
+        memory.recall("Where does Ana live?")
+
+
+def test_an_audit_entry_with_the_last_number_is_damage(store: Path, witness: Path) -> None:
+    with Store(store) as opened:
+        opened.memory(user="ben").remember("Ben likes coffee.")
+        opened.erase(user="ben")
+    change_file(store, ("update audit set n = 9223372036854775807 where n = (select max(n) from audit)",), witness)
+    with Store(store) as opened, pytest.raises(StoreCorrupt, match="impossible number"):
+        opened.erase(user="ana")
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("scopes", "[1,2"), ("scopes", "[1]"), ("counts", "{"), ("counts", "[1]"), ("ids", "["), ("notes", "[" * 100_000)],
+)
+def test_a_forged_erasure_is_damage(store: Path, column: str, value: str, sealed: bool) -> None:
+    row = {"id": "x", "subject_hash": "x", "subject_kind": "user", "stage": "rows", "at": 1, column: value}
+    with closing(SqliteStore(store)) as opened:
+        insert = f"insert into erasure ({', '.join(row)}) values ({', '.join('?' * len(row))})"
+        if sealed:
+            opened.dialect.transaction(lambda db: db.run(insert, tuple(row.values())))
+    if not sealed:
+        with closing(apsw.Connection(str(store))) as db:
+            db.execute(insert, tuple(row.values()))
+    with pytest.raises(StoreCorrupt), Store(store) as opened_again:
+        opened_again.resume_erasures()

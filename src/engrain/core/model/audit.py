@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, StoreCorrupt
 from engrain.core.identity import hash_keyed
 
 FIRST_PREVIOUS = "0" * 32
@@ -18,6 +18,7 @@ BROKEN = "f" * 32  # the `previous` of an entry after an end that cannot be trus
 # Codes and numbers, never a sentence: the record of a removal must not contain what was removed.
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _NOBODY = "-"
+_MAX_ENTRIES = 1 << 60  # no log has so many
 # `json.dumps` with options creates an encoder on each call.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
@@ -78,7 +79,7 @@ def read_head(text: object) -> AuditHead:
     try:
         n, hash, seal = json.loads(str(text))
         return AuditHead(int(n), str(hash), str(seal))
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, OverflowError, TypeError, RecursionError):
         return AuditHead(-1, BROKEN, "")
 
 
@@ -90,7 +91,10 @@ def find_end(key: bytes, head: AuditHead, last: int) -> AuditHead:
     """Return the head that the next entry follows.
 
     If the seal is invalid or entries follow it, the next entry follows BROKEN: a truncated log never looks whole again.
+    StoreCorrupt if no entry can follow.
     """
+    if max(head.n, last) >= _MAX_ENTRIES:
+        raise StoreCorrupt("the audit log has an entry with an impossible number. Restore a backup.")
     if _is_genuine(key, head) and last <= head.n:
         return head
     return AuditHead(max(head.n, last, 0), BROKEN)

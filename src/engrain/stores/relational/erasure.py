@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import NotFound, OnHold
+from engrain.core.errors import NotFound, OnHold, StoreCorrupt
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import (
@@ -241,8 +241,14 @@ def _advance_time(tx: Transaction) -> int:
 
 def _read_erasure(row: Row) -> Erasure:
     id_, subject_hash, kind, stage, at, tenant, agent, user, name, scopes, counts, ids, notes, fingerprints = row
-    subject = None if name is None else Subject(Scope(tenant, agent, user), kind, name)
-    return Erasure(
-        id_, subject_hash, kind, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
-        json.loads(counts), tuple(json.loads(ids)), json.loads(notes), bytes(fingerprints),
-    )  # fmt: skip
+    try:
+        subject = None if name is None else Subject(Scope(tenant, agent, user), kind, name)
+        removed, kept = dict(json.loads(counts)), dict(json.loads(notes))
+        return Erasure(
+            id_, subject_hash, kind, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
+            removed, tuple(json.loads(ids)), kept, bytes(fingerprints),
+        )  # fmt: skip
+    except (ValueError, OverflowError, TypeError, RecursionError) as exc:
+        raise StoreCorrupt(
+            "a row of table erasure is damaged: nobody knows what it erases. Run: engrain doctor. Restore a backup."
+        ) from exc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import struct
 import sys
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 
-from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
+from engrain.core.errors import DiskFull, NotADatabase, ReadOnlyStore, StoreBusy, StoreError
 
 # First come, first served. With one plain lock, or with SQLite's busy_timeout alone, the process that releases is the
 # one that is awake and takes it again; with two, two processes can pass it to and fro while others wait (seen: 1.4 s).
@@ -28,6 +29,8 @@ _FIRST_TICKET = 1 << 10  # before the bytes of the numbers stand the counter, wh
 _PAUSE_SECONDS = 0.0002
 _LONG_WAIT_SECONDS = 0.1
 _LONG_PAUSE_SECONDS = 0.001
+# A link would lead our writes into another file.
+_SAFE_FLAGS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 
 
 class TicketQueue:
@@ -89,7 +92,7 @@ class TicketQueue:
 
     def _open(self) -> int:
         if self._file is None or self._pid != os.getpid():
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), self._mode())
+            self._file = _open_plain_file(self._path, os.O_CREAT, self._mode())
             self._pid = os.getpid()
         return self._file
 
@@ -103,7 +106,7 @@ class TicketQueue:
     def read_note(self) -> tuple[bytes, int]:
         with contextlib.suppress(OSError):  # no writer has been here, or it may not be read
             if self._file is None or self._pid != os.getpid():
-                self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+                self._file = _open_plain_file(self._path)
                 self._pid = os.getpid()
             note = read_at(self._file, _NOTE_BYTES, _NOTE_AT)
             return note[:8], int.from_bytes(note[8:], "little")
@@ -213,6 +216,18 @@ def _wait_for_lock(file: int, start: int, length: int, ends: float, timeout: flo
         time.sleep(_PAUSE_SECONDS if now - started < _LONG_WAIT_SECONDS else _LONG_PAUSE_SECONDS)
 
 
+def _open_plain_file(path: Path, more: int = 0, mode: int = 0o600) -> int:
+    file = os.open(path, os.O_RDWR | more | _SAFE_FLAGS, mode)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _make_foreign_error(path)
+    return file
+
+
+def _make_foreign_error(path: Path) -> NotADatabase:
+    return NotADatabase(f"{path} is not a plain file: engrain did not make it. Move it away.")
+
+
 def _make_busy_error(timeout: float, pid: int | None) -> StoreBusy:
     who = f"process {pid}" if pid else "another process"
     if pid == os.getpid():
@@ -225,6 +240,8 @@ def _translate_error(exc: OSError, path: Path) -> StoreError:
         return ReadOnlyStore(f"{path.parent} cannot be written: {exc.strerror}. Open the store read-only.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{path.parent} has no space left. Nothing was written; free some space and repeat it.")
+    if exc.errno in (errno.ELOOP, errno.EISDIR):
+        return _make_foreign_error(path)
     return StoreError(f"{path} cannot be opened or written: {exc.strerror}.")
 
 

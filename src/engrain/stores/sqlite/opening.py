@@ -131,6 +131,7 @@ def _check_path(path: Path, read_only: bool) -> None:
         raise NotADatabase(f"{path} is a folder. Give the path of a file in it, such as {path / 'agent.db'}.")
     if not path.parent.is_dir():
         raise StoreError(f"the folder {path.parent} does not exist. Make it first.")
+    _check_files_beside(path)
     if not path.exists():
         if read_only:
             raise StoreError(f"{path} does not exist, and a read-only store cannot be made.")
@@ -138,15 +139,14 @@ def _check_path(path: Path, read_only: bool) -> None:
     # SQLite reads the content: to open and close the file here would drop the locks of an open connection.
     if not path.is_file():
         raise NotADatabase(f"{path} is not a file. Give the path of an engrain store, or of a new file.")
-    _check_files_beside(path)
 
 
 def _check_files_beside(path: Path) -> None:
-    """SQLite opens and obeys the files beside a store. A pipe would hold it up for ever.
+    """SQLite opens and obeys the files beside a store, and writes through a link. A pipe would hold it up for ever.
 
     A journal can name another file, which SQLite deletes once it has undone the writes in the journal. It does so for
     transactions over several files, and engrain makes none."""
-    for end in ("-journal", "-wal", "-shm"):
+    for end in ("-journal", "-wal", "-shm", "-lock"):
         beside = path.with_name(path.name + end)
         if (beside.is_symlink() or beside.exists()) and not stat.S_ISREG(beside.lstat().st_mode):
             raise NotADatabase(f"{beside} is not a plain file: engrain did not make it. Move it away.")

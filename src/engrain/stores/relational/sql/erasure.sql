@@ -5,7 +5,7 @@ on conflict (id) do nothing;
 
 -- load_erasures --
 select id, subject_hash, subject_kind, stage, at, tenant, agent, "user", name, scopes, counts, ids, notes, fingerprints
-from erasure where cast(:id as text) is null or id = :id order by n;
+from erasure where (cast(:id as text) is null or id = :id) and {intact:erasure} order by n;
 
 -- store_fingerprints --
 -- Fingerprints that are taken after the rows were deleted are of nothing: those of whoever was faster stay.

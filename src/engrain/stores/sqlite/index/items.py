@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engrain.core.errors import StoreCorrupt
 from engrain.stores.sqlite.connection import Reader, read_pages
 from engrain.stores.sqlite.syntax import load_sql
 
@@ -296,6 +297,18 @@ class Column:
         """Grow to this length; the new places hold `fill`."""
         if length > len(self.values):
             self.extend(np.full((length - len(self.values), *self._buffer.shape[1:]), fill, dtype=self._buffer.dtype))
+
+
+def count_entries(blobs: Sequence[bytes], size: int, table: str) -> Ints:
+    """Count the entries of this size in each blob. The index is read without checksums, so sizes are checked here."""
+    lengths = np.fromiter(map(len, blobs), np.int64, len(blobs))
+    if (lengths % size).any():
+        raise make_damage_error(table)
+    return lengths // size
+
+
+def make_damage_error(table: str) -> StoreCorrupt:
+    return StoreCorrupt(f"a row of table {table} is damaged. Run: engrain doctor --rebuild.")
 
 
 def is_mostly_removed(removed: int, total: int) -> bool:

@@ -23,6 +23,7 @@ from engrain.stores.sqlite.index.items import (
     Ints,
     ItemTable,
     Mask,
+    count_entries,
     expand_ranges,
     find_first_of_each,
 )
@@ -80,8 +81,9 @@ class VectorIndex(EntryTable):
     def _append(self, rows: Ints, blobs: Sequence[bytes]) -> None:
         if not blobs:
             return
+        counts = count_entries(blobs, self._type.itemsize, "code")
         windows = np.frombuffer(b"".join(blobs), dtype=self._type)
-        self._append_owners(rows, np.fromiter(map(len, blobs), np.int64, len(blobs)) // self._type.itemsize)
+        self._append_owners(rows, counts)
         self._scales.extend(windows["scale"])
         self._errors.extend(windows["error"])
         self._codes.extend(windows["codes"])
@@ -91,8 +93,8 @@ class VectorIndex(EntryTable):
         changed = db.rows(SQL["load_changed_codes"], values)
         rows = items.find_rows(np.array([number for number, _ in changed], dtype=np.int64))
         added: list[tuple[int, bytes]] = []
-        for row, (_, windows) in zip(rows.tolist(), changed, strict=True):
-            count = len(windows or b"") // self._type.itemsize
+        counts = count_entries([windows or b"" for _, windows in changed], self._type.itemsize, "code")
+        for row, count, (_, windows) in zip(rows.tolist(), counts.tolist(), changed, strict=True):
             if count != self._counts.values[row]:
                 self._remove_entries(row)
                 if count:
@@ -221,7 +223,9 @@ class VectorIndex(EntryTable):
         counts = self._counts.values[rows]
         keys = str((items.numbers.values[rows] + self._base).tolist())  # a list of integers as JSON
         found = db.rows(SQL["load_index_vectors"], {"keys": keys})
-        vectors = np.frombuffer(b"".join([blob for (blob,) in found]), dtype="<f4").reshape(-1, self.dimension)
+        blobs = [blob for (blob,) in found]
+        count_entries(blobs, 4 * self.dimension, "vector")
+        vectors = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(-1, self.dimension)
         if len(found) != len(rows) or len(vectors) != counts.sum():
             raise StoreCorrupt("vectors and their codes differ. Run: engrain doctor --rebuild.")
         if len(vectors) == len(windows) and np.array_equal(rows, owners):

@@ -19,8 +19,10 @@ from engrain.stores.sqlite.index.items import (
     Ints,
     ItemTable,
     Mask,
+    count_entries,
     expand_ranges,
     find_first_of_each,
+    make_damage_error,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -32,6 +34,7 @@ Counts = npt.NDArray[np.uint32]
 _TERM_SHIFT, _COUNT_BITS = np.uint64(32), np.uint64(5)
 _COUNT_MASK = np.uint64(31)
 _LOW_HALF = np.uint64((1 << 32) - 1)
+_MAX_PASSAGES = 1 << 16  # of an item: a stored passage number has 16 bits
 _LARGE_COUNT = 31  # this count or a higher one is kept in a dictionary
 # So many unsorted keys take 8 µs per term to look through. Merging them into 2.5 million others takes 17 ms, in one
 # search out of those after some 700 new items.
@@ -221,8 +224,10 @@ class Pairs:
 
 
 def parse_pairs(blobs: Sequence[bytes], passages: Ints) -> Pairs:
+    sizes = count_entries(blobs, 8, "words")
+    if passages.size and not 0 <= passages.min() <= passages.max() <= _MAX_PASSAGES:
+        raise make_damage_error("item")
     pairs = np.frombuffer(b"".join(blobs), dtype="<u4").reshape(-1, 2)
-    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 8
     numbers = (pairs[:, 1] >> 16).astype(np.int64)
     if numbers.any():
         # A passage number beyond the item's count would otherwise fall to the next item.
