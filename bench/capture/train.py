@@ -54,10 +54,9 @@ def main() -> None:
     rows = list(read_rows())
     click.echo(f"{len(rows):,} sentences, {sum(row.kept for row in rows):,} to keep")
     weights = train(rows)
-    for name in ("states", "words"):
-        scores = cross_validate(rows, name)
-        weights[f"{name}_threshold"] = np.float32(choose_threshold(rows, scores))
-        report(name, rows, scores, float(weights[f"{name}_threshold"]))
+    scores = cross_validate(rows)
+    weights["threshold"] = np.float32(choose_threshold(rows, scores))
+    report(rows, scores, float(weights["threshold"]))
     if not options.check:
         np.savez_compressed(
             OUT,
@@ -123,13 +122,9 @@ def choose_kind(text: str, parts: Sequence[tuple[str, str]], sentence: Sentence)
     return max(found)[2] if found else None
 
 
-def build_matrix(rows: Sequence[Row], name: str, mean: Matrix, spread: Matrix) -> Matrix:
-    words = np.stack([row.words for row in rows])
-    return (
-        np.hstack([scale_states(np.stack([row.states for row in rows]), mean, spread), words])
-        if name == "states"
-        else words
-    )
+def build_matrix(rows: Sequence[Row], mean: Matrix, spread: Matrix) -> Matrix:
+    states = scale_states(np.stack([row.states for row in rows]), mean, spread)
+    return np.hstack([states, np.stack([row.words for row in rows])])
 
 
 def measure_states(rows: Sequence[Row]) -> tuple[Matrix, Matrix]:
@@ -139,20 +134,14 @@ def measure_states(rows: Sequence[Row]) -> tuple[Matrix, Matrix]:
 
 def train(rows: Sequence[Row]) -> dict[str, Matrix]:
     mean, spread = measure_states(rows)
-    weights = {"mean": mean, "spread": spread}
-    for name in ("states", "words"):
-        matrix = build_matrix(rows, name, mean, spread)
-        keep, bias = fit(matrix, np.array([[row.kept] for row in rows], np.float32), sigmoid)
-        kept = np.array([row.kept for row in rows])
-        classes = np.array([[row.kind == kind for kind in KEPT_KINDS] for row in rows], np.float32)
-        kinds, kind_bias = fit(matrix[kept], classes[kept], softmax)
-        weights |= {
-            f"{name}_keep": keep[:, 0],
-            f"{name}_keep_bias": bias[0],
-            f"{name}_kind": kinds,
-            f"{name}_kind_bias": kind_bias,
-        }
-    return weights
+    matrix = build_matrix(rows, mean, spread)
+    kept = np.array([row.kept for row in rows])
+    keep, bias = fit(matrix, kept[:, None].astype(np.float32), sigmoid)
+    classes = np.array([[row.kind == kind for kind in KEPT_KINDS] for row in rows], np.float32)
+    kinds, kind_bias = fit(matrix[kept], classes[kept], softmax)
+    return {
+        "mean": mean, "spread": spread, "keep": keep[:, 0], "keep_bias": bias[0], "kind": kinds, "kind_bias": kind_bias,
+    }  # fmt: skip
 
 
 def fit(rows: Matrix, wanted: Matrix, link: Callable[[Matrix], Matrix]) -> tuple[Matrix, Matrix]:
@@ -180,7 +169,7 @@ def softmax(values: Matrix) -> Matrix:
     return powers / powers.sum(1, keepdims=True)
 
 
-def cross_validate(rows: Sequence[Row], name: str) -> Matrix:
+def cross_validate(rows: Sequence[Row]) -> Matrix:
     """Score each persona with weights that were made without it, and without its half of the others."""
     groups = sorted({row.group for row in rows})
     half = np.array([groups.index(row.group) % 2 for row in rows])
@@ -189,10 +178,10 @@ def cross_validate(rows: Sequence[Row], name: str) -> Matrix:
         known = [row for row, other in zip(rows, half, strict=True) if other != side]
         mean, spread = measure_states(known)
         keep, bias = fit(
-            build_matrix(known, name, mean, spread), np.array([[row.kept] for row in known], np.float32), sigmoid
+            build_matrix(known, mean, spread), np.array([[row.kept] for row in known], np.float32), sigmoid
         )
         unknown = [row for row, other in zip(rows, half, strict=True) if other == side]
-        scores[half == side] = sigmoid(build_matrix(unknown, name, mean, spread) @ keep + bias)[:, 0]
+        scores[half == side] = sigmoid(build_matrix(unknown, mean, spread) @ keep + bias)[:, 0]
     return scores
 
 
@@ -205,13 +194,13 @@ def choose_threshold(rows: Sequence[Row], scores: Matrix) -> float:
     return float(wrong[int(len(wrong) * (1 - MAX_FALSE))])
 
 
-def report(name: str, rows: Sequence[Row], scores: Matrix, threshold: float) -> None:
+def report(rows: Sequence[Row], scores: Matrix, threshold: float) -> None:
     for title, belongs in (("all", lambda _: True), ("personas", is_persona)):
         chosen = [(row, score >= threshold) for row, score in zip(rows, scores, strict=True) if belongs(row)]
         kept = [passed for row, passed in chosen if row.kept]
         wrong = [passed for row, passed in chosen if not row.kept]
         counts = f"kept {sum(kept)}/{len(kept)}, false {sum(wrong)}/{len(wrong)}"
-        click.echo(f"{name:8}{title:14} {counts}, threshold {threshold:.2f}")
+        click.echo(f"{title:10} {counts}, threshold {threshold:.2f}")
 
 
 def is_persona(row: Row) -> bool:

@@ -24,9 +24,9 @@ PASSING = (
 )
 
 
-def judge(text: str, *, by_words: bool = False) -> list[bool]:
+def judge(text: str) -> list[bool]:
     sentences = join_fragments(text, split_sentences(text))
-    found = judge_sentences(text, sentences, None if by_words else local_embedder().pool_spans)
+    found = judge_sentences(text, sentences, local_embedder().pool_spans)
     return [verdict.keep for verdict in found]
 
 
@@ -38,7 +38,6 @@ def test_what_lasts_is_kept_in_everyday_words(text: str) -> None:
 @pytest.mark.parametrize("text", PASSING)
 def test_what_passes_is_not_kept(text: str) -> None:
     assert judge(text) == [False]
-    assert judge(text, by_words=True) == [False]
 
 
 def test_only_the_sentence_that_lasts_is_kept_of_a_message() -> None:

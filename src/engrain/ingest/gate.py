@@ -43,6 +43,7 @@ _SHAPES = {
 }
 
 Found = Statement | ForgetRequest
+# Judges as many of the sentences as its model reads.
 JudgeSentences = Callable[[str, Sequence[Sentence]], Sequence[Verdict]]
 
 
@@ -105,7 +106,7 @@ class _MessageReader:
         readable = [one for one in self.sentences[:MAX_SENTENCES] if one.end - one.start <= MAX_SENTENCE_CHARACTERS]
         sentences = join_fragments(self.shown, readable)
         found = list(self.found)
-        for sentence, verdict in zip(sentences, judge(self.text, sentences), strict=True):
+        for sentence, verdict in zip(sentences, judge(self.text, sentences), strict=False):
             if not verdict.keep or len(found) >= MAX_STATEMENTS or contains_secret(self._quote(sentence)):
                 continue
             if cue("forward").search(self._quote(sentence)):  # a request about a text

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from engrain.core.chat.parse import parse_messages
@@ -136,7 +135,7 @@ def _write_messages(
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     redacted = [redact_message(one, services.redact) for one in messages]
-    turns = _analyze_messages(redacted, earlier, partial(_judge_sentences, services))
+    turns = _analyze_messages(redacted, earlier, _find_judge(services))
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
@@ -228,19 +227,21 @@ def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Ser
     )
 
 
-def _judge_sentences(services: Services, text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
-    """Judge the sentences of the first window of a message, by the states of the pass that embeds it."""
+def _find_judge(services: Services) -> gate.JudgeSentences | None:
+    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message."""
     embedder = pin_embedder(services.embedder)
     if not isinstance(embedder, SpanPooling):
-        return judge_sentences(text, sentences, None)
-    window = embedder.windows(text)[0]
-    inside = [one for one in sentences if one.end <= len(window)]
-    verdicts = judge_sentences(window, inside, embedder.pool_spans)
-    return [*verdicts, *judge_sentences(text, sentences[len(inside) :], None)]
+        return None
+
+    def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
+        window = embedder.windows(text)[0]
+        return judge_sentences(window, [one for one in sentences if one.end <= len(window)], embedder.pool_spans)
+
+    return judge
 
 
 def _analyze_messages(
-    messages: Sequence[Message], before: Sequence[Message], judge: gate.JudgeSentences
+    messages: Sequence[Message], before: Sequence[Message], judge: gate.JudgeSentences | None
 ) -> list[AnalyzedMessage]:
     turns: list[AnalyzedMessage] = []
     for message in messages:
@@ -252,7 +253,9 @@ def _analyze_messages(
     return turns
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences) -> list[Found]:
+def _find_user_statements(
+    message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences | None
+) -> list[Found]:
     """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []

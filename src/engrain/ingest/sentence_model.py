@@ -1,6 +1,6 @@
 """Judge by a small trained model which sentences of a message say something that lasts, and of which kind.
 
-The model is linear: over the pooled states of the embedder's words, if it is the local one, and over hashed words.
+The model is linear: over the pooled states of the local embedder's words, and over hashed words.
 `bench/capture/train.py` makes its weights from `bench/capture/training`.
 """
 
@@ -55,21 +55,18 @@ def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
     return joined
 
 
-def judge_sentences(text: str, sentences: Sequence[Sentence], pool: PoolSpans | None) -> list[Verdict]:
-    """Judge the sentences of a message. Without `pool`, by words alone, and more carefully."""
+def judge_sentences(text: str, sentences: Sequence[Sentence], pool: PoolSpans) -> list[Verdict]:
+    """Judge the sentences of a message."""
     import numpy as np
 
     if not sentences:
         return []
     weights = _load_weights()
-    name = "words" if pool is None else "states"
-    rows = hash_words(text, sentences)
-    if pool is not None:
-        states = pool(text, [(one.start, one.end) for one in sentences])
-        rows = np.hstack([scale_states(states, weights["mean"], weights["spread"]), rows])
-    scores = 1 / (1 + np.exp(-(rows @ weights[f"{name}_keep"] + weights[f"{name}_keep_bias"])))
-    kinds = np.argmax(rows @ weights[f"{name}_kind"] + weights[f"{name}_kind_bias"], axis=1)
-    least = float(weights[f"{name}_threshold"])
+    states = pool(text, [(one.start, one.end) for one in sentences])
+    rows = np.hstack([scale_states(states, weights["mean"], weights["spread"]), hash_words(text, sentences)])
+    scores = 1 / (1 + np.exp(-(rows @ weights["keep"] + weights["keep_bias"])))
+    kinds = np.argmax(rows @ weights["kind"] + weights["kind_bias"], axis=1)
+    least = float(weights["threshold"])
     return [
         Verdict(bool(score >= least), float(score), KEPT_KINDS[kind]) for score, kind in zip(scores, kinds, strict=True)
     ]

@@ -44,12 +44,15 @@ def evaluate(files: tuple[Path, ...], misses: bool, as_json: bool) -> None:
     A script is a file of JSON Lines, played from top to bottom:
 
     \b
-      {"type": "message", "session": "1", "role": "user", "at": "2026-03-02T09:00:00Z",
-       "text": "we moved to Graz!", "keeps": [{"id": "city", "text": "we moved to Graz"}]}
-      {"type": "question", "text": "Where do I live?", "answers": ["Graz"], "stale": ["Vienna"]}
+      {"type": "message", "text": "we moved to Graz!",
+       "keeps": [{"id": "city", "text": "we moved to Graz"}]}
+      {"type": "question", "text": "Where do I live?",
+       "answers": ["Graz"], "stale": ["Vienna"]}
       {"type": "profile", "true": ["Graz"], "false": ["Vienna"]}
 
     Your own store is not touched. docs/how-to/evaluate-a-memory.md describes every field.
+
+    Prints: how many statements were kept, replaced, forgotten and answered.
 
     \b
     Examples:
