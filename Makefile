@@ -25,7 +25,7 @@ CLIENTS := @anthropic-ai/claude-code @openai/codex @google/gemini-cli @github/co
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: check  ## format, types, import contracts and tests, about eight minutes on two cores
+test: check  ## format, types, import contracts and tests, about six minutes on two cores
 	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load

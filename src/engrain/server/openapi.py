@@ -124,7 +124,7 @@ def _drop_null(schema: Schema) -> Schema:
 def _describe_headers(one: Endpoint) -> list[Schema]:
     names = {VIEW_HEADER: "The view: its default session and working memory."}
     names |= {header: f"The {part}, if the key may choose it." for part, header in SCOPE_HEADERS.items()}
-    if one.route.verb in ("recall", "prompt"):
+    if one.route.verb in ("recall", "prompt", "get", "explain"):
         names[READS_HEADER] = "Scopes that are searched as well, if the key may read them: agent=team&tenant=acme, …"
     if one.verb.takes_request_id:
         names[IDEMPOTENCY_HEADER] = "Repeating a request with the same key returns the first answer."

@@ -181,7 +181,7 @@ def find_damage(db: Connection) -> list[str]:
 
 
 def _compare_digests(db: Connection) -> list[tuple[int | None, int]]:
-    """What each digest lacks of the sum of its rows, if anything; None stands for rows of no scope."""
+    """Return the difference of each digest from the sum of its rows, if there is one; None: rows of no scope."""
     lacking: dict[int | None, int] = {}
     for scope, digest in db.rows("select nullif(n, 0), digest from counter"):
         lacking[scope] = -digest
