@@ -20,7 +20,7 @@ OWN    = install --no-deps --no-build-isolation
 
 CLIENTS := @anthropic-ai/claude-code @openai/codex @google/gemini-cli @github/copilot opencode-ai
 
-.PHONY: demo test test-all test-integrations test-clients test-ui check types lint format bench install audit dist lock help clean
+.PHONY: demo test test-all test-integrations test-clients test-ui check types lint format bench install audit dist site lock help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
@@ -75,9 +75,16 @@ install: $(VENV)/.core  ## the package in .venv, and nothing for development
 audit: $(VENV)/.dev  ## known vulnerabilities of the pinned packages
 	$(BIN)/python tools/audit.py
 
-dist: $(VENV)/.dev  ## wheels of the packages and a bill of materials (CycloneDX), in dist/
-	$(PIP) wheel --no-deps --no-build-isolation -w dist . ./$(WEIGHTS) ./$(SUITES)
+dist: $(VENV)/.dev .venv-site/.ready  ## wheels, sdists and a bill of materials (CycloneDX), in dist/, checked
+	rm -rf dist
+	@for package in . $(WEIGHTS) $(SUITES); do (cd $$package && $(abspath $(BIN))/python -m hatchling build -d $(CURDIR)/dist); done
 	$(BIN)/python tools/sbom.py dist/engrain.cdx.json
+	.venv-site/bin/twine check --strict dist/*.whl dist/*.tar.gz
+
+site: .venv-site/.ready  ## the documentation as a site, in site/; the workflows of GitHub are checked too
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet
+	.venv-site/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	.venv-site/bin/zizmor --offline --quiet .github/workflows
 
 lock: $(BIN)/python  ## pin the packages anew; UPGRADE=1: in their newest versions
 	@$(PIP) install uv
@@ -87,7 +94,7 @@ help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-integrations
+	rm -rf $(VENV) .venv-peers .venv-integrations .venv-site site dist
 
 $(BIN)/python:
 	@echo "Making $(VENV) …"
@@ -112,6 +119,13 @@ endif
 	@echo "Installing the systems to compare with into .venv-peers …"
 	@$(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check -q install -r bench/peers/requirements.txt
+	@touch $@
+
+.venv-site/.ready: pyproject.toml
+	@echo "Installing the tools for the site and the packages into .venv-site …"
+	@$(PYTHON) -m venv .venv-site
+	@.venv-site/bin/python -m pip --disable-pip-version-check -q install --upgrade "pip>=25.1"
+	@.venv-site/bin/python -m pip --disable-pip-version-check -q install --group site
 	@touch $@
 
 .venv-integrations/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
