@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import re
@@ -22,7 +23,8 @@ def refuse_unless(good: object, message: str) -> None:
 
 def check_anthropic_request(body: Any) -> None:
     refuse_unless(isinstance(body, dict), "body: Input should be an object")
-    extra = set(body) - {"model", "max_tokens", "messages", "system", "tools", "tool_choice"}
+    known = {"model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "temperature"}
+    extra = set(body) - known
     refuse_unless(not extra, f"{extra}: Extra inputs are not permitted")
     refuse_unless(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     refuse_unless(_positive(body.get("max_tokens")), "max_tokens: Input should be greater than or equal to 1")
@@ -36,9 +38,13 @@ def check_anthropic_request(body: Any) -> None:
     refuse_unless(len(set(names)) == len(names), "tools: Tool names must be unique.")
     if "tool_choice" in body:
         refuse_unless(names, "tool_choice: may only be specified while providing tools")
-        refuse_unless(body["tool_choice"] in ({"type": "none"}, {"type": "auto"}), "tool_choice: unexpected value")
+        plain = [{"type": kind} for kind in ("none", "auto", "any")]
+        named = [{"type": "tool", "name": name} for name in names]
+        refuse_unless(body["tool_choice"] in [*plain, *named], "tool_choice: unexpected value")
     check_anthropic(body.get("messages"))
-    used = any(block["type"] != "text" for message in body["messages"] for block in message["content"])
+    used = any(
+        block["type"] in ("tool_use", "tool_result") for message in body["messages"] for block in message["content"]
+    )
     refuse_unless(names or not used, "Requests which include `tool_use` or `tool_result` blocks must define tools.")
 
 
@@ -88,6 +94,12 @@ def _check_block(block: dict[str, Any], role: str, where: str) -> None:
         )
         refuse_unless(_text(block["content"]), f"{where}: text content blocks must be non-empty")
         refuse_unless(block.get("is_error", True) is True, f"{where}.is_error: should be a boolean")
+    elif kind in ("image", "document"):
+        refuse_unless(role == "user", f"{where}: `{kind}` blocks can only be in `user` messages")
+        refuse_unless(set(block) == {"type", "source"}, f"{where}: Extra inputs are not permitted")
+        source = block["source"]
+        refuse_unless(set(source) == {"type", "media_type", "data"}, f"{where}.source: Extra inputs are not permitted")
+        refuse_unless(_base64(source["data"]), f"{where}.source.data: not base64")
     else:
         raise Rejected(f"{where}: unknown content block {kind!r}")
 
@@ -105,11 +117,15 @@ def _check_results(content: list[dict[str, Any]], waiting: list[str], where: str
 
 def check_openai_request(body: Any) -> None:
     refuse_unless(isinstance(body, dict), "body: expected an object")
-    extra = set(body) - {"model", "max_tokens", "max_completion_tokens", "messages", "tools"}
+    limits = {"max_tokens", "max_completion_tokens"}
+    extra = (
+        set(body) - limits - {"model", "messages", "tools", "tool_choice", "stream", "stream_options", "temperature"}
+    )
     refuse_unless(not extra, f"Unrecognized request argument supplied: {extra}")
     refuse_unless(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
-    limits = [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body]
-    refuse_unless(len(limits) == 1 and _positive(limits[0]), "Setting both limits at the same time is not supported.")
+    given = [body[name] for name in limits if name in body]
+    refuse_unless(len(given) == 1 and _positive(given[0]), "Setting both limits at the same time is not supported.")
+    refuse_unless("stream_options" not in body or body.get("stream"), "stream_options: only when stream is set")
     if "tools" in body:
         refuse_unless(body["tools"], "[] is too short - 'tools'")
     for tool in body.get("tools", []):
@@ -142,9 +158,22 @@ def check_openai(messages: Any) -> None:
             waiting = _check_openai_assistant(message, where)
         else:
             refuse_unless(set(message) == {"role", "content"}, f"{where}: additional properties")
-            refuse_unless(_text(message["content"]), f"{where}.content: expected a string")
+            parts = message["content"] if role == "user" and isinstance(message["content"], list) else []
+            refuse_unless(parts or _text(message["content"]), f"{where}.content: expected a string")
+            for part in parts:
+                _check_openai_part(part, where)
     refuse_unless(not waiting, f"tool_call_ids did not have response messages: {waiting}")
     _check_alternation([message["role"] for message in messages if message["role"] in ("user", "assistant")], messages)
+
+
+def _check_openai_part(part: dict[str, Any], where: str) -> None:
+    kind = part["type"]
+    if kind == "text":
+        refuse_unless(_text(part["text"]), f"{where}: empty text")
+        return
+    url = part["image_url"]["url"] if kind == "image_url" else part["file"]["file_data"]
+    head, _, data = url.partition(";base64,")
+    refuse_unless(head.startswith("data:") and _base64(data), f"{where}: not a data URL")
 
 
 def _check_openai_assistant(message: dict[str, Any], where: str) -> list[str]:
@@ -185,6 +214,13 @@ def _text(value: object) -> bool:
 
 def _positive(value: object) -> bool:
     return isinstance(value, int) and value >= 1
+
+
+def _base64(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except ValueError:
+        return False
 
 
 def _json_object(text: str) -> bool:

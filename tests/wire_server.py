@@ -49,6 +49,51 @@ def fails(status: int, message: str = "no", headers: dict[str, str] | None = Non
     return Sends(status, json.dumps(error).encode(), headers or {})
 
 
+def streams(*events: Body, done: bool = False, drip: float = 0.0) -> Sends:
+    """An answer as server-sent events, one for each of these."""
+    lines = [f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n" for event in events]
+    content = "".join([": a comment\n\n", *lines, "data: [DONE]\n\n" if done else ""]).encode()
+    return Sends(200, content, {"Content-Type": "text/event-stream", "Content-Length": None}, drip=drip)
+
+
+def stream_anthropic(whole: Body) -> list[Body]:
+    """The events of a message, its texts and arguments in pieces of three characters."""
+    start = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+    events: list[Body] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    for index, block in enumerate(whole["content"]):
+        text = block["type"] == "text"
+        empty = {"type": "text", "text": ""} if text else {**block, "input": {}}
+        events.append({"type": "content_block_start", "index": index, "content_block": empty})
+        for piece in cut(block["text"] if text else json.dumps(block["input"])):
+            part = (
+                {"type": "text_delta", "text": piece} if text else {"type": "input_json_delta", "partial_json": piece}
+            )
+            events.append({"type": "content_block_delta", "index": index, "delta": part})
+        events.append({"type": "content_block_stop", "index": index})
+    end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    used = {"output_tokens": whole["usage"]["output_tokens"]}
+    return [*events, {"type": "message_delta", "delta": end, "usage": used}, {"type": "message_stop"}]
+
+
+def stream_openai(whole: Body) -> list[Body]:
+    choice = whole["choices"][0]
+    deltas: list[Body] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": piece} for piece in cut(choice["message"]["content"] or "")]
+    for index, call in enumerate(choice["message"].get("tool_calls", ())):
+        function = {"name": call["function"]["name"], "arguments": ""}
+        deltas.append({"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]})
+        for piece in cut(call["function"]["arguments"]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    base = {"id": whole["id"], "object": "chat.completion.chunk", "model": whole["model"]}
+    chunks = [{**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    end = {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+    return [*chunks, end, {**base, "choices": [], "usage": whole["usage"]}]
+
+
+def cut(text: str) -> list[str]:
+    return [text[at : at + 3] for at in range(0, len(text), 3)]
+
+
 @dataclass(frozen=True)
 class Asked:
     path: str
@@ -109,8 +154,12 @@ class WireServer:
             said = step(body) if callable(step) else step
             if isinstance(said, Sends):
                 return said
-            form = self._anthropic if path == "/v1/messages" else self._openai
-            return Sends(200, json.dumps(form(said, body)).encode(), delay=said.delay)
+            anthropic = path == "/v1/messages"
+            whole = self._anthropic(said, body) if anthropic else self._openai(said, body)
+            if not body.get("stream"):
+                return Sends(200, json.dumps(whole).encode(), delay=said.delay)
+            events = stream_anthropic(whole) if anthropic else stream_openai(whole)
+            return streams(*events, done=not anthropic)
 
     def _refusal(self, path: str, headers: dict[str, str], body: Body) -> Sends | None:
         key = headers.get("x-api-key") if path == "/v1/messages" else headers.get("authorization")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,8 @@ from engrain.core.model.messages import (
     ToolSpec,
     check_timeout,
 )
-from engrain.providers.http import Endpoint, ServiceError, post, read_error_message, read_key
+from engrain.providers.chat_streams import BrokenStream, OnText, join_anthropic_events, join_openai_events
+from engrain.providers.http import Endpoint, ServiceError, post, post_events, read_error_message, read_key
 
 if TYPE_CHECKING:
     from engrain.ports import Model
@@ -55,19 +57,33 @@ ANTHROPIC_STOP_REASONS: Mapping[str, StopReason] = {
 }
 
 
+# Parameters that a request sets itself.
+OWN_PARAMETERS = ("messages", "model", "system", "tools", "tool_choice", "stream")
+
+
 class ServedChatModel:
     """A chat model behind an HTTP service. Each service has its own request and answer."""
+
+    _join_events: Callable[[Iterable[dict[str, Any]], OnText], dict[str, Any]]
 
     def __init__(self, name: str, endpoint: Endpoint) -> None:
         self.name = name
         self._endpoint = endpoint
 
     def reply(self, ask: ChatRequest) -> ChatReply:
-        answer = send_chat(self._endpoint, ask, self._make_body(ask))
+        own = [name for name in OWN_PARAMETERS if name in ask.parameters]
+        if own:
+            raise InvalidInput(f"{', '.join(own)} cannot be among the parameters: a request sets them itself.")
         try:
-            return self._read(answer)
+            return self._read(self._send(ask))
         except (AttributeError, IndexError, KeyError, TypeError) as exc:
             raise no_message_error(self._endpoint) from exc
+
+    def _send(self, ask: ChatRequest) -> dict[str, Any]:
+        body = self._make_body(ask) | dict(ask.parameters)
+        if ask.on_text is None:
+            return send_chat(self._endpoint, ask, body)
+        return stream_chat(self._endpoint, ask, body, type(self)._join_events)
 
     def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
         raise NotImplementedError
@@ -78,6 +94,8 @@ class ServedChatModel:
 
 class AnthropicModel(ServedChatModel):
     """A model of Anthropic. Its key is `api_key` or ANTHROPIC_API_KEY, its server `base_url` or ANTHROPIC_BASE_URL."""
+
+    _join_events = staticmethod(join_anthropic_events)
 
     def __init__(
         self,
@@ -102,6 +120,9 @@ class AnthropicModel(ServedChatModel):
             body["system"] = system
         if ask.tools:
             body["tools"] = tools_to_anthropic(ask.tools)
+            if ask.tool_choice != "auto":
+                named = {"type": "tool", "name": ask.tool_choice}
+                body["tool_choice"] = {"type": "any"} if ask.tool_choice == "any" else named
         elif called := _list_called_tools(messages):
             # The service refuses earlier calls if no tools are given. These must not be called now.
             body |= {"tools": tools_to_anthropic(called), "tool_choice": {"type": "none"}}
@@ -139,6 +160,8 @@ class OpenAIModel(ServedChatModel):
     The key is `api_key` or OPENAI_API_KEY, the server `base_url` or OPENAI_BASE_URL.
     """
 
+    _join_events = staticmethod(join_openai_events)
+
     def __init__(
         self,
         name: str,
@@ -148,18 +171,33 @@ class OpenAIModel(ServedChatModel):
         timeout: float = 60.0,
     ) -> None:
         url = (base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
-        self._official = url == OPENAI_URL
-        who = "OpenAI" if self._official else "The OpenAI-compatible model"
-        key = read_key(api_key, "OPENAI_API_KEY", who, required=self._official)
+        official = url == OPENAI_URL
+        # OpenAI's newer models refuse max_tokens; most other servers know only that.
+        self._limit = "max_completion_tokens" if official else "max_tokens"
+        who = "OpenAI" if official else "The OpenAI-compatible model"
+        key = read_key(api_key, "OPENAI_API_KEY", who, required=official)
         endpoint = Endpoint(who, url + "/chat/completions", key, "OPENAI_API_KEY", check_timeout(timeout))
         super().__init__(name, endpoint)
 
+    def _send(self, ask: ChatRequest) -> dict[str, Any]:
+        try:
+            return super()._send(ask)
+        except ModelFailed as exc:
+            if self._limit == "max_completion_tokens" or "max_completion_tokens" not in str(exc):
+                raise
+        self._limit = "max_completion_tokens"  # this server asks for it
+        return super()._send(ask)
+
     def _make_body(self, ask: ChatRequest) -> dict[str, Any]:
-        # OpenAI's newer models refuse max_tokens; other servers know only that.
-        limit = "max_completion_tokens" if self._official else "max_tokens"
         messages = to_openai((ChatMessage("system", ask.system), *ask.messages))
-        body = {"model": self.name, limit: ask.max_tokens, "messages": messages}
-        return body | ({"tools": tools_to_openai(ask.tools)} if ask.tools else {})
+        body: dict[str, Any] = {"model": self.name, self._limit: ask.max_tokens, "messages": messages}
+        if ask.tools:
+            body["tools"] = tools_to_openai(ask.tools)
+            if ask.tool_choice != "auto":
+                named = {"type": "function", "function": {"name": ask.tool_choice}}
+                body["tool_choice"] = "required" if ask.tool_choice == "any" else named
+        # Without this option a stream has no token counts.
+        return body | ({} if ask.on_text is None else {"stream_options": {"include_usage": True}})
 
     def _read(self, answer: dict[str, Any]) -> ChatReply:
         choice = answer["choices"][0]
@@ -182,12 +220,9 @@ class OpenAIModel(ServedChatModel):
 
 def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) -> dict[str, Any]:
     """Return the service's answer. The time limit is that of the request, or else of the endpoint."""
-    messages = body["messages"]
-    if not messages or messages[-1]["role"] not in ("user", "tool"):
-        raise InvalidInput("A model answers a user or a tool: the last message with a text must come from one of them.")
-    timeout = check_timeout(endpoint.timeout if request.timeout is None else request.timeout)
+    limited = _limit_time(endpoint, request, body)
     try:
-        answer = post(replace(endpoint, timeout=timeout), body, timeout)
+        answer = post(limited, body, limited.timeout)
     except ServiceError as exc:
         raise ModelFailed(str(exc)) from exc
     if not isinstance(answer, dict):
@@ -198,6 +233,32 @@ def send_chat(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) ->
             f"{endpoint.name} at {endpoint.shown} answered with an error" + (f": {reason}." if reason else ".")
         )
     return answer
+
+
+def stream_chat(
+    endpoint: Endpoint,
+    request: ChatRequest,
+    body: dict[str, Any],
+    join_events: Callable[[Iterable[dict[str, Any]], OnText], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the service's answer when all of it has come; `request.on_text` gets its pieces."""
+    assert request.on_text is not None
+    limited = _limit_time(endpoint, request, body)
+    events = post_events(limited, {**body, "stream": True}, limited.timeout)
+    try:
+        with closing(events):  # type: ignore[type-var]
+            return join_events(events, request.on_text)
+    except ServiceError as exc:
+        raise ModelFailed(str(exc)) from exc
+    except BrokenStream as exc:
+        raise ModelFailed(f"{endpoint.name} at {endpoint.shown} broke off its answer: {exc}.") from exc
+
+
+def _limit_time(endpoint: Endpoint, request: ChatRequest, body: dict[str, Any]) -> Endpoint:
+    messages = body["messages"]
+    if not messages or messages[-1]["role"] not in ("user", "tool"):
+        raise InvalidInput("A model answers a user or a tool: the last message with a text must come from one of them.")
+    return replace(endpoint, timeout=check_timeout(endpoint.timeout if request.timeout is None else request.timeout))
 
 
 def no_message_error(endpoint: Endpoint) -> ModelFailed:

@@ -1,4 +1,4 @@
-"""Post JSON to a service and read its JSON answer, trying again when that may help."""
+"""Post JSON to a service and read its answer, whole or as a stream of events, trying again when that may help."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -21,9 +21,15 @@ import orjson
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.secrets.urls import hide_secrets
 
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
 MAX_ATTEMPTS = 4
 TOTAL_SECONDS = 60.0  # for all attempts together; a service that asks to wait longer fails at once
 FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 10.0
+STREAM_SECONDS = 600.0  # for a streamed answer, however it drips
 MAX_ANSWER_BYTES = 128 * 2**20
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 BEARER = "Authorization"
@@ -74,19 +80,46 @@ class ServiceError(Exception):
 
 def post(endpoint: Endpoint, body: dict[str, Any], total_seconds: float = TOTAL_SECONDS) -> Any:
     """Post the body and return the answer. ServiceError after the last attempt."""
+    data = _encode(endpoint, body)
+    return _try_again(lambda seconds: _post_once(endpoint, data, seconds), endpoint.timeout, total_seconds)
+
+
+def post_events(
+    endpoint: Endpoint, body: dict[str, Any], total_seconds: float = TOTAL_SECONDS
+) -> Iterator[dict[str, Any]]:
+    """Post the body and yield the JSON events of the answer (SSE). A service that does not stream gives one event.
+
+    Another attempt is made only before the first event. The time-out is for the wait between two pieces.
+    """
+    data = _encode(endpoint, body)
+
+    def open_stream(seconds: float) -> tuple[dict[str, Any] | None, Iterator[dict[str, Any]]]:
+        events = _read_events(endpoint, data, seconds)
+        return next(events, None), events
+
+    first, rest = _try_again(open_stream, endpoint.timeout, total_seconds)
+    if first is not None:
+        yield first
+        yield from rest
+
+
+def _encode(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
     try:
-        data = orjson.dumps(body)
+        return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
         raise InvalidInput(f"The request to {endpoint.name} cannot be written as JSON: {exc}.") from exc
+
+
+def _try_again(attempt: Callable[[float], T], timeout: float, total_seconds: float) -> T:
     deadline = time.monotonic() + total_seconds
     max_wait = min(MAX_WAIT_SECONDS, total_seconds / MAX_ATTEMPTS)
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for number in range(1, MAX_ATTEMPTS + 1):
         try:
-            return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
+            return attempt(max(0.01, min(timeout, deadline - time.monotonic())))
         except ServiceError as exc:
-            backoff = min(max_wait, FIRST_WAIT_SECONDS * (2 ** (attempt - 1) + random.random()))
+            backoff = min(max_wait, FIRST_WAIT_SECONDS * (2 ** (number - 1) + random.random()))
             wait = backoff if exc.after is None else exc.after
-            if not exc.retry or attempt == MAX_ATTEMPTS or time.monotonic() + wait >= deadline:
+            if not exc.retry or number == MAX_ATTEMPTS or time.monotonic() + wait >= deadline:
                 raise
             on_retry.get()(f"{exc} Trying again in {wait:.1f} s.")
         time.sleep(wait)
@@ -120,6 +153,62 @@ def _is_web_url(url: str) -> bool:
 
 
 def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
+    with _send(endpoint, data, seconds, seconds) as response:
+        content = b"".join(_limit_size(endpoint, response.iter_raw()))
+    return _parse_json(endpoint, content)
+
+
+def _read_events(endpoint: Endpoint, data: bytes, seconds: float) -> Iterator[dict[str, Any]]:
+    with _send(endpoint, data, seconds, STREAM_SECONDS) as response:
+        chunks = _limit_size(endpoint, response.iter_raw())
+        if "text/event-stream" not in response.headers.get("Content-Type", ""):
+            yield _parse_json(endpoint, b"".join(chunks))
+            return
+        for line in _split_lines(chunks):
+            value = line.removeprefix(b"data:").strip()
+            # Other lines name an event, or keep the connection open.
+            if line.startswith(b"data:") and value and value != b"[DONE]":
+                yield _parse_json(endpoint, value)
+
+
+def _split_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a stream; each of them is scanned once, however it is cut into chunks."""
+    parts: list[bytes] = []
+    for chunk in chunks:
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield b"".join([*parts, end])
+            parts = []
+        parts.append(rest)
+    if any(parts):
+        yield b"".join(parts)
+
+
+def _limit_size(endpoint: Endpoint, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            raise ServiceError(f"{endpoint.name} sent an answer of more than {MAX_ANSWER_BYTES:,} bytes.")
+        yield chunk
+
+
+def _parse_json(endpoint: Endpoint, content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as exc:
+        start = content[:80].decode("utf-8", "replace")
+        raise ServiceError(
+            f"{endpoint.name} at {endpoint.shown} did not answer in JSON: {start!r}. Check the URL."
+        ) from exc
+
+
+@contextmanager
+def _send(endpoint: Endpoint, data: bytes, seconds: float, total: float) -> Iterator[httpx.Response]:
+    """Open the answer to a request. Errors of the connection, also while it is read, become ServiceErrors.
+
+    `seconds` is the time-out of each read, `total` of the whole answer.
+    """
     import httpx
 
     url = urlsplit(endpoint.url)
@@ -132,17 +221,16 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
         # A client with a transport of its own reads no proxy from the environment.
         direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK_HOSTS else None
         with (
-            _cut_connection_after(seconds) as trace,
+            _cut_connection_after(total) as trace,
             httpx.Client(timeout=seconds, verify=verify, transport=direct) as client,
             client.stream(
                 "POST", address, auth=auth, content=data, headers=_headers(endpoint), extensions={"trace": trace}
             ) as response,
         ):
-            content = bytearray()
-            for chunk in response.iter_raw():
-                content += chunk
-                if len(content) > MAX_ANSWER_BYTES:
-                    raise ServiceError(f"{endpoint.name} sent an answer of more than {MAX_ANSWER_BYTES:,} bytes.")
+            if not response.is_success:
+                content = b"".join(_limit_size(endpoint, response.iter_raw()))
+                raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
+            yield response
     except (TimeoutError, httpx.TimeoutException) as exc:
         timed_out = f"{endpoint.name} at {endpoint.shown} did not answer within {round(seconds, 1):g} s."
         raise ServiceError(timed_out, retry=True) from exc
@@ -150,15 +238,6 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
         # ImportError and ValueError: httpx cannot use the proxy that the environment names.
         unreachable = f"{endpoint.name} cannot be reached at {endpoint.shown}: {exc}. Check that it runs there."
         raise ServiceError(unreachable, retry=isinstance(exc, httpx.HTTPError)) from exc
-    if not response.is_success:
-        raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as exc:
-        start = content[:80].decode("utf-8", "replace")
-        raise ServiceError(
-            f"{endpoint.name} at {endpoint.shown} did not answer in JSON: {start!r}. Check the URL."
-        ) from exc
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:
@@ -207,7 +286,7 @@ def _cut_connection_after(seconds: float) -> Iterator[Callable[[str, dict[str, A
         raise TimeoutError
 
 
-def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, content: bytearray) -> ServiceError:
+def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, content: bytes) -> ServiceError:
     try:
         reason = read_error_message(orjson.loads(content))
     except orjson.JSONDecodeError:

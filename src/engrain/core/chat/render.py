@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.messages import NO_OUTPUT, ChatMessage, ToolCall, ToolSpec, match_results
+from engrain.core.model.messages import NO_OUTPUT, Attachment, ChatMessage, ToolCall, ToolSpec, match_results
 
 NO_RESULT = "no result was recorded"
 CONVERSATION_OPENING = "(The conversation began before this.)"
@@ -35,9 +36,12 @@ def to_openai(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     for turn in _group_turns(messages):
         written += [_to_openai_result(part) for part in turn.parts if isinstance(part, _Result)]
         text = "\n\n".join(part for part in turn.parts if isinstance(part, str))
+        attached = [_to_openai_attachment(part) for part in turn.parts if isinstance(part, Attachment)]
         calls = [_to_openai_call(part) for part in turn.parts if isinstance(part, ToolCall)]
         if calls:
             written.append({"role": turn.role, "content": text or None, "tool_calls": calls})
+        elif attached:
+            written.append({"role": turn.role, "content": [*attached, {"type": "text", "text": text}]})
         elif text:
             written.append({"role": turn.role, "content": text})
     return written
@@ -69,12 +73,15 @@ class _Result:
     failed: bool = False
 
 
+_Part = str | ToolCall | Attachment | _Result
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """Consecutive messages of one side. Results come first. Calls come last; the next turn has their results."""
 
     role: Literal["user", "assistant"]
-    parts: list[str | ToolCall | _Result]
+    parts: list[_Part]
 
 
 def _group_turns(messages: Sequence[ChatMessage]) -> list[_Turn]:
@@ -94,13 +101,13 @@ def _group_turns(messages: Sequence[ChatMessage]) -> list[_Turn]:
         elif said.role == "tool" and at not in callers:
             _add_parts(turns, "user", _quote_result(said))
         elif said.role == "user":
-            _add_parts(turns, "user", text)
+            _add_parts(turns, "user", *said.attachments, text)
     if turns and turns[0].role == "assistant":
         turns.insert(0, _Turn("user", [CONVERSATION_OPENING]))
     return turns
 
 
-def _add_parts(turns: list[_Turn], role: Literal["user", "assistant"], *parts: str | ToolCall | _Result) -> None:
+def _add_parts(turns: list[_Turn], role: Literal["user", "assistant"], *parts: _Part) -> None:
     filled = [part for part in parts if not isinstance(part, str) or part.strip()]
     if not filled:
         return
@@ -140,9 +147,12 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
     return {"malformed": _replace_surrogates(call.malformed)} if call.malformed else dict(call.arguments)
 
 
-def _to_anthropic_block(part: str | ToolCall | _Result) -> dict[str, Any]:
+def _to_anthropic_block(part: _Part) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
+    if isinstance(part, Attachment):
+        source = {"type": "base64", "media_type": part.media_type, "data": base64.b64encode(part.body).decode()}
+        return {"type": "image" if part.media_type.startswith("image/") else "document", "source": source}
     if isinstance(part, ToolCall):
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": _arguments(part)}
     block = {"type": "tool_result", "tool_use_id": part.call, "content": part.text}
@@ -155,6 +165,13 @@ def _to_openai_call(call: ToolCall) -> dict[str, Any]:
     except (TypeError, ValueError) as exc:
         raise InvalidInput(f"The arguments of a call of {call.name!r} are not plain JSON: {exc}.") from exc
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _to_openai_attachment(part: Attachment) -> dict[str, Any]:
+    url = f"data:{part.media_type};base64,{base64.b64encode(part.body).decode()}"
+    if part.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": url}}
 
 
 def _to_openai_result(result: _Result) -> dict[str, Any]:

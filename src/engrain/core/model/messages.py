@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -60,15 +61,47 @@ class ToolCall:
     malformed: str = ""
 
 
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a PDF document in a user's message."""
+
+    body: bytes = field(repr=False)
+    media_type: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.media_type not in MEDIA_TYPES:
+            raise InvalidInput(f"{self.media_type!r} cannot be attached. Known: {', '.join(MEDIA_TYPES)}.")
+        if not isinstance(self.body, bytes) or not self.body:
+            raise InvalidInput("the body of an attachment must be bytes, and not empty.")
+        check_key(self.name or "attachment", "the name of an attachment")
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.body).hexdigest()
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The plain form in the metadata of a message, without the bytes."""
+        return {"name": self.name, "media_type": self.media_type, "sha256": self.hash, "bytes": len(self.body)}
+
+
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message. Only an assistant's has `calls`; only a tool's `answers` a call's id and may have `failed`."""
+    """One message. Only an assistant's has `calls`; only a tool's `answers` a call's id and may have `failed`.
+
+    Only a user's message has `attachments`.
+    """
 
     role: Role
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
     failed: bool = False
+    attachments: tuple[Attachment, ...] = ()
 
     def __post_init__(self) -> None:
         _check_role_and_text(self)
@@ -80,7 +113,9 @@ class ChatMessage:
 class ChatRequest:
     """The messages for a model. The last one is the user's or a tool's.
 
-    `timeout` is in seconds and includes retries; None means the model's own.
+    `timeout` is in seconds and includes retries; None means the model's own. `tool_choice` is "auto", "any" (the model
+    must call a tool) or the name of the tool that it must call. `parameters` are passed on to the service, such as
+    {"temperature": 0.2}. With `on_text` the reply is streamed: it is called with each piece of the text as it comes.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -88,6 +123,9 @@ class ChatRequest:
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int = 1024
     timeout: float | None = None
+    tool_choice: str = "auto"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    on_text: Callable[[str], object] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 1:
@@ -169,7 +207,8 @@ class Message:
     """One message. `event` marks a decision, error, resolution or note.
 
     Only an assistant's message has `calls`. Only a tool's message `answers` a call's id, names its `tool` and may have
-    `failed`. `id` and `number` are set on messages that were read from a log.
+    `failed`. `id` and `number` are set on messages that were read from a log. `attachments` are not part of the log:
+    their bytes are kept as records.
     """
 
     role: str
@@ -184,10 +223,12 @@ class Message:
     occurred_at: Time | None = None
     id: str | None = None
     number: int | None = None
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def said(self) -> ChatMessage:
-        return ChatMessage(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
+        role: Any = self.role
+        return ChatMessage(role, self.text, self.calls, self.answers, self.failed, self.attachments)
 
 
 def check_message(message: Message) -> Message:
