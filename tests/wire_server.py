@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -159,7 +159,7 @@ class WireServer:
             if not body.get("stream"):
                 return Sends(200, json.dumps(whole).encode(), delay=said.delay)
             events = stream_anthropic(whole) if anthropic else stream_openai(whole)
-            return streams(*events, done=not anthropic)
+            return replace(streams(*events, done=not anthropic), delay=said.delay)
 
     def _refusal(self, path: str, headers: dict[str, str], body: Body) -> Sends | None:
         key = headers.get("x-api-key") if path == "/v1/messages" else headers.get("authorization")

@@ -2,10 +2,15 @@
 
 from .agent.agent import AgentWithMemory as AgentWithMemory
 from .agent.agent import AsyncAgentWithMemory as AsyncAgentWithMemory
+from .agent.mcp_tools import mcp_tools as mcp_tools
+from .agent.results import AgentReply as AgentReply
+from .agent.results import CallResult as CallResult
+from .agent.results import TextDelta as TextDelta
+from .agent.results import ToolStarted as ToolStarted
 from .agent.tools import Tool as Tool
 from .agent.tools import tool as tool
-from .agent.turn import AgentReply as AgentReply
 from .core.errors import AccessDenied as AccessDenied
+from .core.errors import ApprovalNeeded as ApprovalNeeded
 from .core.errors import BackendMissing as BackendMissing
 from .core.errors import BackendUnavailableWarning as BackendUnavailableWarning
 from .core.errors import BadFile as BadFile
@@ -22,6 +27,7 @@ from .core.errors import InputChanged as InputChanged
 from .core.errors import InvalidInput as InvalidInput
 from .core.errors import LeaseLost as LeaseLost
 from .core.errors import LimitReached as LimitReached
+from .core.errors import McpServerFailed as McpServerFailed
 from .core.errors import ModelFailed as ModelFailed
 from .core.errors import NewerStore as NewerStore
 from .core.errors import NotADatabase as NotADatabase
@@ -61,6 +67,7 @@ from .core.model.items import Note as Note
 from .core.model.items import Relation as Relation
 from .core.model.items import SessionPosition as SessionPosition
 from .core.model.items import Source as Source
+from .core.model.messages import Attachment as Attachment
 from .core.model.messages import ChatReply as ChatReply
 from .core.model.messages import Message as Message
 from .core.model.messages import MessageResult as MessageResult

@@ -12,7 +12,18 @@ from agent_kit import Scripted, model_on, says, told
 from engrain_conformance.embedder import HashEmbedder
 from wire_server import Body, Says, Sends, WireServer, fails
 
-from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
+from engrain import (
+    AgentWithMemory,
+    AsyncMemory,
+    CallResult,
+    Conflict,
+    EmptyText,
+    InvalidInput,
+    Memory,
+    Retry,
+    TooLarge,
+    tool,
+)
 from engrain.agent.prompt import DATA_NOTICE, LAST_STEP_NOTICE
 from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
 from engrain.core.model.items import Item
@@ -94,7 +105,7 @@ def test_tools_are_used_until_the_model_has_said_all(memory: Memory, server: Wir
     both = [("look_up", {"parcel": 7}), ("look_up", {"parcel": 8})]
     server.script = [Says("I look.", both), Says("", [("look_up", {"parcel": 9})]), Says("All are in Lisbon.")]
     heard: list[Any] = []
-    agent = AgentWithMemory(memory, model_on(kind, server), [look_up], on_call=heard.append)
+    agent = AgentWithMemory(memory, model_on(kind, server), [look_up], on_event=heard.append)
     answer = agent.run("Where are 7, 8 and 9?")
     assert (answer.text, answer.stopped, answer.steps) == ("All are in Lisbon.", "end", 3)
     assert [(one.tool, one.arguments["parcel"], one.failed) for one in answer.calls] == [
@@ -102,7 +113,8 @@ def test_tools_are_used_until_the_model_has_said_all(memory: Memory, server: Wir
         ("look_up", 8, False),
         ("look_up", 9, False),
     ]
-    assert heard == list(answer.calls)
+    results = [event for event in heard if isinstance(event, CallResult)]
+    assert sorted(map(str, results)) == sorted(map(str, answer.calls))
     assert log(memory) == [
         ("user", "Where are 7, 8 and 9?"),
         ("assistant", "I look.<look_up {'parcel': 7}><look_up {'parcel': 8}>"),

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from engrain.agent.attachments import parse_attachments
+from engrain.agent.journal import DurableJournal, EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt
-from engrain.agent.tools import Tool
+from engrain.agent.results import AgentEvent, AgentReply
+from engrain.agent.stream import iterate_events, iterate_events_async
+from engrain.agent.tools import Tool, make_output_tool
 from engrain.agent.tools import memory_tools as own_tools
 from engrain.agent.tools import tool as make_tool
-from engrain.agent.turn import (
-    AgentConfig,
-    AgentReply,
-    CallResult,
-    DurableJournal,
-    EphemeralJournal,
-    Part,
-    RunParts,
-    Turn,
-    shorten,
-)
+from engrain.agent.turn import AgentConfig, RunParts, Turn, TurnRequest, shorten
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.messages import check_timeout
+from engrain.core.model.messages import Attachment, check_timeout
 from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 MAX_STEPS = 1_000
+MAX_PARALLEL_CALLS = 8  # of the tools of one reply
+AttachmentLike = Attachment | str | Path
 # A later engrain with other steps has another version, and continues no task of this one.
 JOURNAL_VERSION = "agent-1"
 
@@ -58,7 +59,8 @@ class _AgentBase(Generic[M]):
         session: str | None = None,
         timeout: float | None = None,
         memory_tools: bool = False,
-        on_call: Callable[[CallResult], None] | None = None,
+        on_event: Callable[[AgentEvent], object] | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(system, str):
             raise InvalidInput(f"system must be a str, not {type(system).__name__}.")
@@ -76,9 +78,10 @@ class _AgentBase(Generic[M]):
             check_count(max_steps, "max_steps", 1, MAX_STEPS),
             check_count(max_tokens, "max_tokens", 1, 10_000_000),
             None if timeout is None else check_timeout(timeout),
-            on_call,
+            on_event,
             None if session is None else check_key(session, "session"),
             MemoryPrompt(check_count(budget, "budget", 0, 1_000_000)),
+            dict(parameters or {}),
         )
         self._busy = threading.Lock()
 
@@ -99,8 +102,17 @@ class _AgentBase(Generic[M]):
                 raise InvalidInput(f"each tool needs a name of its own: {tool.name}.")
         return indexed
 
-    def _turn(self, journal: EphemeralJournal, run_parts: RunParts, task: str) -> Flow[AgentReply]:
-        return Turn(self._config, self._open_memory(), journal, run_parts, task).flow()
+    def _make_request(
+        self, task: str, task_id: str | None, attachments: Sequence[AttachmentLike], output: Any
+    ) -> TurnRequest:
+        waiting = [tool.name for tool in self._config.tools.values() if tool.approval]
+        if waiting and task_id is None:
+            raise InvalidInput(f"{waiting[0]} needs a person's approval: run(…, task_id=…), so that the turn can wait.")
+        tool = None if output is None else make_output_tool(output)
+        return TurnRequest(check_text(task, "task"), parse_attachments(attachments), tool)
+
+    def _turn(self, journal: EphemeralJournal, run_parts: RunParts, request: TurnRequest) -> Flow[AgentReply]:
+        return Turn(self._config, self._open_memory(), journal, run_parts, request).flow()
 
     @contextmanager
     def _hold_exclusively(self) -> Iterator[None]:
@@ -122,23 +134,63 @@ class AgentWithMemory(_AgentBase[Memory]):
     type hints, or Tools. `system` says who the agent is. A turn has at most `max_steps` replies of the model, each of
     at most `max_tokens`. The last reply gets no tools, so that there is an answer. The model sees up to `budget`
     tokens from memory, as quoted data. Without a `session` the memory's current one is used. `memory_tools` lets the
-    model itself remember and recall. `on_call` is called with the result of each tool call.
+    model itself remember and recall. `on_event` is called with each TextDelta, ToolStarted and CallResult as it comes.
+    `parameters` go to the model's service as they are: {"temperature": 0.2}.
     """
 
     _memory_type = Memory
 
-    def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[False] = False,
+    ) -> AgentReply: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[True],
+    ) -> Iterator[AgentEvent]: ...
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: bool = False,
+    ) -> AgentReply | Iterator[AgentEvent]:
         """Answer the user: one turn of the conversation. The message is in the log before the model is asked.
 
         With a `task_id` the turn is a durable task: after a crash the same call continues it, and no recorded reply of
-        the model is paid for twice. An interrupted effect raises StepAmbiguous.
+        the model is paid for twice. An interrupted effect raises StepAmbiguous, a tool that a person must approve
+        ApprovalNeeded. `attachments` are images and PDFs, as paths or Attachments. With `output`, a pydantic model or a
+        JSON schema of an object, the answer is in `AgentReply.output`. With `stream=True` the events are returned as
+        they come: TextDelta, ToolStarted, CallResult, and the AgentReply as the last one.
         """
-        said = check_text(task, "task")
+        request = self._make_request(task, task_id, attachments, output)
+        if stream:
+            return iterate_events(partial(self._run, request, task_id))
+        return self._run(request, task_id, None)
+
+    def _run(
+        self, request: TurnRequest, task_id: str | None, emit: Callable[[AgentEvent], object] | None
+    ) -> AgentReply:
+        asked = replace(request, emit=emit)
         with self._hold_exclusively():
             if task_id is None:
-                return run_flow(self._turn(EphemeralJournal(), _run_in_order, said))
-            with self._memory.task(task_id, goal=shorten(said), version=JOURNAL_VERSION, working=False) as run:
-                answer = run_flow(self._turn(DurableJournal(run, _run_part), _run_in_order, said))
+                return run_flow(self._turn(EphemeralJournal(), _run_in_threads, asked))
+            with self._memory.task(task_id, goal=shorten(asked.task), version=JOURNAL_VERSION, working=False) as run:
+                answer = run_flow(self._turn(DurableJournal(run, _run_part), _run_in_threads, asked))
                 run.outcome = shorten(answer.text)
                 return answer
 
@@ -149,34 +201,74 @@ class AgentWithMemory(_AgentBase[Memory]):
 class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
     """AgentWithMemory for asyncio, on an AsyncMemory.
 
-    `run` is awaited, tools may be coroutine functions, and the calls of one reply run in parallel.
+    `run` is awaited, and tools may be coroutine functions.
     """
 
     _memory_type = AsyncMemory
     _calls_coroutines = True
 
-    async def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
-        """Answer the user, as AgentWithMemory.run."""
-        said = check_text(task, "task")
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[False] = False,
+    ) -> Coroutine[Any, Any, AgentReply]: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[True],
+    ) -> AsyncIterator[AgentEvent]: ...
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: bool = False,
+    ) -> Coroutine[Any, Any, AgentReply] | AsyncIterator[AgentEvent]:
+        """Answer the user, as AgentWithMemory.run: awaited, or with stream=True in an `async for`."""
+        request = self._make_request(task, task_id, attachments, output)
+        if stream:
+            return iterate_events_async(partial(self._run, request, task_id))
+        return self._run(request, task_id, None)
+
+    async def _run(
+        self, request: TurnRequest, task_id: str | None, emit: Callable[[AgentEvent], object] | None
+    ) -> AgentReply:
+        asked = replace(request, emit=emit)
         run_in_thread = self._memory.run_in_thread
+        limit = asyncio.Semaphore(MAX_PARALLEL_CALLS)
 
         async def run_part(part: Part, *_: Any) -> Any:
             return await run_flow_async(part(), run_in_thread)
 
+        async def run_limited(part: Part) -> Any:
+            async with limit:
+                return await run_part(part)
+
         async def run_parts(parts: Sequence[Part]) -> list[Any]:
             # Wait for all: completed calls are recorded, even if others fail.
-            found = await asyncio.gather(*map(run_part, parts), return_exceptions=True)
-            for result in found:
-                if isinstance(result, BaseException):
-                    raise result
-            return found
+            return _raise_first(await asyncio.gather(*map(run_limited, parts), return_exceptions=True))
 
         with self._hold_exclusively():
             await run_in_thread(self._open_memory)
             if task_id is None:
-                return await run_flow_async(self._turn(EphemeralJournal(), run_parts, said), run_in_thread)
-            async with self._memory.task(task_id, goal=shorten(said), version=JOURNAL_VERSION, working=False) as run:
-                answer = await run_flow_async(self._turn(DurableJournal(run, run_part), run_parts, said), run_in_thread)
+                return await run_flow_async(self._turn(EphemeralJournal(), run_parts, asked), run_in_thread)
+            goal = shorten(asked.task)
+            async with self._memory.task(task_id, goal=goal, version=JOURNAL_VERSION, working=False) as run:
+                answer = await run_flow_async(
+                    self._turn(DurableJournal(run, run_part), run_parts, asked), run_in_thread
+                )
                 run.outcome = shorten(answer.text)
                 return answer
 
@@ -188,8 +280,20 @@ def _run_part(part: Part, *_: Any) -> Any:
     return run_flow(part())
 
 
-def _run_in_order(parts: Sequence[Part]) -> list[Any]:
-    return [run_flow(part()) for part in parts]
+def _run_in_threads(parts: Sequence[Part]) -> list[Any]:
+    """Run the calls of one reply in parallel, and wait for all: completed calls are recorded, even if others fail."""
+    if len(parts) == 1:
+        return [_run_part(parts[0])]
+    with ThreadPoolExecutor(MAX_PARALLEL_CALLS, "engrain-tool") as pool:
+        started = [pool.submit(contextvars.copy_context().run, _run_part, part) for part in parts]
+    return _raise_first([future.exception() or future.result() for future in started])
+
+
+def _raise_first(found: list[Any]) -> list[Any]:
+    for result in found:
+        if isinstance(result, BaseException):
+            raise result
+    return found
 
 
 def _parse_model(model: Model | str) -> Model:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from engrain.agent.schema import build_schema, fit_arguments, read_purpose
 from engrain.core.errors import EffectNotPerformed, InvalidInput
@@ -40,7 +40,8 @@ class Tool:
     An `effect` must not happen twice. In a durable run its intent is on disk before the call, and an interrupted call
     is reported instead of repeated. If the function raises, `retries` more attempts are made; for an effect only if it
     raises EffectNotPerformed. After `timeout` seconds the call has failed. `kept=False` keeps the result out of the log
-    and the journal: it is stored elsewhere, and must be forgotten there.
+    and the journal: it is stored elsewhere, and must be forgotten there. With `approval` a person decides about each
+    call; such a turn needs a `task_id`.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Tool:
     retries: int | Retry = 0
     timeout: float | None = None
     kept: bool = True
+    approval: bool = False
 
     def __post_init__(self) -> None:
         self.spec  # noqa: B018  # checks name and parameters
@@ -88,39 +90,59 @@ class Tool:
         return call if self.timeout is None else partial(call_within, self.timeout, call)
 
 
+FINAL_ANSWER = "final_answer"
+
+
+def make_output_tool(output: Any) -> Tool:
+    """Make the tool with which a model gives its answer in a form: a pydantic model, or a JSON schema of an object."""
+    validate = getattr(output, "model_validate", None)
+    if validate is None and not isinstance(output, Mapping):
+        raise InvalidInput(f"output must be a pydantic model or a JSON schema, not {type(output).__name__}.")
+    schema = output.model_json_schema() if validate else output
+
+    def check(**arguments: Any) -> Any:
+        return validate(arguments) if validate else arguments
+
+    return Tool(FINAL_ANSWER, "Give the final answer, in this form. Call it once, alone.", check, schema)
+
+
+def fit_output(arguments: Mapping[str, Any], output: Tool) -> dict[str, Any]:
+    """Return the arguments of a final answer; ValueError if they do not have the form."""
+    fitted, problems = fit_arguments(arguments, output.parameters)
+    if problems:
+        raise InvalidInput("; ".join(problems))
+    return fitted
+
+
+class ToolOptions(TypedDict, total=False):
+    """Fields of a Tool that `tool` takes as keywords."""
+
+    effect: bool
+    retries: int | Retry
+    timeout: float | None
+    approval: bool
+
+
 @overload
 def tool(
-    function: Function,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: bool = False,
-    retries: int | Retry = 0,
-    timeout: float | None = None,
+    function: Function, *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> Tool: ...
 @overload
 def tool(
-    function: None = None,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: bool = False,
-    retries: int | Retry = 0,
-    timeout: float | None = None,
+    function: None = None, *, name: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Function], Tool]: ...
 def tool(
     function: Function | None = None,
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: bool = False,
-    retries: int | Retry = 0,
-    timeout: float | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function with type hints: tool(look_up), or as a decorator, @tool or @tool(effect=True).
 
     The docstring says what the tool does, and under "Args:" what each argument is. The model sees the result: a str as
-    it is, anything else as JSON. It sees an exception as a failure.
+    it is, anything else as JSON. It sees an exception as a failure. The options are effect, retries, timeout and
+    approval, as in Tool.
     """
 
     def make(function: Function) -> Tool:
@@ -129,7 +151,8 @@ def tool(
         inside = getattr(function, "func", function)  # of a functools.partial
         tool_name = name or str(getattr(inside, "__name__", type(inside).__name__))
         purpose = read_purpose(function) if description is None else description
-        return Tool(tool_name, purpose, function, build_schema(function, tool_name), effect, retries, timeout)
+        schema = build_schema(function, tool_name)
+        return Tool(tool_name, purpose, function, schema, **options)
 
     return make if function is None else make(function)
 

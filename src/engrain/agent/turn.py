@@ -8,10 +8,14 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from engrain.agent.attachments import keep_attachments, show_attachments
+from engrain.agent.journal import EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt, build_system_text
+from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
 from engrain.agent.tools import (
+    FINAL_ANSWER,
     NOT_KEPT,
     REMEMBER,
     ModelReply,
@@ -21,15 +25,22 @@ from engrain.agent.tools import (
     call_tool,
     cite_results,
     clean_reply,
+    fit_output,
 )
-from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
+from engrain.core.errors import ApprovalNeeded, Conflict, InvalidInput, ModelFailed, NotFound, TaskWaiting
 from engrain.core.model.items import Citation, Source
-from engrain.core.model.messages import ChatMessage, ChatReply, ChatRequest, Message, ToolCall, find_call_spans
+from engrain.core.model.messages import (
+    Attachment,
+    ChatMessage,
+    ChatReply,
+    ChatRequest,
+    Message,
+    ToolCall,
+    find_call_spans,
+)
 from engrain.core.tokens import cut_middle, estimate_tokens, shorten_line
 from engrain.ingest.messages import RecordOptions
 from engrain.tasks.flow import Flow, StoreCall, UserCall
-from engrain.tasks.run import AsyncRun, Run
-from engrain.tasks.steps import Retry, StepWork
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -37,94 +48,6 @@ if TYPE_CHECKING:
     from engrain.maintenance.metering import MeteredModel
     from engrain.memory import Memory
     from engrain.tiers.conversation import ConversationMemory
-
-
-Part = Callable[[], Flow[Any]]
-# Runs a part of a turn; a plain function or a coroutine function. A replay compares the further arguments of a step.
-PartRunner = Callable[..., Any]
-StopReason = Literal["end", "steps", "length", "refused", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """A tool call of a model, and its result."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    result: str
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AgentReply:
-    """The answer of an agent; `str()` of it is the text.
-
-    `stopped` is the reason: "end", the answer is complete; "steps", max_steps was reached; "length", the answer was cut
-    at max_tokens; "refused", the model did not want to answer; "failed", the answer was empty. `steps` counts the
-    replies of the model. A journal supplied `replayed` of them without a new call. The tokens are those of all.
-    """
-
-    text: str
-    stopped: StopReason
-    session: str
-    model: str
-    steps: int
-    replayed: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    calls: tuple[CallResult, ...] = ()
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class EphemeralJournal:
-    """No record: the turn ends with its process."""
-
-    durable = False
-    is_over = False  # True if all of it was done in an earlier run
-    snapshot: Any = None
-
-    def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
-        return (yield from part())
-
-    def call(self, name: str, key: str, part: Part, effect: bool) -> Flow[Any]:
-        return (yield from part())
-
-    def keep(self, snapshot: Any) -> Flow[None]:
-        yield from ()
-
-    def request_id(self, turn: str, number: int) -> str | None:
-        return None
-
-
-class DurableJournal(EphemeralJournal):
-    """The parts of the turn are steps of a task: recorded parts are not done again."""
-
-    durable = True
-
-    def __init__(self, run: Run | AsyncRun, run_part: PartRunner) -> None:
-        self._run = run
-        self._run_part = run_part
-        self.is_over = run.status == "done"
-        self.snapshot = run.snapshot
-
-    def step(self, name: str, part: Part, args: tuple[Any, ...] = ()) -> Flow[Any]:
-        return (yield from self._run.step_flow(name, None, self._work(part, args)))
-
-    def call(self, name: str, key: str, part: Part, effect: bool) -> Flow[Any]:
-        flow = self._run.effect_flow if effect else self._run.step_flow
-        return (yield from flow(name, key, self._work(part, ())))
-
-    def keep(self, snapshot: Any) -> Flow[None]:
-        yield StoreCall(partial(self._run.execution.keep, snapshot))
-
-    def request_id(self, turn: str, number: int) -> str | None:
-        """Return one id for the same write of the same turn, in every run of the task."""
-        return f"agent:{turn}:{number}"
-
-    def _work(self, part: Part, args: tuple[Any, ...]) -> StepWork:
-        return StepWork(partial(self._run_part, part), args, Retry())
 
 
 MAX_WHOLE_RESULT_TOKENS = 16_000  # of this turn's results; beyond, the log's shorter form is shown
@@ -155,25 +78,40 @@ class AgentConfig:
     max_steps: int
     max_tokens: int
     timeout: float | None
-    on_call: Callable[[CallResult], None] | None
+    on_event: Callable[[AgentEvent], object] | None
     session: str | None
     prompt: MemoryPrompt
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """What the user asks. `output` is the tool that takes the answer in a form; `emit` gets the events of a stream."""
+
+    task: str
+    attachments: tuple[Attachment, ...] = ()
+    output: Tool | None = None
+    emit: Callable[[AgentEvent], object] | None = None
 
 
 class Turn:
     """One turn. Its flow runs once; recorded parts are not done again.
 
-    `run_parts` runs several parts, in parallel under asyncio.
+    `run_parts` runs several parts, in parallel.
     """
 
     def __init__(
-        self, config: AgentConfig, memory: Memory, journal: EphemeralJournal, run_parts: RunParts, task: str
+        self, config: AgentConfig, memory: Memory, journal: EphemeralJournal, run_parts: RunParts, request: TurnRequest
     ) -> None:
         self._config = config
         self._memory = memory
         self._journal = journal
         self._run_parts = run_parts
-        self._task = task
+        self._request = request
+        self._task = request.task
+        self._tools = {**config.tools, **({request.output.name: request.output} if request.output else {})}
+        self._listeners = [listen for listen in (config.on_event, request.emit) if listen is not None]
+        self._output: Any = None
         self._session = self._id = ""
         self._began = 0  # the store's last change: an erasure after it makes later writes fail
         self._user_message_ids: list[str] = []
@@ -195,7 +133,7 @@ class Turn:
             yield from self._keep_user_message()
             while True:
                 last = self._steps + 1 >= self._config.max_steps
-                received = yield from self._get_reply(last)
+                received = self._take_output((yield from self._get_reply(last)))
                 if received.reply.calls and not last:
                     yield from self._use_tools(received.reply)
                 elif (answer_ids := (yield from self._keep_answer(received))) is not None:
@@ -220,7 +158,10 @@ class Turn:
         if self._journal.is_over:
             return
         yield StoreCall(partial(self._config.prompt.enter, self._memory, self._session))
-        self._user_message_ids = yield from self._add_to_log([Message("user", self._task)], 0)
+        references: dict[str, Any] = {}
+        if self._request.attachments:
+            references = yield StoreCall(partial(keep_attachments, self._memory, self._request.attachments))
+        self._user_message_ids = yield from self._add_to_log([Message("user", self._task, metadata=references)], 0)
         self._refused = self._open_conversation().refused is not None
         working, snapshot = self._memory.working, self._journal.snapshot
         if working.task:
@@ -246,6 +187,8 @@ class Turn:
         except ModelFailed as exc:
             yield from self._record_failure(exc)
             raise
+        if not asked and received.reply.text:
+            self._emit(TextDelta(received.reply.text))
         self._steps += 1
         self._replayed += not asked
         self._tokens_in += received.reply.tokens_in
@@ -264,16 +207,49 @@ class Turn:
         if self._memory_text is None:
             render = partial(self._config.prompt.render, self._memory, self._session, self._task, window)
             self._memory_text = yield StoreCall(partial(render, show_work=not self._owns_work))
-        tools = self._config.tools
+        window = yield StoreCall(partial(show_attachments, self._memory, window))
+        output = self._request.output
+        tools = ([output] if output else []) if last else list(self._tools.values())
+        streamed: list[str] = []
         request = ChatRequest(
             _drop_trailing_answers(self._show_whole_results(window)),
-            build_system_text(self._config.system, self._memory_text, last and bool(tools), self._refused),
-            () if last else tuple(tool.spec for tool in tools.values()),
+            build_system_text(self._config.system, self._memory_text, last and bool(self._config.tools), self._refused),
+            tuple(tool.spec for tool in tools),
             self._config.max_tokens,
             self._config.timeout,
+            "auto" if output is None else output.name if len(tools) == 1 else "any",
+            self._config.parameters,
+            partial(self._emit_text, streamed) if self._listeners else None,
         )
         reply: ChatReply = yield UserCall(self._config.model.reply, (request,))
+        if reply.text and not streamed:  # a model that cannot stream
+            self._emit(TextDelta(reply.text))
         return ModelReply(clean_reply(reply), seen).plain
+
+    def _emit(self, event: AgentEvent) -> None:
+        for listen in self._listeners:
+            listen(event)
+
+    def _emit_text(self, streamed: list[str], text: str) -> None:
+        if text:
+            streamed.append("")
+            self._emit(TextDelta(text))
+
+    def _take_output(self, received: ModelReply) -> ModelReply:
+        """Make the call that gives the answer in its form the answer. A wrong form is answered as a failure."""
+        if self._request.output is None:
+            return received
+        reply = received.reply
+        call = next((call for call in reply.calls if call.name == FINAL_ANSWER), None)
+        written = _parse_object(reply.text) if call is None else call.arguments
+        if written is None or (call is not None and call.malformed):
+            return received
+        try:
+            self._output = self._request.output.function(**fit_output(written, self._request.output))
+        except ValueError:
+            return received
+        text = json.dumps(dict(written), ensure_ascii=False)
+        return replace(received, reply=replace(reply, text=text, calls=(), stop="end"))
 
     def _read_window(self) -> tuple[int, Window]:
         conversation = self._open_conversation()
@@ -296,7 +272,11 @@ class Turn:
 
     def _use_tools(self, reply: ChatReply) -> Flow[None]:
         parts = [partial(self._run_call, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
-        results: list[CallResult] = yield UserCall(self._run_parts, (parts,))
+        # Effects keep the order in which the model asked for them; other calls run in parallel.
+        ordered = any(tool.effect for call in reply.calls if (tool := self._tools.get(call.name)))
+        results: list[CallResult] = []
+        for group in [[part] for part in parts] if ordered else [parts]:
+            results += yield UserCall(self._run_parts, (group,))
         self._calls += results
         answers = map(self._build_message, reply.calls, results)
         ids = yield from self._add_to_log([Message("assistant", reply.text, calls=reply.calls), *answers], self._steps)
@@ -309,25 +289,42 @@ class Turn:
         yield from self._note_results(reply.text, results)
 
     def _run_call(self, call: ToolCall, key: str) -> Flow[CallResult]:
-        tool = self._config.tools.get(call.name)
+        tool = self._tools.get(call.name)
         effect = tool is not None and tool.effect
-        run = partial(call_tool, call, self._config.tools, effect and self._journal.durable)
+        run = partial(call_tool, call, self._tools, effect and self._journal.durable)
 
         def part() -> Flow[Any]:
+            self._emit(ToolStarted(call.name, call.arguments))
             return (yield from run()).plain
 
-        if tool is None or tool.kept:
+        refusal = (yield from self._ask_person(call, key)) if tool is not None and tool.approval else None
+        if refusal is not None:
+            output = ToolOutput(refusal, failed=True)
+        elif tool is None or tool.kept:
             name = call.name.replace("[", "(").replace("]", ")")
             output = ToolOutput.parse((yield from self._journal.call(name, key, part, effect)))
         else:
             output = ToolOutput(NOT_KEPT) if self._journal.is_over else (yield from run())
         result = CallResult(call.name, call.arguments, output.text, output.failed)
-        if self._config.on_call is not None:
-            self._config.on_call(result)
+        self._emit(result)
         return result
 
+    def _ask_person(self, call: ToolCall, key: str) -> Flow[str | None]:
+        """Wait until a person decides about a call. Return None for yes, and otherwise the text for the model."""
+        event = f"approval {key}"
+        try:
+            decision = yield from self._journal.wait_event(event)
+        except TaskWaiting as exc:
+            shown = shorten(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
+            asked = f'{call.name} {shown} waits for approval: signal the event {event!r} with "yes", or a reason.'
+            raise ApprovalNeeded(asked, event, call.name, call.arguments) from exc
+        if decision is True or decision == "yes":
+            return None
+        reason = decision if isinstance(decision, str) and decision != "no" else ""
+        return "A person refused this call. Do not repeat it." + (f" They said: {shorten(reason)}" if reason else "")
+
     def _build_message(self, call: ToolCall, result: CallResult) -> Message:
-        tool = self._config.tools.get(call.name)
+        tool = self._tools.get(call.name)
         text = result.result if tool is None or tool.kept or result.failed else NOT_KEPT
         return Message("tool", text, answers=call.id, tool=call.name, failed=result.failed)
 
@@ -389,9 +386,19 @@ class Turn:
             stopped = "steps"
         elif stopped == "end" and not reply.text.strip():
             stopped = "failed"
-        tokens = (self._tokens_in, self._tokens_out)
+        if self._request.output is not None:
+            stopped = "end" if self._output is not None else "failed" if stopped == "end" else stopped
         return AgentReply(
-            reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
+            reply.text,
+            stopped,
+            self._session,
+            reply.model,
+            self._steps,
+            self._replayed,
+            self._tokens_in,
+            self._tokens_out,
+            tuple(self._calls),
+            self._output,
         )
 
     def _keep_outcome(self, answer: AgentReply, answer_ids: list[str]) -> Flow[None]:
@@ -434,6 +441,16 @@ class Turn:
             own = self._memory.current_session == self._session
             self._conversation = self._memory.conversation if own else self._memory.session(self._session).conversation
         return self._conversation
+
+
+def _parse_object(text: str) -> dict[str, Any] | None:
+    """Read an answer that a model wrote as text instead of calling the tool for it."""
+    bare = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        value = json.loads(bare)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _name_action(called: CallResult) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class EngrainError(Exception):
@@ -95,6 +95,10 @@ class EmbedderFailed(EngrainError):
 
 class ModelFailed(EngrainError):
     """A language model returned no usable answer."""
+
+
+class McpServerFailed(EngrainError):
+    """An MCP server cannot be used, or a call of one of its tools failed. The message has its words."""
 
 
 # Errors of the store
@@ -214,6 +218,16 @@ class TaskEnded(TaskError):
 
 class TaskWaiting(TaskError):
     """The task sleeps or waits for an event, and its worker has released it. `recover` or a new start continues it."""
+
+
+class ApprovalNeeded(TaskWaiting):
+    """A tool call waits for a person. Show `tool` and `arguments`, signal `event` with "yes" or a reason, run again."""
+
+    def __init__(
+        self, message: str, event: str = "", tool: str = "", arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.event, self.tool, self.arguments = event, tool, dict(arguments or {})
 
 
 class InputChanged(TaskError):

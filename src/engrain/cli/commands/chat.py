@@ -19,7 +19,7 @@ from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.turn import AgentReply, CallResult
+    from engrain.agent.results import AgentEvent, AgentReply, CallResult
     from engrain.memory import Memory
 
 MODEL_VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -69,7 +69,7 @@ def chat(cli: CommandContext, model: str | None, url: str | None, session: str |
         chat = Chat(cli, memory)
         opened = memory.start_session(session)
         options: dict[str, Any] = {"session": opened.session, "system": system, "memory_tools": True}
-        chat.agent = AgentWithMemory(memory, chat_model, on_call=chat.show_call, **options)
+        chat.agent = AgentWithMemory(memory, chat_model, on_event=chat.show_event, **options)
         chat.note(f"{model} in session {opened.session}. /help lists the commands.", interactive_only=True)
         try:
             chat.run()
@@ -87,6 +87,7 @@ class Chat:
     memory: Memory
     agent: AgentWithMemory = field(init=False)
     failed: bool = False
+    open_line: bool = False  # a piece of an answer was printed without its end
 
     def run(self) -> None:
         commands: dict[str, Callable[[str], None]] = {
@@ -115,6 +116,21 @@ class Chat:
         finally:
             on_retry.reset(before)
 
+    def show_event(self, event: AgentEvent) -> None:
+        """Print the pieces of the answer as they come, and the calls of tools."""
+        from engrain.agent.results import CallResult, TextDelta
+
+        if isinstance(event, TextDelta) and not self.cli.json:
+            click.echo(escape(event.text), nl=False)
+            self.open_line = not event.text.endswith("\n")
+        elif isinstance(event, CallResult):
+            self.show_call(event)
+
+    def _end_line(self) -> None:
+        if self.open_line:
+            click.echo()
+            self.open_line = False
+
     def show_call(self, call: CallResult) -> None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
         shown, result = (shorten_line(text, MAX_CALL_CHARACTERS) for text in (arguments, call.result))
@@ -124,6 +140,7 @@ class Chat:
     def note(self, text: str, interactive_only: bool = False) -> None:
         """Print a note to stderr, unless the output is JSON."""
         if not self.cli.json and not (interactive_only and not sys.stdin.isatty()):
+            self._end_line()
             click.echo(dim(escape(text)), err=True)
 
     def end(self) -> None:
@@ -145,7 +162,9 @@ class Chat:
         if self.cli.json:
             click.echo(to_json_line(reply))
             return
-        click.echo(escape(reply.text) or dim("(no answer)"))
+        self._end_line()
+        if not reply.text.strip():
+            click.echo(dim("(no answer)"))
         stopped = "" if reply.stopped == "end" else f" · stopped: {reply.stopped}"
         steps = count_noun(reply.steps, "step")
         self.note(f"  {steps} · {reply.tokens_in:,} tokens in, {reply.tokens_out:,} out{stopped}")

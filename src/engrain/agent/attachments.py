@@ -1,0 +1,73 @@
+"""Images and documents of user messages: a reference in the log, the bytes in records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.errors import InvalidInput
+from engrain.core.model.messages import Attachment, Message
+from engrain.core.model.records import RecordDraft
+
+if TYPE_CHECKING:
+    from engrain.core.chat.window import Window
+    from engrain.memory import Memory
+
+SPACE = "attachments"
+METADATA_KEY = "attachments"
+MAX_SHOWN_BYTES = 20 * 2**20  # in one request, the newest first
+_ENDINGS = {
+    ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+    ".pdf": "application/pdf",
+}  # fmt: skip
+
+
+def parse_attachments(values: Sequence[Attachment | str | Path]) -> tuple[Attachment, ...]:
+    """Read the files that are named by a path. The ending of a name says what it is."""
+    return tuple(value if isinstance(value, Attachment) else _read_file(Path(value)) for value in values)
+
+
+def _read_file(path: Path) -> Attachment:
+    media_type = _ENDINGS.get(path.suffix.lower())
+    if media_type is None:
+        raise InvalidInput(f"{path.name!r} cannot be attached: it must end in one of {', '.join(_ENDINGS)}.")
+    try:
+        return Attachment(path.read_bytes(), media_type, path.name)
+    except OSError as exc:
+        raise InvalidInput(f"{path} cannot be read: {exc.strerror or exc}.") from exc
+
+
+def keep_attachments(memory: Memory, attachments: Sequence[Attachment]) -> dict[str, Any]:
+    """Keep the bytes once for each hash, and return the metadata for the message."""
+    memory.records.write(SPACE, [RecordDraft((one.hash,), one.body, keep=True) for one in attachments])
+    return {METADATA_KEY: [one.reference for one in attachments]}
+
+
+def show_attachments(memory: Memory, window: Window) -> Window:
+    """Give the messages of a window their attachments, the newest first, as far as they fit into one request."""
+    room = MAX_SHOWN_BYTES
+    messages = list(window.messages)
+    for at in reversed(range(len(messages))):
+        references = _list_references(messages[at])
+        room -= sum(reference["bytes"] for reference in references)
+        if references and room >= 0:
+            bodies = {record.key[0]: record.body for record in _read_bodies(memory, references)}
+            found = [
+                Attachment(bodies[reference["sha256"]], reference["media_type"], reference["name"])
+                for reference in references
+                if reference["sha256"] in bodies
+            ]
+            messages[at] = replace(messages[at], attachments=tuple(found))
+    return replace(window, messages=tuple(messages))
+
+
+def _read_bodies(memory: Memory, references: list[dict[str, Any]]) -> Sequence[Any]:
+    return memory.records.read(SPACE, [(reference["sha256"],) for reference in references])
+
+
+def _list_references(message: Message) -> list[dict[str, Any]]:
+    value = message.metadata.get(METADATA_KEY)
+    known = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [one for one in known if {"name", "media_type", "sha256", "bytes"} <= one.keys()]

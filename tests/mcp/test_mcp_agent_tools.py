@@ -1,0 +1,55 @@
+"""An agent uses the tools of real MCP servers, over stdin and stdout and over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engrain_conformance.embedder import HashEmbedder
+from mcp_kit import SOURCES
+
+from engrain import AgentWithMemory, McpServerFailed, Memory, mcp_tools
+from engrain.core.model.messages import ChatReply, ChatRequest, ToolCall
+
+
+class Scripted:
+    name = "scripted"
+
+    def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
+        self.calls = list(calls)
+
+    def reply(self, ask: ChatRequest) -> ChatReply:
+        if not self.calls:
+            return ChatReply("done", (), "end", self.name)
+        name, arguments = self.calls.pop(0)
+        return ChatReply("", (ToolCall("c", name, arguments),), "tools", self.name)
+
+
+def command(store: Path) -> list[str]:
+    return [sys.executable, "-m", "engrain", "mcp", "--store", str(store), "--user", "ben"]
+
+
+def test_an_agent_calls_the_tools_of_a_server_that_it_starts(tmp_path: Path) -> None:
+    with (
+        Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), background=False) as memory,
+        mcp_tools(command(tmp_path / "other.db"), env={"PYTHONPATH": SOURCES}, prefix="notes_") as tools,
+    ):
+        by_name = {tool.name: tool for tool in tools}
+        assert {"notes_remember", "notes_recall"} <= by_name.keys()
+        assert not by_name["notes_recall"].effect  # the server calls it read-only
+        model = Scripted(
+            ("notes_remember", {"text": "The gate code is 4711."}),
+            ("notes_recall", {"query": "What is the gate code?"}),
+            ("notes_correct", {"id": "nothing", "text": "x"}),
+        )
+        calls = AgentWithMemory(memory, model, tools).run("Note the gate code.").calls
+        assert "4711" in calls[1].result
+        assert [call.failed for call in calls] == [False, False, True]
+
+
+def test_a_server_that_cannot_be_started_or_reached_is_a_typed_error(tmp_path: Path) -> None:
+    for server in ([sys.executable, "-c", "raise SystemExit(3)"], ["no-such-program"], "http://127.0.0.1:9/mcp"):
+        with pytest.raises(McpServerFailed), mcp_tools(server, timeout=20):
+            pass
