@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,8 +71,13 @@ def find_fault(rows: Sequence[Row], engine: EngineName, version: int) -> str | N
 def _read_objects(rows: Sequence[Row]) -> tuple[list[SchemaObject], list[int]]:
     """The objects, and the first pages of tables and indexes."""
     texts = [[str(value or "") for value in row[:4]] for row in rows]
-    found = [SchemaObject(type_, name, table, " ".join(sql.split())) for type_, name, table, sql in texts]
+    found = [SchemaObject(type_, name, table, _collapse_spaces(sql)) for type_, name, table, sql in texts]
     return found, [int(row[4] or 0) for row in rows if row[0] != "trigger"]
+
+
+@lru_cache(256)
+def _collapse_spaces(sql: str) -> str:
+    return " ".join(sql.split())
 
 
 @cache
