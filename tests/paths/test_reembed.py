@@ -163,7 +163,7 @@ def test_a_model_that_answers_nothing_is_not_asked_text_by_text(tmp_path: Path) 
 
 
 def test_a_change_of_the_model_is_killed_and_goes_on(tmp_path: Path) -> None:
-    change(tmp_path, 500)
+    change(tmp_path, 200)
 
 
 @pytest.mark.slow
