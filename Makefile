@@ -20,12 +20,16 @@ OWN    = install --no-deps --no-build-isolation
 
 CLIENTS := @anthropic-ai/claude-code @openai/codex @google/gemini-cli @github/copilot opencode-ai
 
-.PHONY: demo test test-all test-integrations test-clients test-ui check types lint format bench install audit dist site lock help clean
+.PHONY: demo test tests test-all test-integrations test-clients test-ui check types lint format bench install audit dist site lock help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: check  ## format, types, import contracts and tests, about six minutes on two cores
+test: lint  ## format, types, import contracts and tests, about four minutes on two cores
+	@$(MAKE) --no-print-directory -j 2 types tests
+
+# Three workers on two cores: one of them often waits for a program or a server.
+tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
@@ -48,7 +52,7 @@ test-ui: $(VENV)/.dev  ## the page of `engrain ui`, in Chromium, which is instal
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	$(BIN)/python -m pytest tests/ui
 
-# Types take half a minute without a cache; the rest runs beside them.
+# Types take half a minute without a cache; other checks and the tests run beside them.
 check: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j 2 types lint
 

@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "engrain",
         deadline=None,
         derandomize=same,
-        max_examples=20 if same else 100,
+        max_examples=10 if same else 100,
         suppress_health_check=[HealthCheck.too_slow],
         print_blob=True,
     )

@@ -117,10 +117,10 @@ class TestTogether(Postgres, TransactionSuite):
     pass
 
 
-@pytest.mark.parametrize("examples", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_random_plans_do_what_they_do_to_the_reference(examples: int) -> None:
+@pytest.mark.parametrize(("examples", "steps"), [(1, 25), pytest.param(4, 50, marks=pytest.mark.slow)])
+def test_random_plans_do_what_they_do_to_the_reference(examples: int, steps: int) -> None:
     schemas = (f"{postgres().url()}?schema=machine_{examples}_{n}" for n in count())
-    compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples)
+    compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples, steps)
 
 
 class TestHolds(Postgres, HoldSuite):

@@ -18,7 +18,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import Memory, Store
 from engrain.core.errors import EngrainError
 
-FLIPS, FEW_FLIPS = 1_200, 32
+FLIPS, FEW_FLIPS = 1_200, 16
 SEED = 13
 Answers = dict[str, str]
 

@@ -41,7 +41,7 @@ def filled(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("points", [3, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
 def test_killed_at_any_point_it_still_completes(tmp_path: Path, filled: Path, points: int | None) -> None:
     whole = shutil.copytree(filled, tmp_path / "whole")
     dry = _erase(whole, 0)

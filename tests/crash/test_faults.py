@@ -53,7 +53,7 @@ def _matrix(tmp_path: Path, failure: str, step: int) -> None:
             shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("step", [31, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
 def test_a_failing_disk_loses_nothing_and_raises_a_typed_error(
     tmp_path: Path, journal: str, failure: str, step: int
@@ -72,7 +72,7 @@ def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> None:
         assert_kept(copy / "store.db", copy / "notes")
 
 
-@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [Snapshots, PowerCut])
 def test_killed_or_without_power_at_any_point_it_opens_clean(
     tmp_path: Path, journal: str, kind: type[Snapshots], step: int

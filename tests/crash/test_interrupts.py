@@ -280,7 +280,7 @@ def test_who_waits_while_the_store_is_closed_is_answered(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("instants", [100, pytest.param(1_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("others", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_signals_at_random_instants_lose_nothing_and_block_nobody(tmp_path: Path, others: int, instants: int) -> None:
     path, notes = tmp_path / "store.db", tmp_path / "notes"
     words = [sys.executable, __file__, str(path), str(notes), str(others), str(instants)]

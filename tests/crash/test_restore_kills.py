@@ -73,8 +73,10 @@ def assert_clean(folder: Path) -> None:
         assert path.name == "backup.db" or FORGOTTEN.encode() not in path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("call", "points"),
+    [("pwrite64", 2), ("fsync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
+)
 def test_a_killed_restore_leaves_one_whole_store(template: Path, tmp_path: Path, call: str, points: int | None) -> None:
     for number in choose_points(template, call, points):
         folder = tmp_path / str(number)

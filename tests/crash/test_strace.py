@@ -42,8 +42,10 @@ def _chosen(count: int, points: int | None) -> list[int]:
     return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
 
 
-@pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("call", "points"),
+    [("pwrite64", 2), ("fdatasync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
+)
 def test_killed_at_a_system_call(tmp_path: Path, call: str, points: int | None) -> None:
     chosen, late = _chosen(_count(tmp_path, call), points), 0
     for number in chosen:

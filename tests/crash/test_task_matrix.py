@@ -184,8 +184,13 @@ def test_a_kill_at_any_call_to_the_storage_breaks_no_promise(
 
 
 @needs_strace
-@pytest.mark.parametrize("kind", CASES)
-@EVERY
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    [
+        *((kind, False) for kind in ("step", "memory", "halt")),
+        *(pytest.param(kind, True, marks=pytest.mark.slow) for kind in CASES),
+    ],
+)
 def test_a_kill_at_any_system_call_breaks_no_promise(path: Path, tmp_path: Path, kind: str, every: bool) -> None:
     whole = copied(path, tmp_path / "whole")
     assert not killed_in_the_system(kind, whole, None)

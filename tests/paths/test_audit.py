@@ -271,23 +271,23 @@ with Memory(sys.argv[1], user=sys.argv[2], background=False, embedder=HashEmbedd
 """
 
 
-def test_four_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Path) -> None:
+def test_three_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     Memory(path, background=False, embedder=HashEmbedder()).close()
     started = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), user, count], stdout=subprocess.PIPE)
-        for user, count in (("ana", "5"), ("ben", "5"), ("eve", "5"), ("killed", "100000"))
+        for user, count in (("ana", "5"), ("ben", "5"), ("killed", "100000"))
     ]
     for process in started:
         assert process.stdout is not None
         process.stdout.readline()
-    assert [process.wait(180) for process in started[:3]] == [0, 0, 0]
-    started[3].send_signal(signal.SIGKILL)
-    started[3].communicate()
+    assert [process.wait(180) for process in started[:2]] == [0, 0]
+    started[2].send_signal(signal.SIGKILL)
+    started[2].communicate()
     with Memory(path, background=False, embedder=HashEmbedder()) as memory:
         found = memory.store.verify_audit()
         assert found
-        assert found.entries >= 15
+        assert found.entries >= 10
 
 
 def test_no_word_of_any_verb_is_in_the_log(open_memory: Open, tmp_path: Path) -> None:

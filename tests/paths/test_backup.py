@@ -675,8 +675,8 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
         with monkeypatch.context() as patch:
             patch.setattr("engrain.stores.sqlite.backup.write_copy", full)
             done = memory.store.maintain(memory.scope)
-        (trouble,) = done.problems
-        assert trouble.startswith(f"backed_up: there is no room for the backup {folder}")
+        (problem,) = done.problems
+        assert problem.startswith(f"backed_up: there is no room for the backup {folder}")
         assert (done.counts["backed_up"], done.counts["backups_dropped"], names(folder)) == (0, 0, kept)
         done = memory.store.maintain(memory.scope)
         assert (done.counts["backed_up"], done.counts["backups_dropped"]) == (1, 1)
@@ -746,8 +746,8 @@ def test_a_folder_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> N
     link.symlink_to(disk)
     with opened(tmp_path / "agent.db", settings={"lifecycle": {"backup_folder": link}}) as memory:
         memory.remember("Ana likes tea.")
-        (trouble,) = memory.store.maintain(memory.scope).problems
-        assert f"a link to {disk}, which is not there" in trouble
+        (problem,) = memory.store.maintain(memory.scope).problems
+        assert f"a link to {disk}, which is not there" in problem
         disk.mkdir()
         assert memory.store.maintain(memory.scope).problems == ()
         assert len(names(disk)) == 1
@@ -763,8 +763,8 @@ def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock:
         clock.advance(24 * HOUR)
         done = memory.store.maintain(memory.scope)
         assert done.counts["expired"] == 1
-        (trouble,) = done.problems
-        assert "the folder of backups" in trouble
+        (problem,) = done.problems
+        assert "the folder of backups" in problem
         for wrong in (tmp_path / folder / "b.db", "a\x00b"):
             with pytest.raises(InvalidInput):
                 memory.store.backup(wrong)

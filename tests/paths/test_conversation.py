@@ -546,7 +546,7 @@ def _append(path: str, worker: int, expecting: bool) -> int:
     return refused
 
 
-@pytest.mark.parametrize("expecting", [True, False], ids=["expecting", "in any order"])
+@pytest.mark.parametrize("expecting", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_processes_append_side_by_side(tmp_path: Path, expecting: bool) -> None:
     opened("sqlite", tmp_path, SetClock()).items.close()
     context = multiprocessing.get_context("spawn")

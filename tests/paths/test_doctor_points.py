@@ -405,7 +405,7 @@ def test_19_a_memory_that_does_not_fit_the_cache_warns(memory: Memory, opened: O
 def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memory: Memory) -> None:
     class Away:
         where = "qdrant://away"
-        trouble = "away"
+        last_error = "away"
         asked = 0
 
         def check(self) -> list[Finding]:

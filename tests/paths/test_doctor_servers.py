@@ -192,7 +192,7 @@ def test_redis_beside_is_part_of_the_points(tmp_path: Path) -> None:
 class Slow:
     """A server that answers only while the other is asked too."""
 
-    trouble: str | None = None
+    last_error: str | None = None
 
     def __init__(self, where: str, both: Barrier) -> None:
         self.where = where

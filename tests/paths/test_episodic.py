@@ -329,15 +329,6 @@ def test_a_corrected_row_is_shown_as_it_is_now(kit: Services, episodic: Episodic
     assert texts(episodic) == ["Ana lives in Cusco."]
 
 
-def test_a_session_keeps_its_newest_thousand(episodic: EpisodicMemory, clock: SetClock) -> None:
-    for n in range(1_003):
-        episodic.record(f"Step {n}.", session="s")
-        clock.advance(0.001)
-    found = episodic.recent(2_000)
-    assert len(found) == 1_000
-    assert (found[0].text, found[-1].text) == ("Step 1002.", "Step 3.")
-
-
 def test_scopes_do_not_see_each_other(kit: Services, episodic: EpisodicMemory) -> None:
     ben = EpisodicMemory(kit, Scope(user="ben"))
     id = episodic.record_error("x" * 3_000, session="s")

@@ -317,8 +317,9 @@ def copies(tmp_path: Path) -> Callable[[str], tuple[str, Path]]:
     return copied
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_sync_that_is_killed_anywhere_is_made_whole_by_the_next(
-    copies: Callable[[str], tuple[str, Path]],
+    copies: Callable[[str], tuple[str, Path]], step: int
 ) -> None:
     store, folder = copies("whole")
     assert not killed_at(10_000, store, folder)
@@ -336,5 +337,5 @@ def test_a_sync_that_is_killed_anywhere_is_made_whole_by_the_next(
         assert outcome(store, folder) == expected, point
         if not killed:
             break
-        point += 1
+        point += step
     assert point > 12

@@ -106,11 +106,11 @@ def tried(raw: bytes, number: int, tmp_path: Any) -> bool:
         return True
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))])
-def test_a_changed_file_never_crashes_and_never_half_loads(whole: bytes, part: int, tmp_path: Any) -> None:
-    taken = sum(tried(whole, number, tmp_path) for number in range(part * 100, part * 100 + 100))
+@pytest.mark.parametrize("count", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_changed_file_never_crashes_and_never_half_loads(whole: bytes, count: int, tmp_path: Any) -> None:
+    taken = sum(tried(whole, number, tmp_path) for number in range(count))
     # Some changes are harmless; a fuzzer that gets nothing in, or everything, tests nothing.
-    assert 2 < taken < 60
+    assert 0 < taken < 0.6 * count
 
 
 @pytest.mark.slow

@@ -221,7 +221,7 @@ def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.Mo
         store = RedisStore(f"redis://127.0.0.1:{through.port}?cluster=on&timeout=10")
     through._server = one.port
     assert store.episodes.add(ANA, episode("late")).id == "late"
-    assert store.trouble is None
+    assert store.last_error is None
     store.close()
     through.close()
 
@@ -234,7 +234,7 @@ def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
     proxy.judge = lambda *_: "swallow"
     with pytest.raises((StoreUnavailable, OutcomeUnknown)):
         store.episodes.recent(ANA, None, 9, NOW)
-    assert "did not answer" in (store.trouble or "")
+    assert "did not answer" in (store.last_error or "")
     tries: list[int] = []
     connected = store._link._connected
     monkeypatch.setattr(store._link, "_connected", lambda: tries.append(1) or connected())
@@ -250,7 +250,7 @@ def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
     proxy.cut()
     monkeypatch.setattr(store._link, "_again", 0.0)
     assert store.episodes.recent(ANA, None, 9, NOW) == []
-    assert store.trouble is None
+    assert store.last_error is None
 
 
 def test_a_full_pool_is_waited_for_and_then_told(server: Server) -> None:

@@ -133,8 +133,8 @@ def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what
         done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"]) == (199, 0)
         assert models(memory) == {OLD: 200, Odd(refusing).model.key: 199}, "until all have one, the old ones stay"
-        (trouble,) = done.problems
-        assert "1 text not taken by the embedder" in trouble
+        (problem,) = done.problems
+        assert "1 text not taken by the embedder" in problem
         assert "lighthouse 7" in str(memory.recall("What about the lighthouse 7?"))
         kept = memory.remember("Note 7 is told anew.")
         assert memory.get(kept) is not None, "a text is kept whatever the embedder does"
@@ -163,7 +163,7 @@ def test_a_model_that_answers_nothing_is_not_asked_text_by_text(tmp_path: Path) 
 
 
 def test_a_change_of_the_model_is_killed_and_goes_on(tmp_path: Path) -> None:
-    change(tmp_path, 500)
+    change(tmp_path, 200)
 
 
 @pytest.mark.slow
@@ -176,18 +176,18 @@ def change(folder: Path, count: int) -> None:
     store = filled(folder / "agent.db", count)
     asking = started(store, "ask")
     assert lines(asking, 1) == ["1"]
-    stop, trouble, answered = threading.Event(), list[BaseException](), list[int]()
+    stop, problem, answered = threading.Event(), list[BaseException](), list[int]()
     with opened(store) as memory:
         seen = watched(memory)
 
         def ask() -> None:
             number = 0
-            while not stop.is_set() and not trouble:
+            while not stop.is_set() and not problem:
                 number += 1
                 try:
                     answered.append(len(memory.recall(f"What about the lighthouse {number % 100}?").hits))
                 except BaseException as exc:  # noqa: BLE001  (told to the test)
-                    trouble.append(exc)
+                    problem.append(exc)
                 time.sleep(0.02)
 
         thread = threading.Thread(target=ask)
@@ -200,12 +200,12 @@ def change(folder: Path, count: int) -> None:
             assert 0 < embedded < count, "what was made before the kill is kept"
             assert memory.store.maintain(memory.scope, reembed=True).counts["embedded"] == embedded
             after = len(answered) + 5
-            while len(answered) < after and not trouble:
+            while len(answered) < after and not problem:
                 time.sleep(0.01)
         finally:
             stop.set()
             thread.join()
-        assert trouble == []
+        assert problem == []
         assert all(answered)
         assert list(dict.fromkeys(seen.models)) == ["old", "new"], "first by the one, then by the other"
         assert seen.models == sorted(seen.models, reverse=True)

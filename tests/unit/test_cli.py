@@ -531,9 +531,9 @@ def test_ctrl_c_is_clean(store: Path) -> None:
 
 def test_settings_come_from_the_environment_too(store: Path) -> None:
     env = {"ENGRAIN_STORE": str(store), "ENGRAIN_USER": "ana"}
-    id = shell("remember", input=b"Ana likes tea.\n", env=env).stdout.decode().strip()
-    assert json.loads(shell("get", id, "--json", env=env).stdout)["text"] == "Ana likes tea."
-    assert shell("list", "--json", env=env | {"ENGRAIN_USER": "bob"}).stdout == b""
+    id = CliRunner().invoke(root, ["remember", "Ana likes tea."], env=env).stdout.strip()
+    assert json.loads(CliRunner().invoke(root, ["get", id, "--json"], env=env).stdout)["text"] == "Ana likes tea."
+    assert CliRunner().invoke(root, ["list", "--json"], env=env | {"ENGRAIN_USER": "bob"}).stdout == ""
 
 
 def test_the_memories_of_a_store_are_listed_with_their_owners(run: Run) -> None:

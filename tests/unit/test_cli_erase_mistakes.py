@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sqlite3
 import stat
@@ -51,7 +52,7 @@ def pending(store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         patched.setattr(erase, "_verify_and_finish", raising(StoreUnavailable("away")))
         for user in ("ana", "ben"):
             told = run(store, "erase", "--user", user, "--yes")
-            command = shlex.join(["--resume", "--receipt", "FILE", "--user", user, "--store", str(store)])
+            command = shlex.join(["--resume", "--user", user, "--store", str(store)])
             assert (told.exit_code, f"engrain erase {command}" in told.output) == (1, True)
     return store
 
@@ -74,20 +75,6 @@ def test_a_receipt_that_cannot_be_written_is_told_before_anything_goes(store: Pa
     assert (tmp_path / "taken.json").read_text() == "mine"
 
 
-def test_a_receipt_whose_writing_fails_all_the_same_is_printed(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receipt = tmp_path / "r.json"
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", raising(OSError(28, "No space left on device")))
-        told = run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
-    assert (told.exit_code, "The erasure is complete, but" in told.output) == (1, True)
-    assert not receipt.exists()
-    printed = told.output[told.output.index("{") : told.output.rindex("}") + 1]
-    receipt.write_text(printed)
-    assert run(store, "erase", "verify", receipt).exit_code == 0
-
-
 def test_a_receipt_is_for_its_owner_alone(store: Path, tmp_path: Path) -> None:
     receipt = tmp_path / "r.json"
     assert f"in {receipt}." in run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt).output
@@ -100,16 +87,25 @@ def test_a_receipt_without_yes_is_wrong_usage(store: Path, tmp_path: Path) -> No
     assert not (tmp_path / "r.json").exists()
 
 
-def test_each_of_several_receipts_has_a_file(pending: Path, tmp_path: Path) -> None:
-    (tmp_path / "r-2.json").write_text("mine")
-    told = run(pending, "erase", "--resume", "--receipt", tmp_path / "r.json")
+def test_a_receipt_whose_writing_fails_all_the_same_is_in_the_audit_log(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("engrain.cli.commands.erase._create_receipt_file", lambda _: open("/dev/full", "w"))  # noqa: SIM115
+        told = run(store, "erase", "--user", "ana", "--yes", "--receipt", tmp_path / "r.json")
+    id = json.loads(run(store, "erase", "receipt").output)["receipt"]
+    assert (told.exit_code, "No space left" in told.output, f"Receipt {id}" in told.output) == (1, True, True)
+
+
+def test_resumed_erasures_name_their_receipts(pending: Path, tmp_path: Path) -> None:
+    told = run(pending, "erase", "--resume")
     assert told.exit_code == 0, told.output
-    for name in ("r.json", "r-3.json"):
-        assert f"in {tmp_path / name}." in told.output
-        assert run(pending, "erase", "verify", tmp_path / name).exit_code == 0
-    assert (tmp_path / "r-2.json").read_text() == "mine"
-    nothing = run(pending, "erase", "--resume", "--receipt", tmp_path / "none.json")
-    assert (nothing.exit_code, (tmp_path / "none.json").exists()) == (0, False)
+    ids = re.findall(r"Receipt (\w+)\.", told.output)
+    assert len(ids) == 2
+    for id in ids:
+        (tmp_path / id).write_text(run(pending, "erase", "receipt", id).output)
+        assert run(pending, "erase", "verify", tmp_path / id).exit_code == 0
+    assert "No erasure is running." in run(pending, "erase", "--resume").output
 
 
 def test_asking_again_completes_the_erasure_under_way(pending: Path, tmp_path: Path) -> None:
@@ -157,10 +153,9 @@ def test_who_stops_an_erasure_is_told_how_to_complete_it(
         patched.setattr(erase, stage, raising(KeyboardInterrupt()))
         told = run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
     assert told.exit_code == 130
-    assert "the data is already hidden" in told.output or "may have begun" in told.output
     assert not receipt.exists()
-    words = shlex.split(told.output.partition("Complete it: engrain ")[2])
-    assert words == ["erase", "--resume", "--receipt", str(receipt), "--user", "ana", "--store", str(store)]
+    words = shlex.split(told.output.partition("Complete it now: engrain ")[2])
+    assert words == ["erase", "--resume", "--user", "ana", "--store", str(store)]
     assert CliRunner().invoke(root, words).exit_code == 0
 
 
@@ -219,11 +214,8 @@ def test_the_receipt_of_a_user_who_is_named_is_theirs(store: Path, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setenv("ENGRAIN_USER", "ana")
         assert json.loads(run(store, "erase", "receipt").output)["receipt"] == ids["ben"], "nobody asked for hers"
-    keep(store, "Ana is back.")
     missing = run(store, "erase", "receipt", "--user", "anna")
     assert (missing.exit_code, "no receipt of the user 'anna'" in missing.output) == (1, True), missing.output
-    assert "Did you mean 'ana'?" in missing.output
-    assert "Did you mean" not in run(store, "erase", "receipt", "--user", "zoe").output
 
 
 @pytest.mark.parametrize("by", ["session", "source", "id"])

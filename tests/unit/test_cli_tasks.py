@@ -71,9 +71,7 @@ def test_tasks_are_listed_and_shown_with_their_steps(run: Run, halted: str) -> N
     assert run("show", "unknown", code=1)
 
 
-def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(
-    run: Run, halted: str, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(run: Run, halted: str, memory: Memory) -> None:
     assert "not JSON" in run("resolve", halted, "mail", "done", "--result", "{", code=1).output
     done = json.loads(
         run("resolve", halted, "mail", "done", "--result", '{"id": 7}', "--note", "seen", "--json").stdout
@@ -81,17 +79,9 @@ def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(
     assert (done["status"], done["error"]) == ("done", "resolved by hand: seen")
     assert "settled already" in run("resolve", halted, "mail", "failed", code=1).output
     assert "waiting" in run("resume", halted).output
-    (tmp_path / "shop_of_the_test.py").write_text(
-        "def ship(run):\n    run.step('plan', dict)\n    assert run.effect('mail', print, 'ana') == {'id': 7}\n"
-        "    run.step('pack', lambda: 'packed')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    shown = run("resume", halted, "--work", "shop_of_the_test:ship").output
-    assert "✓ pack" in shown
-    assert "done" in shown
-    assert memory.tasks.timeline(halted).task.status == "done"
-    for wrong in ("nothing", "no_such_module:ship", "shop_of_the_test:none"):
-        assert run("resume", halted, "--work", wrong, code=2)
+    with memory.task(halted, version="1") as task:
+        task.step("plan", dict)
+        assert task.effect("mail", print, "ana") == {"id": 7}
 
 
 def test_a_hint_can_be_pasted_whatever_the_names(run: Run, memory: Memory) -> None:
@@ -114,19 +104,6 @@ def test_a_checkpoint_shows_its_state_and_nobody_who_runs_it(run: Run, memory: M
     assert json.loads(shown.partition("\n\n")[2]) == {"page": 7, "seen": ["Zürich"]}
     memory.tasks.checkpoint("crawl", {"page": 8}, done=True)
     assert "done" in run("show", "crawl").output
-
-
-def test_an_error_of_the_work_shows_its_own_lines_only(
-    run: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ValueError, match="stop"), memory.task("order"):
-        raise ValueError("stop")
-    (tmp_path / "failing_of_the_test.py").write_text("def work(run):\n    return {}['the price']\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    failed = run("resume", "order", "--work", "failing_of_the_test:work", code=1)
-    assert "parked" in failed.stdout
-    assert "KeyError: 'the price'" in failed.stderr
-    assert failed.stderr.count('File "') == 1
 
 
 def test_a_running_task_is_followed_live(run: Run, memory: Memory) -> None:
@@ -186,18 +163,6 @@ def test_help_teaches(name: str) -> None:
     assert f"engrain tasks {name}" in shown.split("Examples:")[1]
     assert "Prints:" in shown
     assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_a_task_that_goes_on_waiting_is_no_error(
-    run: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "waits_of_the_test.py").write_text("def work(run):\n    run.wait_event('paid', block=False)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(TaskWaiting), memory.task("order") as task:
-        task.wait_event("paid", block=False)
-    assert "waiting" in run("resume", "order", "--work", "waits_of_the_test:work").output
-    memory.tasks.signal("order", "paid", 1)
-    assert "done" in run("resume", "order", "--work", "waits_of_the_test:work").output
 
 
 def test_a_running_task_is_not_resumed(run: Run, memory: Memory) -> None:

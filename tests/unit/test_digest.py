@@ -330,10 +330,10 @@ def test_it_is_the_same_in_every_process() -> None:
 
 
 @for_each("piece", ["A. ", "a! ", ". ", '."', "x: ", "\n", "word ", "字", "1.1."])
-def test_a_hostile_megabyte_takes_no_more_than_its_share(piece: str) -> None:
+def test_a_long_hostile_text_takes_no_more_than_its_share(piece: str) -> None:
     began = time.thread_time()
-    found = write_digest([DigestPart(piece * (1_000_000 // len(piece)), "u")], 50)
-    assert time.thread_time() - began < 10
+    found = write_digest([DigestPart(piece * (200_000 // len(piece)), "u")], 50)
+    assert time.thread_time() - began < 2
     assert estimate_tokens(found) <= 50
 
 

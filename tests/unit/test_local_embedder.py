@@ -54,7 +54,7 @@ def test_every_text_gets_a_finite_unit_row(embedder: LocalEmbedder) -> None:
 
 
 def test_a_text_gets_the_same_row_whatever_its_neighbours(embedder: LocalEmbedder) -> None:
-    texts = [f"{'note ' * (n % 60)}number {n}" for n in range(60)] + MIXED
+    texts = [f"{'note ' * (n % 60)}number {n}" for n in range(0, 60, 3)] + MIXED
     together = embedder.embed(texts, "document")
     backwards = embedder.embed(texts[::-1], "document")[::-1]
     alone = np.concatenate([embedder.embed([text], "document") for text in texts])

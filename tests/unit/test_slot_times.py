@@ -31,7 +31,7 @@ STORES: dict[str, Callable[[SetClock], Any]] = {
     "postgres": on_postgres,
 }
 # To make a schema takes a second.
-HISTORIES = {"reference": 60, "sqlite": 60, "postgres": 4}
+HISTORIES = {"reference": 30, "sqlite": 30, "postgres": 2}
 LATEST = START + timedelta(days=999)
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.clock import Moment, add_time, has_passed, is_lease_over
+from engrain.core.clock import ClockReading, add_time, has_passed, is_lease_over
 from engrain.core.errors import (
     InvalidInput,
     LeaseLost,
@@ -135,7 +135,7 @@ def test_a_worker_elsewhere_may_be_alive() -> None:
 
 
 @pytest.mark.parametrize(("now", "then"), [("boot-a:1000000", "boot-a:3000000"), (1_000_000, 3_000_000)])
-def test_a_moment_of_the_lease_clock_passes_in_time(now: Moment, then: Moment) -> None:
+def test_a_moment_of_the_lease_clock_passes_in_time(now: ClockReading, then: ClockReading) -> None:
     assert add_time(now, timedelta(seconds=2)) == then
     assert has_passed(then, now) is False
     assert has_passed(then, then) is True

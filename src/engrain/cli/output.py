@@ -71,8 +71,8 @@ def format_details(item: Item, *, full: bool = False) -> str:
     return " · ".join([item.id, *_properties(item), *_metadata(item, full)])
 
 
-def format_day(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"
+def format_day(when: datetime) -> str:
+    return f"{when:%Y-%m-%d}"
 
 
 def _properties(item: Item) -> Iterator[str]:

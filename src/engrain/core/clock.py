@@ -23,37 +23,35 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def to_micros(moment: datetime) -> int:
+def to_micros(when: datetime) -> int:
     """Return whole microseconds since 1970, as stores keep a time."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (when - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def check_time(moment: object, what: str, *, end_of_day: bool = False) -> datetime:
+def check_time(when: object, what: str, *, end_of_day: bool = False) -> datetime:
     """Return a datetime, a date or ISO 8601 text as a datetime in UTC. A time without a zone is UTC.
 
     A date alone means its first moment, or with `end_of_day` its last: "as of Friday" includes Friday.
     """
-    if isinstance(moment, str):
+    if isinstance(when, str):
         try:
-            moment = date.fromisoformat(moment) if len(moment) == 10 else datetime.fromisoformat(moment)
+            when = date.fromisoformat(when) if len(when) == 10 else datetime.fromisoformat(when)
         except ValueError as exc:
-            raise InvalidInput(
-                f"{what}: {moment!r} is not an ISO 8601 time such as 2026-11-15T09:30:00+00:00."
-            ) from exc
-    if isinstance(moment, date) and not isinstance(moment, datetime):
-        moment = datetime.combine(moment, time.max if end_of_day else time.min)
-    if not isinstance(moment, datetime):
-        raise InvalidInput(f"{what} must be a date, a datetime or ISO 8601 text, not {type(moment).__name__}.")
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+            raise InvalidInput(f"{what}: {when!r} is not an ISO 8601 time such as 2026-11-15T09:30:00+00:00.") from exc
+    if isinstance(when, date) and not isinstance(when, datetime):
+        when = datetime.combine(when, time.max if end_of_day else time.min)
+    if not isinstance(when, datetime):
+        raise InvalidInput(f"{what} must be a date, a datetime or ISO 8601 text, not {type(when).__name__}.")
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
     try:
-        return moment.astimezone(UTC)
+        return when.astimezone(UTC)
     except (OverflowError, ValueError) as exc:
-        raise InvalidInput(f"{what}: {moment} is outside the years 1 to 9999.") from exc
+        raise InvalidInput(f"{what}: {when} is outside the years 1 to 9999.") from exc
 
 
 def check_duration(value: object, what: str) -> timedelta:
@@ -113,39 +111,39 @@ def read_clock_state(text: str | None) -> ClockState:
         return ClockState()
 
 
-# A moment of the clock that judges leases: "boot:microseconds" of a machine's steady clock, or the microseconds of a
+# A reading of the clock that judges leases: "boot:microseconds" of a machine's steady clock, or the microseconds of a
 # server's own. Nobody sets either of them, whatever happens to the wall clock. None: the wall clock decides.
-Moment = str | int | None
+ClockReading = str | int | None
 
 
-def add_time(moment: Moment, time: timedelta) -> Moment:
-    if moment is None:
+def add_time(reading: ClockReading, time: timedelta) -> ClockReading:
+    if reading is None:
         return None
-    boot, micros = _split(moment)
+    boot, micros = _split(reading)
     later = micros + time // _MICROSECOND
     return f"{boot}:{later}" if boot else later
 
 
-def has_passed(moment: Moment, now: Moment, since: timedelta = timedelta()) -> bool | None:
-    """Tell if `since` or more has passed after the moment. None if the two cannot be compared."""
-    if moment is None or now is None or not _is_same_boot(moment, now):
+def has_passed(reading: ClockReading, now: ClockReading, since: timedelta = timedelta()) -> bool | None:
+    """Tell if `since` or more has passed after the reading. None if the two cannot be compared."""
+    if reading is None or now is None or not _is_same_boot(reading, now):
         return None
-    return _split(now)[1] - _split(moment)[1] >= since // _MICROSECOND
+    return _split(now)[1] - _split(reading)[1] >= since // _MICROSECOND
 
 
-def is_lease_over(until: int, moment: Moment, now: int, clock: Moment) -> bool:
+def is_lease_over(until: int, reading: ClockReading, now: int, clock: ClockReading) -> bool:
     """Tell if a lease until then has expired, by the store's time and by the clock of leases."""
     # Whoever held a lease of another boot ended with that boot.
-    if moment is not None and clock is not None and not _is_same_boot(moment, clock):
+    if reading is not None and clock is not None and not _is_same_boot(reading, clock):
         return True
-    passed = has_passed(moment, clock)
+    passed = has_passed(reading, clock)
     return until <= now if passed is None else passed
 
 
-def _is_same_boot(one: str | int, other: str | int) -> bool:
-    return _split(one)[0] == _split(other)[0]
+def _is_same_boot(first: str | int, other: str | int) -> bool:
+    return _split(first)[0] == _split(other)[0]
 
 
-def _split(moment: str | int) -> tuple[str, int]:
-    boot, _, micros = str(moment).rpartition(":")
+def _split(reading: str | int) -> tuple[str, int]:
+    boot, _, micros = str(reading).rpartition(":")
     return boot, int(micros)

@@ -30,8 +30,8 @@ class SortableIds:
         self._lock = threading.Lock()
         self._last = 0
 
-    def __call__(self, moment: datetime) -> str:
-        fresh = (max(0, to_micros(moment)) << 78) | int.from_bytes(os.urandom(10), "big") >> 2
+    def __call__(self, when: datetime) -> str:
+        fresh = (max(0, to_micros(when)) << 78) | int.from_bytes(os.urandom(10), "big") >> 2
         with self._lock:
             self._last = fresh if fresh > self._last else self._last + 1 + int.from_bytes(os.urandom(4), "big")
             number = self._last

@@ -38,12 +38,12 @@ from engrain.ports.storage import Deployed
 class FailFastPort:
     """A port that raises the first StoreUnavailable again instead of waiting for its server once more.
 
-    `find_trouble` tells why its server is known not to answer.
+    `find_error` tells why its server is known not to answer.
     """
 
-    def __init__(self, port: object, find_trouble: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, port: object, find_error: Callable[[], str | None] = lambda: None) -> None:
         self._port = port
-        self._find_trouble = find_trouble
+        self._find_error = find_error
         self._error: StoreUnavailable | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class FailFastPort:
             if self._error is not None:
                 raise self._error
             try:
-                if why := self._find_trouble():
+                if why := self._find_error():
                     raise StoreUnavailable(why)
                 return method(*args, **options)
             except StoreUnavailable as exc:
@@ -68,14 +68,14 @@ def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]
     feed: object = services.feed
     servers = [server for server in services.servers if server is not feed]
 
-    def find_trouble() -> str | None:
+    def find_error() -> str | None:
         check()
         # The server with the episodes is not known here, so they are read unless no server answers.
-        return servers[0].trouble if servers and all(server.trouble for server in servers) else None
+        return servers[0].last_error if servers and all(server.last_error for server in servers) else None
 
     found: dict[str, Any] = {}
     if services.episodes is not None and not services.same_store:
-        found["episodes"] = FailFastPort(services.episodes, find_trouble)
+        found["episodes"] = FailFastPort(services.episodes, find_error)
     if services.journal is not None and servers:
         found["journal"] = FailFastPort(services.journal)
     return found

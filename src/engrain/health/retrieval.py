@@ -126,7 +126,7 @@ def check_vector_server(context: CheckContext) -> Verdict:
 def check_search_state(context: CheckContext) -> Verdict:
     if not isinstance(context.services.items, Deployed):
         return report_pass("everything is in memory")
-    if context.services.feed is not None and not context.services.feed.trouble:
+    if context.services.feed is not None and not context.services.feed.last_error:
         return report_pass("vectors are searched by their server")
     found = context.services.items.search_state(context.scope)
     return Verdict(found.state, found.why, found.fix)

@@ -54,7 +54,7 @@ class VectorBackfill:
         return []
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """The number of refused texts, and the error of the first; "" for none."""
         if not self.refused:
             return ""
@@ -233,7 +233,7 @@ class EmbeddingWorker:
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
                     continue
                 self._embedded += made
-                self._error, pause = self._backfill.trouble or None, FIRST_PAUSE_SECONDS
+                self._error, pause = self._backfill.problem or None, FIRST_PAUSE_SECONDS
                 if not made:
                     self.switch_if_ready()
                     if self._stop.wait(FIRST_PAUSE_SECONDS) or not self._backfill.has_missing():
@@ -300,7 +300,7 @@ def _plan_embedding(context: MaintenanceContext, missing: list[UnembeddedItem]) 
                 report(len(ids))
         except EmbedderFailed as exc:
             problem = str(exc)
-        return PassResult(tuple(action for action in actions if action.id in embedded), problem or backfill.trouble)
+        return PassResult(tuple(action for action in actions if action.id in embedded), problem or backfill.problem)
 
     why = f"it had no vector of {model.name}"
     actions = tuple(MaintenanceAction("embed", item.id, why, item.text, item.scope) for item in missing)

@@ -88,7 +88,7 @@ class MaintenanceRun:
         self._contexts, self._dry_run, self._hooks = contexts, dry_run, hooks
         self._store = replace(contexts[0], whole_store=True)
         self._done: dict[str, tuple[MaintenancePass, list[MaintenanceAction]]] = {}
-        self._trouble: dict[str, list[Scope | None]] = {}
+        self._failures: dict[str, list[Scope | None]] = {}
         self._unavailable: set[str] = set()  # passes whose server does not answer
         self._removed: set[str] = set()  # consolidated items
         self._removed_unembedded = 0
@@ -147,11 +147,13 @@ class MaintenanceRun:
 
     def _expire_records(self) -> None:
         records, now = self._store.services.records, self._store.now
-        found = [self._plan("expired_records", one, find_expired_records) for one in self._contexts]
+        found = [self._plan("expired_records", context, find_expired_records) for context in self._contexts]
         actions = tuple(action for some in found for action in some or ())
         if records is not None and actions:
-            one = MaintenancePass("expired_records", actions, REMOVED, "record", "whose time is over", lambda _: None)
-            self._do_for_all(one, partial(records.expire, now))
+            expired = MaintenancePass(
+                "expired_records", actions, REMOVED, "record", "whose time is over", lambda _: None
+            )
+            self._do_for_all(expired, partial(records.expire, now))
 
     def _consolidate(self) -> None:
         self._changed = {action.scope for action in self._actions("promoted") if action.scope}
@@ -255,7 +257,7 @@ class MaintenanceRun:
             raise_interrupt(reason)
         if isinstance(reason, StoreUnavailable):
             self._unavailable.add(name)  # the other scopes would only wait for the same server
-        self._trouble.setdefault(f"{name}: {reason}", []).append(scope)
+        self._failures.setdefault(f"{name}: {reason}", []).append(scope)
 
     # The report
 
@@ -277,7 +279,7 @@ class MaintenanceRun:
             {planned.name: len(planned.actions) for planned in done},
             tuple(map(self._describe_pass, done)),
             tuple(action for planned in done for action in planned.actions),
-            (*problems, *(self._describe_failure(*failure) for failure in self._trouble.items())),
+            (*problems, *(self._describe_failure(*failure) for failure in self._failures.items())),
             len(self._contexts),
         )
 

@@ -13,13 +13,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
 from engrain.maintenance.embedding import EmbeddingWorker
 from engrain.maintenance.enrichment_worker import EnrichmentWorker
-from engrain.maintenance.maintain import maintain
 from engrain.maintenance.metering import MeteredModel
 from engrain.maintenance.passes import RunHooks, list_scopes
 from engrain.maintenance.scheduler import MaintenanceScheduler
 from engrain.maintenance.vector_sync import VectorSync
 from engrain.ports import Services
-from engrain.privacy.erase import resume_erasures
 
 _METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
 _log = logging.getLogger("engrain")
@@ -114,12 +112,16 @@ class Workers:
         return {"to": new.name, "embedded": store.items - store.unembedded, "of": store.items}
 
     def _resume(self) -> None:
+        from engrain.privacy.erase import resume_erasures
+
         try:
             resume_erasures(self.services, _log.info)
         except EngrainError as exc:
             _log.warning("an erasure is still to be completed: %s", exc)
 
     def _maintain_all(self, check_lease: Callable[[], None]) -> MaintenanceReport:
+        from engrain.maintenance.maintain import maintain  # not with every opened store: it is half of the imports
+
         scopes = self.scopes()
         return self.follow_maintenance(scopes, maintain(self.target, *scopes, hooks=RunHooks(before_pass=check_lease)))
 

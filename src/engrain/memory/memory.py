@@ -80,7 +80,7 @@ class Memory:
         api_key: str | None = None,
     ) -> None:
         self._scope = check_scope(tenant, agent, user)
-        self._reads = tuple(one for one in check_reads(reads) if one != self._scope)
+        self._reads = tuple(scope for scope in check_reads(reads) if scope != self._scope)
         self._owns = not isinstance(location, Store)
         options: Any = {"embedder": embedder, "model": model, "clock": clock, "background": background}
         options |= {"settings": settings, "api_key": api_key}
@@ -574,7 +574,7 @@ class Memory:
         from engrain.tiers.semantic import SemanticMemory
 
         others = (SemanticMemory(self._services, scope) for scope in self._reads)
-        return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
+        return next((part for part in (self.semantic, *others) if part.get(id)), self.semantic)
 
     def _get_part(self, name: str, make: Callable[[], Part]) -> Part:
         found: Part | None = self._parts.get(name)

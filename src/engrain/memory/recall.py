@@ -60,7 +60,7 @@ def prepare_recall(memory: Memory, services: Services, request: RecallRequest) -
 def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, found: Recall) -> Recall:
     """Count the use of the hits, and show an event that is a hit only once."""
     recent, degraded = prepared.recent, prepared.degraded
-    if services.feed is not None and (problem := services.feed.trouble):
+    if services.feed is not None and (problem := services.feed.last_error):
         degraded = (*degraded, Degraded("vector server", problem))
     found = replace(found, degraded=degraded) if degraded else found
     shown = [hit.item.id for hit in found.hits]

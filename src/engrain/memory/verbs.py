@@ -52,7 +52,7 @@ class Verb:
         """The parameters that a request gives, by name: all but those of the path."""
         in_path = {self.route.renamed.get(name, name) for name in self.route.path_names}
         hidden = {*in_path, *_NOT_ON_THE_WIRE, *self.route.without, *self.from_scope}
-        return {name: one for name, one in self.signature.items() if name not in hidden}
+        return {name: parameter for name, parameter in self.signature.items() if name not in hidden}
 
     @cached_property
     def from_scope(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class Verb:
     def path_parameters(self) -> Mapping[str, str]:
         """The verb's parameter for each value in the path; "" for the session that a conversation is of."""
         renamed = {name: self.route.renamed.get(name, name) for name in self.route.path_names}
-        return {name: one if one in self.signature else "" for name, one in renamed.items()}
+        return {name: parameter if parameter in self.signature else "" for name, parameter in renamed.items()}
 
     @cached_property
     def returns(self) -> Any:

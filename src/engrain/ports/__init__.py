@@ -43,7 +43,7 @@ class Server(Protocol):
         """The server's name for people, without a password."""
 
     @property
-    def trouble(self) -> str | None:
+    def last_error(self) -> str | None:
         """The reason why the server did not answer the last call; None if it did."""
 
     def check(self) -> list[Finding]:

@@ -93,7 +93,7 @@ class Feed(Protocol):
     """The synchronization from an item store to a VectorServer, behind a VectorIndex over both."""
 
     @property
-    def trouble(self) -> str | None:
+    def last_error(self) -> str | None:
         """The reason why the server did not answer the last call; None if it did."""
 
     def feed(self, limit: int) -> int:

@@ -110,8 +110,11 @@ class ErasureGuard:
         if self._erasing is None or user is None:
             return None
         subject_hash = self._erasing.hash_subject(user)
-        if any(one.subject_hash == subject_hash and one.stage != "anonymized" for one in self._erasing.running()):
+        if any(
+            erasure.subject_hash == subject_hash and erasure.stage != "anonymized"
+            for erasure in self._erasing.running()
+        ):
             return make_blocked_error(hidden=False)
-        if any(one.subject_hash == subject_hash and one.hidden for one in self._erasing.holds()):
+        if any(hold.subject_hash == subject_hash and hold.hidden for hold in self._erasing.holds()):
             return make_blocked_error(hidden=True)
         return None

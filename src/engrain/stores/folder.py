@@ -103,9 +103,9 @@ class FolderFiles:
             for name in ("lock", IGNORE_FILE) if hidden is not None else ():
                 with suppress(OSError):
                     os.unlink(name, dir_fd=hidden)
-        for one in (self._path / HIDDEN_FOLDER, self._path / DAYS_FOLDER, self._path):
+        for folder in (self._path / HIDDEN_FOLDER, self._path / DAYS_FOLDER, self._path):
             with suppress(OSError):
-                one.rmdir()
+                folder.rmdir()
 
     def signature(self, *, base: bool = False) -> object:
         days = [_file_name(name) for name in self.days()]
@@ -152,8 +152,8 @@ class FolderFiles:
                     raise _translate_error(exc, at) from exc
             yield opened[-1] if len(opened) == 1 + bool(part) else None
         finally:
-            for one in opened:
-                os.close(one)
+            for descriptor in opened:
+                os.close(descriptor)
 
     def _check_unchanged(self, folder: int, name: str, was: bytes | None) -> None:
         if _read_file(folder, name) != was:

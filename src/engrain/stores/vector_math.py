@@ -18,7 +18,7 @@ _MAX_SQUARED_LENGTH = 1.001**2
 def stack_windows(vectors: Sequence[Vectors], dimension: int) -> npt.NDArray[np.float32]:
     """All windows of vectors of one model, one a row. InvalidInput unless they are unit vectors of this dimension."""
     model, width = vectors[0].model, len(vectors[0].rows[0])
-    windows = [row for one in vectors for row in one.rows]
+    windows = [row for vector in vectors for row in vector.rows]
     if width == 0 or width % 4 or any(len(row) != width for row in windows):
         raise InvalidInput(f"vectors of {model} must all be float32 of {width // 4} dimensions.")
     if width // 4 != dimension:

@@ -288,18 +288,21 @@ class RememberCall:
     arguments: Mapping[str, Any]
 
     def check(self, services: Services) -> write.NoteRequest:
-        given = dict(self.arguments)
-        request_id = check_optional_key(given.pop("request_id", None), "request_id")
-        expires = write.compute_expiry(services.clock, given.pop("expires_at", None), given.pop("ttl", None))
-        return write.NoteRequest(check_note(Note(**given, expires_at=expires)), self.scope, request_id)
+        fields = dict(self.arguments)
+        request_id = check_optional_key(fields.pop("request_id", None), "request_id")
+        expires = write.compute_expiry(services.clock, fields.pop("expires_at", None), fields.pop("ttl", None))
+        return write.NoteRequest(check_note(Note(**fields, expires_at=expires)), self.scope, request_id)
 
 
 def remember_each(calls: Sequence[RememberCall], services: Services) -> list[str | Exception]:
     """Do several calls of `remember` in as few transactions as possible: the id or the error of each."""
     checked = [write.capture_error(call.check, services) for call in calls]
-    answers = iter(write.commit_each([one for one in checked if not isinstance(one, Exception)], services))
-    found = [one if isinstance(one, Exception) else next(answers) for one in checked]
-    return [one if isinstance(one, Exception) else write.capture_error(require_id, one.outcomes[0]) for one in found]
+    answers = iter(write.commit_each([note for note in checked if not isinstance(note, Exception)], services))
+    found = [note if isinstance(note, Exception) else next(answers) for note in checked]
+    return [
+        answer if isinstance(answer, Exception) else write.capture_error(require_id, answer.outcomes[0])
+        for answer in found
+    ]
 
 
 def require_id(outcome: Outcome) -> str:

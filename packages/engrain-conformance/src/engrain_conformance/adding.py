@@ -164,7 +164,7 @@ class AddingSuite(Suite):
 
     def test_places_are_numbered_from_zero(self, store: ItemStore) -> None:
         outcomes = store.apply(Plan(ANA, tuple(Add(message(f"m{n}")) for n in range(3)))).outcomes
-        assert [one.place for one in outcomes] == [0, 1, 2]
+        assert [outcome.place for outcome in outcomes] == [0, 1, 2]
         assert add_one(store, message("other", "tuesday")).place == 0
         assert add_one(store, message("seven", number=7)).place == 7
         assert add_one(store, message("eight")).place == 8
@@ -258,7 +258,7 @@ class AddingSuite(Suite):
         (old,) = add(store, fact("Old."))
         steps = (Forget("nothing"), Add(fact("New.")), Change(old, pinned=True), Forget(old), Forget(old))
         outcomes = store.apply(Plan(ANA, steps)).outcomes
-        assert [one.status for one in outcomes] == ["missing", "added", "changed", "forgotten", "missing"]
+        assert [outcome.status for outcome in outcomes] == ["missing", "added", "changed", "forgotten", "missing"]
         assert store.apply(Plan(ANA, ())).outcomes == ()
 
     def test_a_request_is_done_once(self, store: ItemStore, clock: SetClock) -> None:

@@ -19,7 +19,7 @@ def plan(draft: Draft, scope: Scope = ANA, request_id: str | None = None) -> Pla
 
 
 def list_statuses(answers: list[Applied | EngrainError]) -> list[object]:
-    return [type(one) if isinstance(one, EngrainError) else one.outcomes[0].status for one in answers]
+    return [type(answer) if isinstance(answer, EngrainError) else answer.outcomes[0].status for answer in answers]
 
 
 class BatchSuite(Suite):
@@ -27,7 +27,7 @@ class BatchSuite(Suite):
         users = [Scope(user=f"user-{number}") for number in range(5)]
         plans = [plan(message(f"Turn {turn}."), user) for turn in range(4) for user in users]
         answers = store.apply_many(plans)
-        places = [one.outcomes[0].place for one in answers if isinstance(one, Applied)]
+        places = [answer.outcomes[0].place for answer in answers if isinstance(answer, Applied)]
         assert places == [turn for turn in range(4) for _ in users]
         for user in users:
             assert sorted(texts(list_items(store, user))) == [f"Turn {turn}." for turn in range(4)]
@@ -46,9 +46,9 @@ class BatchSuite(Suite):
         other = plan(fact("Coffee.", slot="user.drink"))
         answers = store.apply_many([first, first, other, plan(fact("Milk."), request_id="r"), other])
         assert list_statuses(answers) == ["added", "added", "replaced", Conflict, "repeated"]
-        one, again = answers[:2]
-        assert isinstance(one, Applied)
-        assert again == replace(one, repeated=True)
+        answer, again = answers[:2]
+        assert isinstance(answer, Applied)
+        assert again == replace(answer, repeated=True)
 
     def test_more_plans_than_one_transaction_takes(self, store: ItemStore) -> None:
         users = [Scope(user=f"user-{number}") for number in range(7)]

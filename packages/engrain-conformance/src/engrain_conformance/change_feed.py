@@ -41,10 +41,10 @@ def read_changes(store: ItemStore, since: int = 0, limit: int = 1) -> tuple[dict
     seen: dict[str, bool] = {}
     while True:
         changes = store.changes(ANA, since, limit)
-        assert [one.seq for one in changes.changes] == sorted(one.seq for one in changes.changes)
-        assert all(since < one.seq <= changes.seq for one in changes.changes)
+        assert [change.seq for change in changes.changes] == sorted(change.seq for change in changes.changes)
+        assert all(since < change.seq <= changes.seq for change in changes.changes)
         assert len(changes.changes) <= limit
-        seen |= {one.id: one.deleted for one in changes.changes}
+        seen |= {change.id: change.deleted for change in changes.changes}
         since = changes.seq
         if changes.complete:
             return seen, since
@@ -85,7 +85,7 @@ class ChangeFeedSuite(Suite):
         assert first.seq < second.seq <= store.status().seq
         assert len(store.changes(ANA, first.seq, 10).changes) == 2
         assert store.changes(ANA, second.seq, 10).changes == ()
-        assert max(one.seq for one in store.changes(ANA, 0, 10).changes) == second.seq
+        assert max(change.seq for change in store.changes(ANA, 0, 10).changes) == second.seq
 
     def test_changes_of_other_scopes_are_not_shown(self, store: ItemStore) -> None:
         add(store, fact("a"))
@@ -142,9 +142,9 @@ class ChangeFeedSuite(Suite):
         (c,) = add(store, fact("c"), scope=BEN)
         forget(store, b)
         entries = store.outbox("index", 10)
-        assert [(one.scope, one.item) for one in entries if not one.deleted] == [(ANA, a), (BEN, c)]
-        assert [one.item for one in store.outbox("index", 10, BEN)] == [c]
-        assert [one.seq for one in entries] == sorted({one.seq for one in entries})
+        assert [(entry.scope, entry.item) for entry in entries if not entry.deleted] == [(ANA, a), (BEN, c)]
+        assert [entry.item for entry in store.outbox("index", 10, BEN)] == [c]
+        assert [entry.seq for entry in entries] == sorted({entry.seq for entry in entries})
         assert store.outbox("index", 10) == entries
         assert store.outbox("index", 1) == entries[:1]
 
@@ -153,15 +153,15 @@ class ChangeFeedSuite(Suite):
         first = store.outbox("index", 10)
         store.outbox("other' --", 10)
         store.settle("index", first[0].seq)
-        assert [one.item for one in store.outbox("index", 10)] == [b]
+        assert [entry.item for entry in store.outbox("index", 10)] == [b]
         store.apply(Plan(ANA, (Change(a, pinned=True),)))
         store.settle("index", first[-1].seq)
-        assert [(one.item, one.deleted) for one in store.outbox("index", 10)] == [(a, False)]
+        assert [(entry.item, entry.deleted) for entry in store.outbox("index", 10)] == [(a, False)]
         store.settle("index", first[0].seq)
         assert len(store.outbox("index", 10)) == 1
         forget(store, a)
-        assert [(one.item, one.deleted) for one in store.outbox("index", 10)] == [(a, True)]
-        assert [one.item for one in store.outbox("other' --", 10)] == [b, a]
+        assert [(entry.item, entry.deleted) for entry in store.outbox("index", 10)] == [(a, True)]
+        assert [entry.item for entry in store.outbox("other' --", 10)] == [b, a]
         store.settle("index", store.outbox("index", 10)[-1].seq)
         assert store.outbox("index", 10) == []
 
@@ -276,4 +276,6 @@ class ChangeFeedSuite(Suite):
 
 
 def _embeds(store: ItemStore) -> list[Embed]:
-    return [Embed(one.id, one.hash, HashEmbedder().vectors(one.text)) for one in store.unembedded(MODEL, 9)]
+    return [
+        Embed(pending.id, pending.hash, HashEmbedder().vectors(pending.text)) for pending in store.unembedded(MODEL, 9)
+    ]

@@ -119,24 +119,24 @@ class ChangingSuite(Suite):
         )
         add(store, fact("New.", slot="s"))
         missing = store.unembedded(MODEL, 10)
-        assert store.vectors(ANA, [one.id for one in missing], MODEL) == {}
-        assert [(one.id, one.scope, one.text, one.kind, one.slot) for one in missing] == [
+        assert store.vectors(ANA, [pending.id for pending in missing], MODEL) == {}
+        assert [(pending.id, pending.scope, pending.text, pending.kind, pending.slot) for pending in missing] == [
             (first, ANA, "First.", "fact", None), (foreign, BEN, "Ben's.", "fact", None),
             (closed, ANA, "Old.", "fact", "s"),
         ]  # fmt: skip
-        assert [one.id for one in store.unembedded(MODEL, 2)] == [first, foreign]
-        for one in missing:
-            vectors = HashEmbedder().vectors(one.text)
-            outcome = store.apply(Plan(one.scope, (Embed(one.id, one.hash, vectors),))).outcomes[0]
-            assert (outcome.id, outcome.status) == (one.id, "changed")
+        assert [pending.id for pending in store.unembedded(MODEL, 2)] == [first, foreign]
+        for pending in missing:
+            vectors = HashEmbedder().vectors(pending.text)
+            outcome = store.apply(Plan(pending.scope, (Embed(pending.id, pending.hash, vectors),))).outcomes[0]
+            assert (outcome.id, outcome.status) == (pending.id, "changed")
         assert store.unembedded(MODEL, 10) == []
 
     def test_models_are_missing_one_by_one(self, store: ItemStore) -> None:
         other = HashEmbedder("other")
         (id,) = add(store, fact("Text."))
-        (one,) = store.unembedded(other.model.key, 10)
-        assert one.id == id
-        store.apply(Plan(ANA, (Embed(id, one.hash, other.vectors("Text.")),)))
+        (pending,) = store.unembedded(other.model.key, 10)
+        assert pending.id == id
+        store.apply(Plan(ANA, (Embed(id, pending.hash, other.vectors("Text.")),)))
         assert store.unembedded(other.model.key, 10) == store.unembedded(MODEL, 10) == []
 
     def test_vectors_of_a_text_that_changed_are_stale(self, store: ItemStore) -> None:
@@ -146,8 +146,8 @@ class ChangingSuite(Suite):
         store.apply(Plan(ANA, (Forget(made),)))
         vectors = HashEmbedder().vectors(item.text)
         outcomes = store.apply(Plan(ANA, (Embed(id, item.hash, vectors), Embed(made, item.hash, vectors)))).outcomes
-        assert [one.status for one in outcomes] == ["stale", "missing"]
-        assert [one.id for one in store.unembedded(MODEL, 10)] == [id]
+        assert [outcome.status for outcome in outcomes] == ["stale", "missing"]
+        assert [pending.id for pending in store.unembedded(MODEL, 10)] == [id]
 
     def test_vectors_of_another_scope_s_item_are_missing(self, store: ItemStore) -> None:
         (id,) = add(store, without_vectors("Ben's."), scope=BEN)

@@ -19,7 +19,7 @@ class CitingSuite(Suite):
             Add(derived("Ana lives in Lima.", Citation(refer_to_step(0), 2, 14))),
             Add(derived("Ana lives in Peru.", Citation(refer_to_step(1)), Citation(refer_to_step(0), 10, 14))),
         )
-        said, lima, peru = (one.id or "" for one in store.apply(Plan(ANA, steps)).outcomes)
+        said, lima, peru = (outcome.id or "" for outcome in store.apply(Plan(ANA, steps)).outcomes)
         assert get_item(store, lima).sources[0].cites == (Citation(said, 2, 14),)
         assert get_item(store, peru).sources[0].cites == (Citation(lima), Citation(said, 10, 14))
         assert get_item(store, lima).trust == get_item(store, peru).trust == TRUST["web"]
@@ -75,8 +75,8 @@ class CitingSuite(Suite):
             Add(message("Said.")),
         )
         outcomes = store.apply(Plan(ANA, steps)).outcomes
-        assert [one.status for one in outcomes] == ["kept_out"] * 4 + ["added"]
-        assert [(one.id, one.others, one.place) for one in outcomes[:4]] == [(None, (), None)] * 4
+        assert [outcome.status for outcome in outcomes] == ["kept_out"] * 4 + ["added"]
+        assert [(outcome.id, outcome.others, outcome.place) for outcome in outcomes[:4]] == [(None, (), None)] * 4
         assert sorted(texts(list_items(store, history=True))) == ["Kept.", "Said."]
         assert store.apply(Plan(ANA, (Add(derived("Made of it.", slot="s"), "line 1"),))).outcomes[0].status == "added"
 
@@ -85,10 +85,10 @@ class CitingSuite(Suite):
         said, _ = store.apply(once).outcomes
         store.apply(Plan(ANA, (Forget(said.id or ""),)))
         outcomes = store.apply(once).outcomes
-        assert [(one.status, one.id) for one in outcomes] == [("repeated", said.id), ("kept_out", None)]
+        assert [(outcome.status, outcome.id) for outcome in outcomes] == [("repeated", said.id), ("kept_out", None)]
         (old,) = add(store, fact("Old."))
         outcomes = store.apply(
             Plan(ANA, (Forget(old), Add(fact("New.", source=Source(cites=(Citation(refer_to_step(0)),))))))
         ).outcomes
-        assert [one.status for one in outcomes] == ["forgotten", "kept_out"]
+        assert [outcome.status for outcome in outcomes] == ["forgotten", "kept_out"]
         assert list_items(store) == []

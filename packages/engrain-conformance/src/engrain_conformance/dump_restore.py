@@ -88,14 +88,14 @@ def fill_store(store: Any, clock: SetClock) -> None:
             Add(fact("It happened.", occurred_at=START - timedelta(days=400), kind="procedure")),
         )
         written = store.apply(Plan(scope, steps, request_id="all"))
-        ids = [one.id for one in written.outcomes]
+        ids = [outcome.id for outcome in written.outcomes]
         clock.advance(60)
         add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Citation(first)), scope=scope)
         correct(store, ids[3], fact("I always want long answers."), scope=scope)
         (secret,) = add(store, derived("coffee", Citation(said.outcomes[1].id, 4, 10)), scope=scope)
         forget(store, secret, scope=scope)
         store.apply(Plan(scope, (Change(ids[2], pinned=True, importance=0.1),)))
-        (hash,) = (one.hash for one in store.unembedded(other.model.key, 999) if one.id == ids[0])
+        (hash,) = (pending.hash for pending in store.unembedded(other.model.key, 999) if pending.id == ids[0])
         store.apply(Plan(scope, (Embed(ids[0], hash, other.vectors("Lima")),)))
         append_messages(store, scope, "tuesday", [message("Hello.", "tuesday")], None)
         append_messages(store, scope, "monday", [message("Later.")], None)
@@ -258,7 +258,7 @@ class DumpRestoreSuite(Suite):
         for scope in SCOPES:
             add(source, fact("Cusco", slot="city"), scope=scope)
             append_messages(source, scope, "monday", [message("Much later.")], None)
-            source.touch(scope, [one.id for one in source.slots(scope, "", None)])
+            source.touch(scope, [slot.id for slot in source.slots(scope, "", None)])
         lease = source.journal.claim(Claim(ANA, "order", "three"))
         source.journal.finish(lease, StepEnd("open", result="1"))
         check_copy(source, store, clock())
@@ -289,12 +289,12 @@ class DumpRestoreSuite(Suite):
         assert append_messages(store, ANA, "tuesday", [message("The next.", "tuesday")], 1).outcomes[0].place == 1
         assert store.sessions(ANA, 9) == ["tuesday", "monday"]
         assert store.outbox("index", 10_000)[-1].item
-        assert {one.item for one in store.outbox("index", 10_000, BEN)} == {
+        assert {entry.item for entry in store.outbox("index", 10_000, BEN)} == {
             row.key[0] for row in dump_all(source) if row.kind == "item" and row.scope == BEN
         }
-        assert [one.task for one in store.journal.tasks(TaskQuery(ANA, ("running",)))] == ["order"]
+        assert [task.task for task in store.journal.tasks(TaskQuery(ANA, ("running",)))] == ["order"]
         assert store.nearest(vector_query("Quito", limit=1)).cosines[0] > 0.99
-        assert all(one.state != "fail" for one in store.check())
+        assert all(fault.state != "fail" for fault in store.check())
 
     def test_who_was_erased_stays_out_and_who_is_held_stays(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
@@ -405,7 +405,7 @@ class DumpRestoreSuite(Suite):
         clock.advance(1)
         store.erasing.complete("e9", {})
         marks.append(store.change_token([ANA]))
-        assert len({one.mark for one in marks}) == 3
+        assert len({mark.mark for mark in marks}) == 3
         for since in marks[:2]:
             with pytest.raises(Conflict):
                 store.restore(given, since)

@@ -153,8 +153,8 @@ class EpisodesSuite(Suite):
 
     def test_only_what_is_the_same_is_joined(self, episodes: Episodes) -> None:
         others = [episode("a"), episode("b", key="K"), episode("c", key="k", session="t"), episode("d", key="")]
-        for one in others:
-            episodes.add(ANA, one)
+        for other in others:
+            episodes.add(ANA, other)
         foreign = episodes.add(BEN, episode("e", key="k"))
         for one in (episode("f", key="k"), episode("g", 1), episode("h", 1)):
             assert episodes.add(ANA, one) == one
@@ -269,8 +269,8 @@ class EpisodesSuite(Suite):
         for n, scope in enumerate(scopes):
             episodes.add(scope, episode("same", text=f"of {n}", key="k"), raw(f"raw of {n}"))
         for n, scope in enumerate(scopes):
-            assert [one.text for one in episodes.recent(scope, "s", 99, START)] == [f"of {n}"]
-            assert [one.text for one in episodes.recent(scope, None, 99, START)] == [f"of {n}"]
+            assert [episode.text for episode in episodes.recent(scope, "s", 99, START)] == [f"of {n}"]
+            assert [episode.text for episode in episodes.recent(scope, None, 99, START)] == [f"of {n}"]
             assert episodes.raw(scope, "same", START) == f"raw of {n}"
         assert episodes.remove(scopes[0], ["same"]) == 1
         assert all(len(episodes.recent(scope, None, 9, START)) == 1 for scope in scopes[1:])

@@ -104,7 +104,7 @@ class ErasureSuite(Suite):
         with pytest.raises(BeingErased):
             store.journal.claim(Claim(ANA, "task", "worker", 30))
         add(store, fact("Ben goes on."), scope=BEN)
-        assert [one.id for one in erasing.running()] == ["e1"]
+        assert [erasure.id for erasure in erasing.running()] == ["e1"]
         erasing.delete_rows("e1")
         erasing.anonymize("e1")
         erasing.complete("e1", {})
@@ -136,8 +136,13 @@ class ErasureSuite(Suite):
         assert erasing.delete_rows("e1").counts == erasing.delete_rows("e1").counts
         erasing.save_progress("e1", {"files": 2}, b"prints")
         assert erasing.anonymize("e1") == erasing.anonymize("e1")
-        (one,) = erasing.running()
-        assert (one.stage, one.subject, one.notes, one.prints) == ("anonymized", None, {"files": 2}, b"prints")
+        (erasure,) = erasing.running()
+        assert (erasure.stage, erasure.subject, erasure.notes, erasure.prints) == (
+            "anonymized",
+            None,
+            {"files": 2},
+            b"prints",
+        )
         erasing.complete("e1", {})
         with pytest.raises(NotFound):
             erasing.complete("e1", {})
@@ -201,14 +206,17 @@ class ErasureSuite(Suite):
         store.outbox("target", 9)
         erasing.begin("e1", USER)
         erasing.delete_rows("e1")
-        assert [(one.item, one.deleted) for one in store.outbox("target", 9)][-1] == (id, True)
+        assert [(entry.item, entry.deleted) for entry in store.outbox("target", 9)][-1] == (id, True)
 
     # A part
 
     def test_a_session_goes_with_what_was_derived_from_it(self, store: Any, erasing: Erasing) -> None:
-        (kept,) = (one.id for one in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes)
+        (kept,) = (
+            outcome.id for outcome in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes
+        )
         (gone,) = (
-            one.id for one in append_messages(store, ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes
+            outcome.id
+            for outcome in append_messages(store, ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes
         )
         add(
             store,
@@ -224,7 +232,9 @@ class ErasureSuite(Suite):
         assert erasing.find_tombstoned(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
 
     def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
-        (said,) = (one.id for one in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes)
+        (said,) = (
+            outcome.id for outcome in append_messages(store, ANA, "monday", [message("It rained.")], None).outcomes
+        )
         store.apply(Plan(ANA, (Add(derived("Rain.", Citation(said))),), request_id="asked"))
         store.summarize(ANA, "monday", Summary("Rain.", 1, 1))
         store.advance(ANA, "monday", "extract", 1)
@@ -236,7 +246,7 @@ class ErasureSuite(Suite):
         assert [counted[kind] for kind in ("item", "episode", "request", "progress", "session")] == [2, 2, 1, 1, 1]
         assert run_erasure(erasing, monday) == counted
         assert not erasing.measure(monday)
-        (id,) = (one.id for one in store.apply(Plan(ANA, (Add(fact("Tea.")),), request_id="asked")).outcomes)
+        (id,) = (outcome.id for outcome in store.apply(Plan(ANA, (Add(fact("Tea.")),), request_id="asked")).outcomes)
         tea = Subject(ANA, "id", id)
         counted = erasing.measure(tea).counts
         assert run_erasure(erasing, tea) == counted == {"item": 1, "cut": 0, "request": 1}
@@ -281,7 +291,7 @@ class ErasureSuite(Suite):
             Message("user", "And the weather?"),
             Message("assistant", "It rains."),
         ]
-        ids = [_said(store, one) for one in said]
+        ids = [_said(store, message) for message in said]
         (learnt,) = add(store, derived("Passwords are sent.", Citation(ids[5]), Citation(ids[0])))
         (looked,) = add(store, derived("It looked further.", Citation(ids[3])))
         subject = Subject(ANA, "source", page)
@@ -298,8 +308,10 @@ class ErasureSuite(Suite):
 
     def test_an_item_goes_as_if_forgotten(self, store: Any, erasing: Erasing) -> None:
         (said,) = (
-            one.id
-            for one in append_messages(store, ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
+            outcome.id
+            for outcome in append_messages(
+                store, ANA, "s", [message("My code is 4417. It rained.", "s")], None
+            ).outcomes
         )
         (id,) = add(store, derived("Her code is 4417.", Citation(said, 0, 16)))
         assert erasing.measure(Subject(ANA, "id", id)).ids == (id,)
@@ -325,11 +337,13 @@ class ErasureSuite(Suite):
     def test_forgetting_is_recorded_with_it(self, store: Any, audit: AuditLog) -> None:
         (id,) = add(store, fact("Ana lives in Lima."))
         forget(store, id)
-        assert [(one.what, dict(one.details)) for one in audit.entries(0, 9)] == [("forget", {"cut": 0, "items": 1})]
+        assert [(entry.what, dict(entry.details)) for entry in audit.entries(0, 9)] == [
+            ("forget", {"cut": 0, "items": 1})
+        ]
 
     def test_others_append_at_the_same_time(self, audit: AuditLog, another: Callable[[], Any]) -> None:
         other = another()
         for number in range(6):
             (audit, other.audit)[number % 2].append("load", {"number": number})
-        assert [one.details["number"] for one in audit.entries(0, 9)] == list(range(6))
+        assert [entry.details["number"] for entry in audit.entries(0, 9)] == list(range(6))
         assert audit.verify()

@@ -158,9 +158,9 @@ class ForgettingSuite(Suite):
         assert forget(store, made).others == ()
         text = get_item(store, said).text
         cited = [get_item(store, id).sources[0].cites[0] for id in others]
-        assert tuple(text[one.start : one.end] for one in cited) == parts
+        assert tuple(text[span.start : span.end] for span in cited) == parts
         assert get_item(store, rest).sources[0].cites == (Citation(said, text.index(" and"), None),)
-        assert {one.cite for one in store.lineage(ANA, [others[1]])} == {cite(said, "Ana")}
+        assert {citation.cite for citation in store.lineage(ANA, [others[1]])} == {cite(said, "Ana")}
         forget(store, others[1])
         assert get_item(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("Ana", FORGOTTEN)
 
@@ -287,7 +287,9 @@ class ForgettingSuite(Suite):
         forget(store, made)
         feed()
         assert vectors.nearest(vector_query(SAID)).ids == []
-        assert [(one.id, one.text) for one in store.unembedded(MODEL, 9)] == [(said, get_item(store, said).text)]
+        assert [(pending.id, pending.text) for pending in store.unembedded(MODEL, 9)] == [
+            (said, get_item(store, said).text)
+        ]
 
     # Tombstones
 
@@ -379,7 +381,7 @@ class ForgettingSuite(Suite):
         seen = [get_item(store, id) for id in (pinned, cited, rests)]
         steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in (pinned, cited, alone, "nothing"))
         outcomes = store.apply(Plan(ANA, steps)).outcomes
-        assert [one.status for one in outcomes] == ["stale", "stale", "forgotten", "missing"]
+        assert [outcome.status for outcome in outcomes] == ["stale", "stale", "forgotten", "missing"]
         assert outcomes[2].others == (known,)
         assert [get_item(store, id) for id in (pinned, cited, rests)] == seen
         assert add_one(store, derived("Pinned.")).status == "repeated", "and no tombstone was left of it"

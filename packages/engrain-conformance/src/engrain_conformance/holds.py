@@ -30,7 +30,7 @@ class HoldSuite(Suite):
         assert list_texts(store) == {"Ana lives in Lima."}
         with pytest.raises(OnHold):
             erasing.begin("e1", USER)
-        assert [one.hidden for one in erasing.holds()] == [True]
+        assert [hold.hidden for hold in erasing.holds()] == [True]
         assert list_texts(store) == set()
         assert store.get_many(ANA, [id]) == []
         with pytest.raises(OnHold):
@@ -52,7 +52,7 @@ class HoldSuite(Suite):
         with pytest.raises(OnHold, match="case-7"):
             erasing.delete_rows("e1")
         assert erasing.running() == []
-        assert [one.hidden for one in erasing.holds()] == [by == "user"]
+        assert [hold.hidden for hold in erasing.holds()] == [by == "user"]
         assert [entry.what for entry in audit.entries(0, 9)] == ["hold", "erase_refused"]
         erasing.release(USER)
         assert list_texts(store) == {"Ana lives in Lima."}
@@ -83,7 +83,7 @@ class HoldSuite(Suite):
             erasing.release(USER)
         assert not erasing.release(USER, "case-9")
         assert erasing.release(USER, "case-7")
-        assert [(one.reasons, one.hidden) for one in erasing.holds()] == [(("case-8",), True)]
+        assert [(hold.reasons, hold.hidden) for hold in erasing.holds()] == [(("case-8",), True)]
         assert list_texts(store) == set()
         assert erasing.release(USER)
         assert erasing.holds() == []
@@ -107,10 +107,10 @@ class HoldSuite(Suite):
         written = len(audit.entries(0, 9))
         assert not erasing.release(USER, ["case-7", "case-6"])
         assert not erasing.release(USER, [])
-        assert [one.reasons for one in erasing.holds()] == [("case-7", "case-8", "case-9")]
+        assert [hold.reasons for hold in erasing.holds()] == [("case-7", "case-8", "case-9")]
         assert len(audit.entries(0, 9)) == written
         assert erasing.release(USER, ["case-9", "case-7"])
-        assert [(one.reasons, one.hidden) for one in erasing.holds()] == [(("case-8",), True)]
+        assert [(hold.reasons, hold.hidden) for hold in erasing.holds()] == [(("case-8",), True)]
         erasing.hold(USER, "case-7")
         assert erasing.release(USER, ("case-7", "case-8"))
         assert erasing.holds() == []
@@ -138,7 +138,7 @@ class HoldSuite(Suite):
         erasing.hold(USER, "case-7")
         with pytest.raises(OnHold):
             erasing.begin("e1", USER)
-        assert [one.parts() for one in erasing.users()] == [USER.parts()]
+        assert [user.parts() for user in erasing.users()] == [USER.parts()]
         erasing.release(USER)
         run_erasure(erasing, USER)
         assert erasing.users() == []
@@ -169,7 +169,7 @@ class HoldSuite(Suite):
         later = clock.advance(30 * 86_400)
         assert (store.episodes.expire(later), store.journal.prune(later)) == (1, 1)
         assert store.episodes.trim(ANA, "monday", 1) == 0
-        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old", "new"]
+        assert [episode.id for episode in store.episodes.recent(ANA, None, 9, START)] == ["old", "new"]
         assert store.episodes.raw(ANA, "old", START) == "At length."
         assert store.journal.task(ANA, "task")
         assert store.episodes.recent(BEN, None, 9, START) == []
@@ -193,6 +193,6 @@ class HoldSuite(Suite):
         later = clock.advance(30 * 86_400)
         assert (store.episodes.expire(later), store.journal.expire(later), store.journal.prune(later)) == (0, [], 0)
         erasing.release(USER)
-        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old"]
+        assert [episode.id for episode in store.episodes.recent(ANA, None, 9, START)] == ["old"]
         assert store.episodes.raw(ANA, "old", START) == "At length."
         assert store.journal.task(ANA, "task").status == "running"

@@ -65,16 +65,16 @@ class IsolationSuite(Suite):
         before = list_items(store, BEN, history=True)
         (id,) = add(store, fact("Mine."))
         steps: list[Step] = [
-            *(Change(one, importance=1.0, pinned=True) for one in foreign),
-            *(Correct(one, fact("Other.")) for one in foreign),
-            *(Add(derived("Made up.", Citation(one))) for one in foreign),
+            *(Change(scope, importance=1.0, pinned=True) for scope in foreign),
+            *(Correct(scope, fact("Other.")) for scope in foreign),
+            *(Add(derived("Made up.", Citation(scope))) for scope in foreign),
         ]
         for step in steps:
             with pytest.raises(NotFound):
                 store.apply(Plan(ANA, (step,)))
-        hashes = {one.id: one.hash for one in store.unembedded("another model", 99)}
-        for one in foreign:
-            wrong = (Forget(one), Embed(one, hashes[one], HashEmbedder("another").vectors("x")))
+        hashes = {pending.id: pending.hash for pending in store.unembedded("another model", 99)}
+        for scope in foreign:
+            wrong = (Forget(scope), Embed(scope, hashes[scope], HashEmbedder("another").vectors("x")))
             assert [each.status for each in store.apply(Plan(ANA, wrong)).outcomes] == ["missing", "missing"]
         store.touch(ANA, foreign)
         add(store, fact(f"{CANARY} fact", importance=1.0), fact("New.", slot="shared"), message("x", "shared"))
@@ -87,7 +87,7 @@ class IsolationSuite(Suite):
             outcomes = store.apply(
                 Plan(scope, (Add(fact("Same.")), Add(fact(f"{n}", slot="s")), Add(message(f"m{n}"))), request_id="r")
             )
-            assert [one.status for one in outcomes.outcomes] == ["added"] * 3
+            assert [outcome.status for outcome in outcomes.outcomes] == ["added"] * 3
             assert not outcomes.repeated
             assert outcomes.outcomes[2].place == 0
         for n, scope in enumerate(scopes):

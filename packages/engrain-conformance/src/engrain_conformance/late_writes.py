@@ -70,7 +70,7 @@ class LateWriteSuite(Suite):
         _write(store, fact("New."), store.current_time(), scope)
         with pytest.raises(BeingErased):
             _write(store, fact("Late."), began, scope)
-        assert [one.text for one in store.page(ListQuery(scope, limit=10))] == ["New."]
+        assert [item.text for item in store.page(ListQuery(scope, limit=10))] == ["New."]
 
     def test_a_user_who_comes_back_while_the_proof_is_made_is_kept(self, store: Any, erasing: Erasing) -> None:
         _write(store, fact("From before."), store.current_time())
@@ -80,7 +80,7 @@ class LateWriteSuite(Suite):
         began = store.current_time()
         _STAGES[2](erasing)
         _write(store, fact("New."), began)
-        assert [one.text for one in store.page(ListQuery(ANA, limit=10))] == ["New."]
+        assert [item.text for item in store.page(ListQuery(ANA, limit=10))] == ["New."]
 
     def test_a_write_of_anybody_else_goes_on(self, store: Any, erasing: Erasing) -> None:
         _write(store, fact("From before."), store.current_time())
@@ -89,7 +89,7 @@ class LateWriteSuite(Suite):
         for stage in _STAGES:
             stage(erasing)
         _write(store, fact("Ben's."), began, BEN)
-        assert [one.text for one in store.page(ListQuery(BEN, limit=10))] == ["Ben's."]
+        assert [item.text for item in store.page(ListQuery(BEN, limit=10))] == ["Ben's."]
 
     @pytest.mark.parametrize(
         ("subject", "late", "free"),
@@ -112,7 +112,7 @@ class LateWriteSuite(Suite):
             assert _refused(store, late, began)
         _write(store, free, began)
         _write(store, late, store.current_time())
-        assert {one.text for one in store.page(ListQuery(ANA, limit=10))} == {free.text, late.text}
+        assert {item.text for item in store.page(ListQuery(ANA, limit=10))} == {free.text, late.text}
 
     def test_what_happened_in_an_erased_session_is_too_late_as_well(self, store: Any, erasing: Erasing) -> None:
         began = store.current_time()
@@ -164,7 +164,7 @@ class LateWriteSuite(Suite):
         erasing.delete_rows("e1")
         assert erasing.anonymize("e1", {"files": 2}).notes == {"files": 2}
         erasing.save_progress("e1", {"folders": ["/home/ana"]}, b"")
-        assert [one.notes for one in erasing.running()] == [{"files": 2}]
+        assert [erasure.notes for erasure in erasing.running()] == [{"files": 2}]
 
     def test_what_went_is_known_by_its_id(self, store: Any, erasing: Erasing) -> None:
         forgotten, erased = add(store, fact("Forgotten."), fact("Erased."))
@@ -179,7 +179,7 @@ class LateWriteSuite(Suite):
 
     def test_what_was_restored_is_not_gone(self, store: Any) -> None:
         again, gone = add(store, fact("Comes back."), fact("Stays out."))
-        (row,) = [one for one in store.dump("item", None, 9) if one.key[0] == again]
+        (row,) = [row for row in store.dump("item", None, 9) if row.key[0] == again]
         store.apply(Plan(ANA, (Forget(again), Forget(gone))))
         store.restore([row])
         assert store.removed() == [gone]

@@ -178,10 +178,10 @@ class LeaseSuite(Suite):
         journal.end(claim(journal, "ended", deadline=START + HOUR), TaskEnd("done"))
         assert journal.expire(clock.advance(3_599)) == []
         expired = journal.expire(clock.advance(1))
-        assert sorted((one.scope.user or "", one.task, one.status) for one in expired) == [
+        assert sorted((task.scope.user or "", task.task, task.status) for task in expired) == [
             ("ana", "late", "expired"), ("ben", "late", "expired"),
         ]  # fmt: skip
-        assert {one.ended_at for one in expired} == {clock()}
+        assert {task.ended_at for task in expired} == {clock()}
         assert journal.task(ANA, "late") in expired
         assert [step.name for step in journal.steps(ANA, "late")] == ["first"]
         with pytest.raises(LeaseLost):
@@ -196,16 +196,16 @@ class LeaseSuite(Suite):
             claim(journal, f"task {n}", scope=scope, seconds=10 * (n + 1))
             clock.advance()
         journal.end(claim(journal, "ended"), TaskEnd("done"))
-        mine = [one.task for one in journal.tasks(TaskQuery(ANA))]
+        mine = [task.task for task in journal.tasks(TaskQuery(ANA))]
         assert mine == ["ended", "task 3", "task 2", "task 0"]
-        assert [one.task for one in journal.tasks(TaskQuery())] == ["ended", "task 3", "task 2", "task 1", "task 0"]
-        assert [one.task for one in journal.tasks(TaskQuery(ANA, limit=2))] == mine[:2]
-        assert [one.task for one in journal.tasks(TaskQuery(ANA, ("done", "failed")))] == ["ended"]
+        assert [task.task for task in journal.tasks(TaskQuery())] == ["ended", "task 3", "task 2", "task 1", "task 0"]
+        assert [task.task for task in journal.tasks(TaskQuery(ANA, limit=2))] == mine[:2]
+        assert [task.task for task in journal.tasks(TaskQuery(ANA, ("done", "failed")))] == ["ended"]
         clock.advance(17)
-        assert [one.task for one in journal.tasks(TaskQuery(stale=True))] == ["task 1", "task 0"]
-        assert [one.task for one in journal.tasks(TaskQuery(ANA, ("running",), stale=True))] == ["task 0"]
+        assert [task.task for task in journal.tasks(TaskQuery(stale=True))] == ["task 1", "task 0"]
+        assert [task.task for task in journal.tasks(TaskQuery(ANA, ("running",), stale=True))] == ["task 0"]
         claim(journal, "task 0", worker="two")
-        assert [one.task for one in journal.tasks(TaskQuery(ANA, stale=True))] == []
+        assert [task.task for task in journal.tasks(TaskQuery(ANA, stale=True))] == []
 
     def test_only_ended_tasks_are_pruned(self, journal: TaskJournal, clock: SetClock) -> None:
         for scope in (ANA, BEN):
@@ -222,7 +222,7 @@ class LeaseSuite(Suite):
         assert journal.task(ANA, "old") is None
         assert journal.event(ANA, "old", "paid") is None
         assert journal.steps(ANA, "old") == journal.steps(BEN, "old") == []
-        assert sorted(one.task for one in journal.tasks(TaskQuery())) == ["new", "open", "waiting"]
+        assert sorted(task.task for task in journal.tasks(TaskQuery())) == ["new", "open", "waiting"]
         assert len(journal.steps(ANA, "open")) == 1
         clock.advance(86_400 * 999)
         assert journal.prune(clock()) == 1
@@ -265,7 +265,7 @@ class LeaseSuite(Suite):
         lease = claim(journal)
         for snapshot in ('{"a": "ü"}', "{}"):
             journal.keep(lease, snapshot)
-            assert [one.snapshot for one in journal.tasks(TaskQuery(ANA))] == [snapshot]
+            assert [task.snapshot for task in journal.tasks(TaskQuery(ANA))] == [snapshot]
         assert journal.end(lease, TaskEnd("done")).snapshot == "{}"
 
     def test_a_snapshot_comes_with_the_end_of_a_step(self, journal: TaskJournal, clock: SetClock) -> None:

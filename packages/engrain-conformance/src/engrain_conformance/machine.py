@@ -250,16 +250,18 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _embed(self, scope: Scope, n: int) -> None:
         for side, store in enumerate(self.stores):
-            for one in store.unembedded(MODEL, n + 1):
-                applied = store.apply(Plan(one.scope, (Embed(one.id, one.hash, EMBEDDER.vectors(one.text)),)))
-                assert applied.outcomes == (Outcome(one.id, "changed"),), side
+            for pending in store.unembedded(MODEL, n + 1):
+                applied = store.apply(
+                    Plan(pending.scope, (Embed(pending.id, pending.hash, EMBEDDER.vectors(pending.text)),))
+                )
+                assert applied.outcomes == (Outcome(pending.id, "changed"),), side
 
     def _drain(self, scope: Scope, n: int) -> None:
         for side, store in enumerate(self.stores):
             entries = store.outbox(TARGET, n + 1)
-            for one in entries:
-                owner = one.scope
-                assert one.deleted is not bool(store.get_many(owner, [one.item])), side
+            for entry in entries:
+                owner = entry.scope
+                assert entry.deleted is not bool(store.get_many(owner, [entry.item])), side
             if entries:
                 store.settle(TARGET, entries[-1].seq)
 
@@ -280,7 +282,7 @@ class StoreMachine(RuleBasedStateMachine):
                 assert found[name] == value, f"{name} of {scope}"
         states = [store.status() for store in self.stores]
         self.written = {ANA, BEN}
-        counted = [(one.items, one.open_items, one.scopes, one.unembedded) for one in states]
+        counted = [(state.items, state.open_items, state.scopes, state.unembedded) for state in states]
         assert counted[0] == counted[1]
 
     @invariant()
@@ -292,9 +294,9 @@ class StoreMachine(RuleBasedStateMachine):
             while not complete:
                 changes = store.changes(ANA, self.seen[side], 2)
                 self.seen[side], complete = changes.seq, changes.complete
-                for one in changes.changes:
-                    mirror.pop(one.id, None)
-                    mirror |= {item.id: _unused(item) for item in store.get_many(ANA, [one.id])}
+                for change in changes.changes:
+                    mirror.pop(change.id, None)
+                    mirror |= {item.id: _unused(item) for item in store.get_many(ANA, [change.id])}
             items = store.page(ListQuery(ANA, history=True, limit=10_000))
             assert mirror == {item.id: _unused(item) for item in items}, side
 
@@ -324,8 +326,14 @@ class StoreMachine(RuleBasedStateMachine):
     def _outcomes(self, applied: Applied, side: int) -> list[Any]:
         name = self._label(side)
         return [
-            (name(one.id), one.status, {name(id) for id in one.others}, {name(id) for id in one.marked}, one.place)
-            for one in applied.outcomes
+            (
+                name(outcome.id),
+                outcome.status,
+                {name(id) for id in outcome.others},
+                {name(id) for id in outcome.marked},
+                outcome.place,
+            )
+            for outcome in applied.outcomes
         ]
 
     def _label(self, side: int) -> Callable[[str | None], str | None]:

@@ -65,8 +65,8 @@ class OutcomesSuite(Suite):
         made = [trial(id, task, minutes=minutes) for task, minutes in (("b", 1), ("a", 2), ("d", 0), ("c", 1))]
         for one in made:
             outcomes.count(ANA, one)
-        assert [one.task for one in outcomes.trials(ANA, id, 9)] == ["a", "c", "b", "d"]
-        assert [one.task for one in outcomes.trials(ANA, id, 2)] == ["a", "c"]
+        assert [trial.task for trial in outcomes.trials(ANA, id, 9)] == ["a", "c", "b", "d"]
+        assert [trial.task for trial in outcomes.trials(ANA, id, 2)] == ["a", "c"]
         assert outcomes.trials(ANA, id, 0) == outcomes.trials(ANA, "nothing", 9) == []
 
     def test_what_is_not_there_was_not_tried(self, store: ItemStore, outcomes: Outcomes) -> None:
@@ -118,14 +118,14 @@ class OutcomesSuite(Suite):
                 assert outcomes.count(scope, trial(own[scope], f"{task}", note=f"of {n}"))
         for n, (scope, id) in enumerate(own.items()):
             assert outcomes.tallies(scope, list(own.values())) == {id: Tally(n % 3 + 1, 0, START)}
-            assert {one.note for one in outcomes.trials(scope, id, 9)} == {f"of {n}"}
+            assert {trial.note for trial in outcomes.trials(scope, id, 9)} == {f"of {n}"}
 
     def test_a_task_may_have_any_name(self, store: ItemStore, outcomes: Outcomes) -> None:
         id = procedure(store)
         for name in HOSTILE:
             assert outcomes.count(ANA, trial(id, name, note=name))
             assert not outcomes.count(ANA, trial(id, name))
-        assert [one.task for one in outcomes.trials(ANA, id, 99)] == sorted(HOSTILE, reverse=True)
+        assert [trial.task for trial in outcomes.trials(ANA, id, 99)] == sorted(HOSTILE, reverse=True)
         for name in HOSTILE:
             assert outcomes.tallies(ANA, [name]) == {}
 

@@ -197,13 +197,13 @@ class ReadingSuite(Suite):
         new = correct(store, ids[1], fact("one", metadata={"n": 1}))
         forget(store, ids[3])
         (late,) = add(store, message("5"))
-        found = {one.id for one in store.sketches(SketchQuery(ANA, [ids[2]], 4))}
+        found = {sketche.id for sketche in store.sketches(SketchQuery(ANA, [ids[2]], 4))}
         assert found == {ids[0], new.id, ids[2], ids[4], late}
         seen = store.sketches(SketchQuery(ANA, [ids[2]], 4, at=START))
-        assert {one.id for one in seen} == {ids[0], new.id, ids[2], ids[4]}
+        assert {sketch.id for sketch in seen} == {ids[0], new.id, ids[2], ids[4]}
         where = parse_filter({"metadata.n": {"<": 2}})
-        assert {one.id for one in store.sketches(SketchQuery(ANA, [ids[2]], 4, where))} == {ids[0], new.id}
-        assert {one.id for one in store.sketches(SketchQuery(ANA, [ids[1]], 1))} == {ids[0], new.id, ids[2]}
+        assert {sketche.id for sketche in store.sketches(SketchQuery(ANA, [ids[2]], 4, where))} == {ids[0], new.id}
+        assert {sketche.id for sketche in store.sketches(SketchQuery(ANA, [ids[1]], 1))} == {ids[0], new.id, ids[2]}
         assert store.sketches(SketchQuery(ANA, ["nothing", ids[3]], 4)) == store.sketches(SketchQuery(ANA, [])) == []
 
     def test_traits_are_found_newest_first(self, store: ItemStore, clock: SetClock) -> None:
@@ -237,7 +237,7 @@ class ReadingSuite(Suite):
         assert store.outdated(ANA, [said, other]) == [
             OutdatedSpan(said, 10, 14, until, "Cusco"), OutdatedSpan(other, 0, 10, clock(), "Cusco"),
         ]  # fmt: skip
-        assert [one.id for one in store.outdated(ANA, [other, said])] == [other, said]
+        assert [span.id for span in store.outdated(ANA, [other, said])] == [other, said]
         assert store.outdated(ANA, []) == store.outdated(ANA, ["nothing"]) == []
 
     def test_a_cite_without_words_is_not_outdated(self, store: ItemStore) -> None:
@@ -264,7 +264,7 @@ class ReadingSuite(Suite):
         )
         for id, text in ((one, "1"), (two, "2")):
             correct(store, id, fact(text))
-        assert {one.now for one in store.outdated(ANA, [said])} == {"1", "2"}
+        assert {span.now for span in store.outdated(ANA, [said])} == {"1", "2"}
         assert len(store.outdated(ANA, [said])) == 2
 
     def test_a_value_that_still_holds_is_not_outdated(self, store: ItemStore, clock: SetClock) -> None:

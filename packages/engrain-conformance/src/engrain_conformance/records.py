@@ -28,11 +28,11 @@ def put(records: Any, *keys: RecordKey, body: bytes = b"x", scope: Scope = ANA, 
 
 
 def bodies(records: Any, *keys: RecordKey, scope: Scope = ANA) -> list[bytes]:
-    return [one.body for one in records.read(scope, "s", list(keys))]
+    return [record.body for record in records.read(scope, "s", list(keys))]
 
 
 def names(records: Any, prefix: RecordKey = (), **options: Any) -> list[str]:
-    return ["/".join(one.key) for one in records.scan(ANA, "s", prefix, **{"limit": 99, **options})]
+    return ["/".join(record.key) for record in records.scan(ANA, "s", prefix, **{"limit": 99, **options})]
 
 
 class RecordsSuite(Suite):
@@ -84,10 +84,10 @@ class RecordsSuite(Suite):
             ("b", "日本"),
         ]
         put(records, *reversed(keys))
-        assert [one.key for one in records.scan(ANA, "s", limit=99)] == keys
+        assert [record.key for record in records.scan(ANA, "s", limit=99)] == keys
         assert records.keys(ANA, "s", limit=99) == keys
         assert records.keys(ANA, "s", limit=2, after=keys[3]) == keys[4:6]
-        assert [one.key for one in records.scan(ANA, "s", limit=99, order="descending")] == keys[::-1]
+        assert [record.key for record in records.scan(ANA, "s", limit=99, order="descending")] == keys[::-1]
 
     def test_a_prefix_takes_whole_parts(self, records: Any) -> None:
         put(records, ("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("a", "bc"))

@@ -44,8 +44,8 @@ class SessionLogSuite(Suite):
     def test_messages_are_numbered_one_after_the_other(self, log: SessionLog) -> None:
         first = append_messages(log, ANA, "s", [message_draft("a"), message_draft("b")], None)
         second = append_messages(log, ANA, "s", [message_draft("c")], None)
-        assert [one.place for one in (*first.outcomes, *second.outcomes)] == [0, 1, 2]
-        assert {one.status for one in (*first.outcomes, *second.outcomes)} == {"added"}
+        assert [outcome.place for outcome in (*first.outcomes, *second.outcomes)] == [0, 1, 2]
+        assert {outcome.status for outcome in (*first.outcomes, *second.outcomes)} == {"added"}
         assert first.seq < second.seq
         assert (log.length(ANA, "s"), log.length(ANA, "unknown")) == (3, 0)
         assert append_messages(log, ANA, "s", [], None).outcomes == ()
@@ -147,13 +147,17 @@ class SessionLogSuite(Suite):
             message_draft("b", derived=True),
         ]
         outcomes = append_messages(log, ANA, "t", replay, None).outcomes
-        assert [(one.status, one.place) for one in outcomes] == [("added", 0), ("kept_out", None), ("added", 1)]
+        assert [(outcome.status, outcome.place) for outcome in outcomes] == [
+            ("added", 0),
+            ("kept_out", None),
+            ("added", 1),
+        ]
 
     def test_messages_are_items_like_any_other(self, store: ItemStore, log: SessionLog, words: Any) -> None:
         (outcome,) = append_messages(log, ANA, "s", [message_draft("Some tea, please.")], None).outcomes
         assert texts(list_items(store)) == ["Some tea, please."]
         assert [hit.id for hit in words.best(word_query("tea")).hits] == [outcome.id]
-        assert outcome.id in {one.id for one in store.changes(ANA, 0, 10).changes}
+        assert outcome.id in {change.id for change in store.changes(ANA, 0, 10).changes}
 
     def test_sessions_come_last_written_first(self, store: ItemStore, log: SessionLog) -> None:
         for session in ("a", "b", "c", "a"):
@@ -168,8 +172,8 @@ class SessionLogSuite(Suite):
         (first, _) = log.read(ANA, "b", 0, 9)
         correct(store, first.id, message_draft("z"))
         assert log.sessions(ANA, 10) == ["b", "a"]
-        for one in log.read(ANA, "b", 0, 9):
-            forget(store, one.id)
+        for item in log.read(ANA, "b", 0, 9):
+            forget(store, item.id)
         assert log.sessions(ANA, 10) == ["a"]
 
     # Summaries
@@ -229,9 +233,9 @@ class SessionLogSuite(Suite):
             log, ANA, "s", [message_draft("a"), message_draft("b"), message_draft("c")], None
         ).outcomes
         seen = 0
-        for one in outcomes:
+        for outcome in outcomes:
             log.summarize(ANA, "s", Summary("In sum.", 3, seen + 1))
-            forget(store, one.id or "")
+            forget(store, outcome.id or "")
             stored = log.summary(ANA, "s")
             assert stored is not None
             assert stored.version > seen + 1

@@ -224,7 +224,7 @@ class SlotSuite(Suite):
             slot, sources = f"user.s{history}", [f"{history} {name}" for name in ("web", "mail")]
             for _ in range(random.randrange(4, 14)):
                 clock.advance(random.choice([0, 0, 1, 1]))
-                live = [one for one in store.history(ANA, slot) if one.retracted_at is None]
+                live = [version for version in store.history(ANA, slot) if version.retracted_at is None]
                 draft = fact(random.choice("ABC"), slot=slot, source=Source(random.choice(sources), "user"))
                 act = random.choice(["add", "add", "correct", "correct", "forget", "undo"])
                 if act == "add" or not live:
@@ -241,6 +241,8 @@ class SlotSuite(Suite):
 
 
 def _find_overlaps(versions: list[Item]) -> list[tuple[Item, Item]]:
-    held = [(one, one.valid_from, one.valid_to or LAST) for one in versions if one.retracted_at is None]
+    held = [
+        (version, version.valid_from, version.valid_to or LAST) for version in versions if version.retracted_at is None
+    ]
     pairs = combinations(sorted(held, key=lambda each: (each[1], each[2])), 2)
     return [(a, b) for (a, _, ends), (b, begins, other) in pairs if begins < ends and begins < other]

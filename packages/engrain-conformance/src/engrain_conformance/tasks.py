@@ -160,7 +160,7 @@ class StepSuite(Suite):
             lease = claim(journal, scope=scope, goal=f"of {n}")
             journal.record(lease, StepStart("a"), StepEnd("a", result=str(n)))
         for n, scope in enumerate(scopes):
-            assert [one.goal for one in journal.tasks(TaskQuery(scope))] == [f"of {n}"]
+            assert [task.goal for task in journal.tasks(TaskQuery(scope))] == [f"of {n}"]
             assert [step.result for step in journal.steps(scope, "order")] == [str(n)]
         with pytest.raises(LeaseLost):
             journal.begin(Lease(ANA, "order", "one", 1, START), StepStart("a"))
@@ -191,7 +191,7 @@ class MemoryStepSuite(Suite):
         applied = store.apply(self.write(lease, "One.", "Two."))
         (step,) = journal.steps(ANA, "order")
         assert (step.name, step.kind, step.status) == ("note", "memory", "done")
-        assert json.loads(step.result or "") == [one.id for one in applied.outcomes]
+        assert json.loads(step.result or "") == [outcome.id for outcome in applied.outcomes]
         assert not applied.repeated
 
     def test_a_snapshot_comes_with_them(self, store: ItemStore, journal: TaskJournal) -> None:
@@ -204,8 +204,8 @@ class MemoryStepSuite(Suite):
         first = store.apply(self.write(lease, "One.", "Two."))
         again = store.apply(self.write(lease, "Three.", "Four."))
         assert again.repeated
-        assert [one.id for one in again.outcomes] == [one.id for one in first.outcomes]
-        assert {one.status for one in again.outcomes} == {"repeated"}
+        assert [outcome.id for outcome in again.outcomes] == [outcome.id for outcome in first.outcomes]
+        assert {outcome.status for outcome in again.outcomes} == {"repeated"}
         assert sorted(texts(list_items(store))) == ["One.", "Two."]
 
     def test_what_was_kept_out_is_recorded_as_nothing(self, store: ItemStore, journal: TaskJournal) -> None:
@@ -215,7 +215,7 @@ class MemoryStepSuite(Suite):
         record = StepWrite(lease, StepStart("note"), StepEnd("note"))
         plan = Plan(ANA, (Add(derived("Secret.")),), record=record)
         assert store.apply(plan).outcomes[0].status == "kept_out"
-        assert [one.id for one in store.apply(plan).outcomes] == [None]
+        assert [outcome.id for outcome in store.apply(plan).outcomes] == [None]
 
     def test_a_stale_lease_writes_nothing(self, store: ItemStore, journal: TaskJournal, clock: SetClock) -> None:
         lease = claim(journal, seconds=5)

@@ -62,7 +62,7 @@ class TransactionSuite(Suite):
             episode_over(first, "yours"),
             EpisodeDraft(episode("alone"), raw()),
         )
-        found = {one.id: one.item for one in list_episodes(episodes)}
+        found = {episode.id: episode.item for episode in list_episodes(episodes)}
         assert (found["yours"], found["alone"]) == (first, None)
         assert found["mine"] in {item.id for item in list_items(store) if item.text == "Now."}
         assert episodes.raw(ANA, "alone", START) == "All of it."
@@ -73,7 +73,7 @@ class TransactionSuite(Suite):
         outcomes = store.apply(
             Plan(ANA, steps, episodes=tuple(episode_over(refer_to_step(n)) for n in (2, 1, 0)))
         ).outcomes
-        assert {one.item for one in list_episodes(episodes)} == {one.id for one in outcomes}
+        assert {outcome.item for outcome in list_episodes(episodes)} == {outcome.id for outcome in outcomes}
 
     def test_a_plan_without_steps_adds_its_episodes(self, store: ItemStore, episodes: Episodes) -> None:
         applied = store.apply(Plan(ANA, (), episodes=(EpisodeDraft(episode("a")), EpisodeDraft(episode("b", 1)))))
@@ -137,7 +137,7 @@ class TransactionSuite(Suite):
             episode_over(refer_to_step(0), "named"),
         )
         outcomes = store.apply(Plan(ANA, steps, episodes=happenings)).outcomes
-        assert [one.status for one in outcomes] == ["kept_out", "added", "kept_out"]
+        assert [outcome.status for outcome in outcomes] == ["kept_out", "added", "kept_out"]
         assert ids(list_episodes(episodes)) == [outcomes[1].id]
 
     def test_what_is_gone_has_no_episode(self, store: ItemStore, episodes: Episodes) -> None:
@@ -179,7 +179,7 @@ class TransactionSuite(Suite):
     def test_a_message_at_its_place_again_has_one_episode(self, store: ItemStore, episodes: Episodes) -> None:
         plan = Plan(ANA, (Add(message("Hello.", number=3)),), episodes=(episode_over(refer_to_step(0), key="k"),))
         assert [store.apply(plan).outcomes[0].status for _ in range(2)] == ["added", "repeated"]
-        assert [one.count for one in list_episodes(episodes)] == [1]
+        assert [episode.count for episode in list_episodes(episodes)] == [1]
 
     # Forgetting
 
@@ -198,7 +198,7 @@ class TransactionSuite(Suite):
         assert ids(list_episodes(episodes)) == ["third"]
         found = [episodes.raw(ANA, id, START) for id in (outcome.id or "", "second", "third")]
         assert found == [None, None, "All of it."]
-        assert [one.item for one in episodes.recent(BEN, None, 9, START)] == [foreign.id]
+        assert [episode.item for episode in episodes.recent(BEN, None, 9, START)] == [foreign.id]
         assert episodes.raw(BEN, "second", START) == "All of it."
 
     def test_episodes_over_what_was_derived_or_corrected_go_too(self, store: ItemStore, episodes: Episodes) -> None:
@@ -227,7 +227,7 @@ class TransactionSuite(Suite):
         (first,) = add_message(store, "Again?", episode_over(refer_to_step(0), key="k", raw=raw())).outcomes
         add_message(store, "Again!", episode_over(refer_to_step(0), "second", hours=1, key="k"))
         forget(store, first.id or "")
-        assert [(one.id, one.count) for one in list_episodes(episodes)] == [("second", 2)]
+        assert [(episode.id, episode.count) for episode in list_episodes(episodes)] == [("second", 2)]
 
     def test_the_bytes_of_what_was_removed_are_purged(self, store: ItemStore, episodes: Episodes) -> None:
         (outcome,) = add_message(
@@ -258,7 +258,7 @@ class TransactionSuite(Suite):
         assert after == before
         assert store.rebuild() == 1
         assert len(list_episodes(episodes)) == 3
-        assert not [one for one in store.check() if one.state == "fail"]
+        assert not [fault for fault in store.check() if fault.state == "fail"]
 
     def test_a_closed_store_has_no_episodes(self, store: ItemStore, episodes: Episodes) -> None:
         store.close()

@@ -88,7 +88,7 @@ class VectorIndexSuite(Suite):
         opposite = VectorQuery(-EMBEDDER.embed(["Ana likes tea."], "query")[0], MODEL, ANA)
         assert vectors.nearest(opposite).cosines[-1] == pytest.approx(-1.0, abs=CLOSE)
         assert all(
-            -1 <= one <= 1 for query in (vector_query("tea"), opposite) for one in vectors.nearest(query).cosines
+            -1 <= cosine <= 1 for query in (vector_query("tea"), opposite) for cosine in vectors.nearest(query).cosines
         )
 
     def test_equals_come_newer_first(self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock) -> None:
@@ -218,7 +218,7 @@ class VectorIndexSuite(Suite):
     ) -> None:
         first, second, third = random_rows(3, 5)
         (id,) = add(store, fact_with_rows("text", first, second))
-        (hash,) = (one.hash for one in store.unembedded("unknown", 1))
+        (hash,) = (pending.hash for pending in store.unembedded("unknown", 1))
         store.apply(Plan(ANA, (Embed(id, hash, fact_with_rows("text", third).vectors),)))
         feed()
         assert vectors.nearest(VectorQuery(third, MODEL, ANA)).cosines == pytest.approx([1.0], abs=CLOSE)
@@ -262,11 +262,11 @@ class VectorIndexSuite(Suite):
         mixed = [*ids[::-1], ids[0]]
         exact = [float(np.dot(matrix[0].astype(float), matrix[ids.index(id)].astype(float))) for id in mixed]
         assert vectors.cosines(query, mixed) == pytest.approx(exact, abs=CLOSE)
-        assert all(math.isnan(one) for one in vectors.cosines(query, [bare, "nothing", slot]))
+        assert all(math.isnan(cosine) for cosine in vectors.cosines(query, [bare, "nothing", slot]))
         assert not math.isnan(vectors.cosines(vector_query("x", at=START), [slot])[0])
-        assert all(math.isnan(one) for one in vectors.cosines(vector_query("x", model="unknown"), ids))
+        assert all(math.isnan(cosine) for cosine in vectors.cosines(vector_query("x", model="unknown"), ids))
         filtered = vector_query("0", where={"text": "0"})
-        assert not any(math.isnan(one) for one in vectors.cosines(filtered, ids))
+        assert not any(math.isnan(cosine) for cosine in vectors.cosines(filtered, ids))
         assert vectors.cosines(query, []) == []
 
     def test_an_empty_scope_has_nothing_near(self, vectors: VectorIndex) -> None:

@@ -65,7 +65,9 @@ class View:
             ),
             "slots": self._shown(store.slots(scope, "", None)),
             "slots at": self._shown(store.slots(scope, "", at)),
-            "slot": [self._shown([one] if one else []) for one in (store.slot(scope, slot, at) for slot in SLOTS)],
+            "slot": [
+                self._shown([version] if version else []) for version in (store.slot(scope, slot, at) for slot in SLOTS)
+            ],
             "versions": [self._shown(store.history(scope, slot)) for slot in SLOTS],
             "about": [self._shown(store.about(scope, entity, None)) for entity in ENTITIES],
             "having": [self.label(id) for id in store.having(scope, 7, None, 99, None)],
@@ -74,19 +76,22 @@ class View:
 
     def edges(self) -> dict[str, Any]:
         store, label = self.store, self.label
-        lineage = {(label(one.item), label(one.cite.item), one.cite.start, one.cite.end) for one in self._lineage()}
+        lineage = {
+            (label(citation.item), label(citation.cite.item), citation.cite.start, citation.cite.end)
+            for citation in self._lineage()
+        }
         sketches = store.sketches(SketchQuery(self.scope, self.ids[::3], 1, at=self.at))
         return {
             "lineage": lineage,
             "outdated": sorted(
-                (label(one.id), *one[1:4], one.now or "") for one in store.outdated(self.scope, self.ids)
+                (label(span.id), *span[1:4], span.now or "") for span in store.outdated(self.scope, self.ids)
             ),
             "speakers": store.speakers(self.scope),
-            "sketches": {one._replace(id=label(one.id)) for one in sketches},
+            "sketches": {sketche._replace(id=label(sketche.id)) for sketche in sketches},
             "unembedded": [
-                (label(one.id), one.text, one.kind)
-                for one in store.unembedded(MODEL, 10_000)
-                if one.scope == self.scope
+                (label(pending.id), pending.text, pending.kind)
+                for pending in store.unembedded(MODEL, 10_000)
+                if pending.scope == self.scope
             ],
         }
 
@@ -104,11 +109,11 @@ class View:
         store, scope, label = self.store, self.scope, self.label
         everything = store.episodes.recent(scope, None, 99, MOMENTS[0])
         recent = (store.episodes.recent(scope, session, 3, MOMENTS[2]) for session in (None, *SESSIONS))
-        raws = [[store.episodes.raw(scope, one.id, at) for at in MOMENTS] for one in everything]
+        raws = [[store.episodes.raw(scope, item.id, at) for at in MOMENTS] for item in everything]
         tallies = store.outcomes.tallies(scope, [*self.ids, "nothing"])
         return {
-            "episodes": [label_episode(one, label) for one in everything],
-            "recent": [[label_episode(one, label) for one in some] for some in recent],
+            "episodes": [label_episode(item, label) for item in everything],
+            "recent": [[label_episode(item, label) for item in some] for some in recent],
             "raw": raws,
             "tallies": {label(id): tally for id, tally in tallies.items()},
             "trials": {label(id): self._trials(id) for id in tallies},
@@ -124,13 +129,15 @@ class View:
             nearest = self.store.nearest(query)
             given = self.store.cosines(query, self.ids)
             found[f"nearest {question}"] = {
-                self.label(id): round(one, 4) + 0.0 for id, one in zip(nearest.ids, nearest.cosines, strict=True)
+                self.label(id): round(cosine, 4) + 0.0 for id, cosine in zip(nearest.ids, nearest.cosines, strict=True)
             }
             found[f"cosines {question}"] = {
-                self.label(id): round(one, 4) + 0.0 for id, one in zip(self.ids, given, strict=True) if one == one
+                self.label(id): round(cosine, 4) + 0.0
+                for id, cosine in zip(self.ids, given, strict=True)
+                if cosine == cosine
             }
             few = self.store.nearest(replace(query, where=FACTS, limit=2))
-            found[f"nearest facts {question}"] = [round(one, 4) + 0.0 for one in few.cosines]
+            found[f"nearest facts {question}"] = [round(cosine, 4) + 0.0 for cosine in few.cosines]
             assert nearest.cosines == sorted(nearest.cosines, reverse=True)
         return found
 
@@ -152,7 +159,7 @@ class View:
         return [label_item(item, self.label) for item in items]
 
     def _trials(self, id: str) -> list[Trial]:
-        return [replace(one, procedure="") for one in self.store.outcomes.trials(self.scope, id, 9)]
+        return [replace(trial, procedure="") for trial in self.store.outcomes.trials(self.scope, id, 9)]
 
     def _lineage(self) -> list[Any]:
         found = self.store.lineage(self.scope, self.ids)

@@ -80,9 +80,9 @@ def expect_matches(
     """The statistics and the score of every item that has a term, computed from the texts alone."""
     items = list_items(store, query.scope, at=at)
     cut = {item.id: count_passages(item.text, item.speaker, item.slot) for item in items}
-    every = [one for some in cut.values() for one in some]
-    average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
-    frequency = tuple(sum(term in one for one in every) for term in query.terms)
+    every = [item for some in cut.values() for item in some]
+    average = sum(sum(item.values()) for item in every) / len(every) if every else 0.0
+    frequency = tuple(sum(term in item for item in every) for term in query.terms)
     weights = compute_idf(frequency, len(every))
     scores: dict[str, float] = {}
     hits = []

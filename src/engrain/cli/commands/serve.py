@@ -136,12 +136,12 @@ def choose_access(cli: CommandContext, keys: str | None, no_keys: bool, command:
     return Access(None, OpenAccess(scope))
 
 
-def find_keys(store: str, given: str | None) -> KeyFile | None:
+def find_keys(store: str, path: str | None) -> KeyFile | None:
     """Return the file of keys; None for a store that is not a file, if none is named."""
     try:
-        return KeyFile(find_key_path(store, given))
+        return KeyFile(find_key_path(store, path))
     except ConfigError:
-        if given is not None:
+        if path is not None:
             raise
         return None
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
-import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +13,7 @@ import click
 from engrain.cli.command import MemoryGroup, parse_json
 from engrain.cli.context import CommandContext, confirm
 from engrain.cli.output import bold, dim, escape, print_lines, wrap
-from engrain.core.errors import EngrainError, NotFound, TaskWaiting
+from engrain.core.errors import NotFound
 from engrain.core.model.tasks import CHECKPOINT_VERSION, ENDED_STATUSES
 from engrain.core.validation import count_noun
 
@@ -82,28 +77,15 @@ def show(cli: CommandContext, task: str, follow: bool) -> None:
 
 @tasks.subcommand(
     "resume",
-    examples=("engrain tasks resume order-42", "engrain tasks resume order-42 --work shop.orders:ship"),
-    prints="The task and its state. With --work, each step as it happens.",
+    examples=("engrain tasks resume order-42",),
+    prints="The task and its state.",
 )
 @click.argument("task")
-@click.option("--work", metavar="MODULE:FUNCTION", help="Continue the task here: FUNCTION is called with the run.")
-def resume(cli: CommandContext, task: str, work: str | None) -> None:
-    """Resume a parked task: the next recover() of a worker continues it, or --work does it here."""
-    function = _import_function(work) if work else None
-    failed: Exception | None = None
+def resume(cli: CommandContext, task: str) -> None:
+    """Let a parked task continue with the next recover() of a worker."""
     with cli.open_memory() as memory:
-        version = memory.tasks.timeline(task).task.version
-        if function is None:
-            found = memory.tasks.resume(task)
-        else:
-            failed = _continue(cli, memory, (task, version), function)
-            found = memory.tasks.timeline(task).task
-    if failed is not None and cli.json:
-        raise failed  # a program gets the same JSON as for every error
+        found = memory.tasks.resume(task)
     cli.print_result(found, lambda: _format_task(found))
-    if failed is not None:
-        click.echo(_format_traceback(failed), nl=False, err=True)
-        raise click.exceptions.Exit(1)
 
 
 @tasks.subcommand(
@@ -211,64 +193,19 @@ def prune(cli: CommandContext, task: str | None, days: float, yes: bool) -> None
     cli.print_result({"removed": count}, lambda: [f"Removed {count_noun(count, 'task')}."])
 
 
-def _print_steps(cli: CommandContext, memory: Memory, task: str, ended: threading.Event | None = None) -> None:
+def _print_steps(cli: CommandContext, memory: Memory, task: str) -> None:
     """Print each step whenever its state changes, until the task ends."""
     shown: set[tuple[str, int, int, str]] = set()
     while True:
-        is_last = ended is not None and ended.is_set()
         found = memory.tasks.timeline(task)
         for step in found.steps:
             key = (step.name, step.occurrence, step.attempt, step.status)
             if key not in shown:
                 shown.add(key)
                 cli.print_each([step], lambda step, task=found.task: _format_step(step, task))  # type: ignore[misc]
-        if is_last or (ended is None and found.task.status != "running"):
+        if found.task.status != "running":
             return
         time.sleep(POLL_SECONDS)
-
-
-def _continue(
-    cli: CommandContext, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]
-) -> Exception | None:
-    """Run the function on this thread while another prints the steps; return the function's own error."""
-    name, version = task
-    ended = threading.Event()
-    watcher = threading.Thread(target=_print_steps, args=(cli, memory, name, ended), daemon=True)
-    try:
-        with suppress(TaskWaiting), memory.task(name, version=version) as run:
-            watcher.start()
-            try:
-                function(run)
-            finally:
-                ended.set()
-                watcher.join()
-    except (EngrainError, BrokenPipeError):
-        raise
-    except Exception as exc:  # noqa: BLE001  # the task is parked with it, and its author sees where
-        return exc
-    return None
-
-
-def _format_traceback(error: Exception) -> str:
-    """The traceback without the frames of this command."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(error.with_traceback(trace)))
-
-
-def _import_function(work: str) -> Callable[[Any], Any]:
-    module, separator, name = work.partition(":")
-    if not separator:
-        raise click.UsageError("--work names a function as MODULE:FUNCTION, such as shop.orders:ship.")
-    sys.path.insert(0, "")
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as exc:
-        raise click.UsageError(f"--work: {exc}.") from exc
-    if not callable(function):
-        raise click.UsageError(f"--work: {work} is not a function.")
-    return function  # type: ignore[no-any-return]
 
 
 def _format_task(task: TaskRecord) -> Iterator[str]:

@@ -67,11 +67,11 @@ def row_to_entry(row: Sequence[Any]) -> AuditEntry:
     """Read an entry from a store's row. An entry in another form gets details that do not match its hash."""
     n, at, what, subject, details, previous, hash = row
     try:
-        moment, values = from_micros(at), json.loads(details)
+        when, values = from_micros(at), json.loads(details)
         ours = _encode(values) == details and subject not in ("", _NOBODY)
     except (ValueError, OverflowError, TypeError, RecursionError):
-        moment, values, ours = from_micros(0), {}, False
-    return AuditEntry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
+        when, values, ours = from_micros(0), {}, False
+    return AuditEntry(n, when, what, subject, values if ours else {"unreadable": True}, previous, hash)
 
 
 def read_head(text: object) -> AuditHead:

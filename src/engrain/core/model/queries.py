@@ -259,9 +259,9 @@ def item_to_points(item: Item, scope: str, rows: tuple[bytes, ...]) -> list[Vect
     return [VectorPoint(item.id, number, scope, begins, ends, row) for number, row in enumerate(rows)]
 
 
-def to_seconds(moment: datetime) -> int:
+def to_seconds(when: datetime) -> int:
     """Return whole seconds since 1970. Servers compare float64, which has no room for microseconds of far years."""
-    return to_micros(moment) // 1_000_000
+    return to_micros(when) // 1_000_000
 
 
 EmbedKind = Literal["query", "document"]

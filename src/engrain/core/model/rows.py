@@ -85,13 +85,13 @@ def key_to_row(key: bytes) -> Row:
     return Row("store", ("store",), {"key": key.hex()})
 
 
-def item_to_row(kept: StoredItem) -> Row:
-    values = _to_plain(kept.item)
-    values["sources"] = [[source.kind, source.name] for source in kept.item.sources]
-    values["relation"] = _to_plain(kept.item.relation) if kept.item.relation else None
-    vectors = {model: [b64encode(row).decode() for row in rows] for model, rows in sorted(kept.vectors.items())}
-    stored = {"hash": kept.hash, "traits": kept.traits, "vectors": vectors, "scope": _scope_parts(kept.scope)}
-    return Row("item", (kept.item.id,), {**values, **stored})
+def item_to_row(stored: StoredItem) -> Row:
+    values = _to_plain(stored.item)
+    values["sources"] = [[source.kind, source.name] for source in stored.item.sources]
+    values["relation"] = _to_plain(stored.item.relation) if stored.item.relation else None
+    vectors = {model: [b64encode(row).decode() for row in rows] for model, rows in sorted(stored.vectors.items())}
+    own = {"hash": stored.hash, "traits": stored.traits, "vectors": vectors, "scope": _scope_parts(stored.scope)}
+    return Row("item", (stored.item.id,), {**values, **own})
 
 
 def row_to_item(row: Row) -> StoredItem:

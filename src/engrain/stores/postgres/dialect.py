@@ -84,7 +84,7 @@ class PostgresTransaction:
         self.run("adopt_scope", hash=hash_scope(self.dialect.key, scope))
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
-        keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda one: one.id)}
+        keys: dict[Scope, ScopeKey] = {scope: scope.id for scope in sorted(scopes, key=lambda member: member.id)}
         for scope in keys:
             self.within(scope).add_scope()
         self.run("lock_scopes", keys=sorted({*keys.values(), *(scope.id for scope in lock)}))
@@ -358,7 +358,7 @@ class TableStatistics:
     def count_writes(self, count: int) -> None:
         self._written += count
         if self._due and self._written >= self._due[0] and not self._database.joint:
-            self._due = [one for one in self._due if one > self._written]
+            self._due = [due for due in self._due if due > self._written]
             with suppress(EngrainError):
                 self._database.alone(self._analyze)
 

@@ -121,7 +121,7 @@ class _Metadata:
         return f"coalesce(jsonb_typeof({self.found}), 'null') <> 'null'"
 
     def equal(self, values: Sequence[Any]) -> list[str]:
-        return [self._equal(self.found, one) for one in values]
+        return [self._equal(self.found, value) for value in values]
 
     def compare(self, operator: str, value: Any) -> str:
         kind, found, tests = find_type(value), self.found, []

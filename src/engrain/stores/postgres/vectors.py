@@ -42,7 +42,7 @@ class PreparedQuery:
     indexed: bool
     vector: Vector
     at: int
-    moment: Pending  # the answer to find_scope_moment
+    clock: Pending  # the answer to find_scope_moment
 
     @property
     def values(self) -> dict[str, Any]:
@@ -78,17 +78,20 @@ class VectorSearch:
             if prepared is None or not ids:
                 return {}
             items, distances = _read_columns(tx.ask("compare_vectors_by_id", ids=ids, **prepared.values))
-            shown = self.visibility.load(tx, query.at, prepared.moment).is_visible(items)
+            shown = self.visibility.load(tx, query.at, prepared.clock).is_visible(items)
             items, distances = _keep_best(items[shown], distances[shown])
             names = self.visibility.load_ids(tx, items)
-            return {names[n]: _clip_cosine(-one) for n, one in zip(items.tolist(), distances.tolist(), strict=True)}
+            return {
+                names[n]: _clip_cosine(-distance)
+                for n, distance in zip(items.tolist(), distances.tolist(), strict=True)
+            }
 
         found = self.dialect.read(query.scope, do)
-        return [found.get(one, nan) for one in ids]
+        return [found.get(id_, nan) for id_ in ids]
 
     def _compare_all(self, tx: Transaction, prepared: PreparedQuery) -> Nearest:
         items, distances = _read_columns(tx.ask("compare_vectors", **prepared.values))
-        visibility = self.visibility.load(tx, prepared.query.at, prepared.moment)
+        visibility = self.visibility.load(tx, prepared.query.at, prepared.clock)
         shown = visibility.is_visible(items)
         shown[shown] = match_filter(tx, self.dialect, items[shown], prepared.query.where)
         return self._rank(tx, prepared, items[shown], distances[shown])
@@ -137,9 +140,9 @@ class VectorSearch:
                 if passes:
                     best[id_] = max(_clip_cosine(cosine), best.get(id_, -1.0))
             if len(best) >= query.limit:
-                ranked = sorted(best.items(), key=lambda one: (one[1], one[0]), reverse=True)[: query.limit]
+                ranked = sorted(best.items(), key=lambda pair: (pair[1], pair[0]), reverse=True)[: query.limit]
                 background = self._find_background(tx, prepared)
-                return Nearest([id_ for id_, _ in ranked], [one for _, one in ranked], False, background)
+                return Nearest([id_ for id_, _ in ranked], [similarity for _, similarity in ranked], False, background)
             # The index follows no more candidates at a time. Beyond that it passes nearer vectors by.
             if len(rows) < windows or windows >= _MAX_WIDTH:
                 return None
@@ -190,14 +193,14 @@ class MeanVectors:
 
 def _prepare(tx: Transaction, query: VectorQuery) -> PreparedQuery | None:
     """None if the store has no vectors of the model at all."""
-    moment = tx.ask("find_scope_moment")
+    clock = tx.ask("find_scope_moment")
     rows = tx.rows("find_vector_model", name=query.scope.id, model=query.model)
     if not rows:
         return None
     model, dimension, count, indexed, now = rows[0]
     vector = normalize_query(query.vector, dimension).astype(np.float32)
     at = now if query.at is None else to_micros(query.at)
-    return PreparedQuery(query, model, dimension, count, indexed, vector, at, moment)
+    return PreparedQuery(query, model, dimension, count, indexed, vector, at, clock)
 
 
 def _drop_vectors(tx: Transaction, model: str, limit: int) -> int:

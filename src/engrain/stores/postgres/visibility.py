@@ -56,9 +56,9 @@ class VisibilityCache:
         self._scopes: OrderedDict[str, Visibility] = OrderedDict()
         self._ids: dict[int, str] = {}
 
-    def load(self, tx: Transaction, at: datetime | None, moment: Pending | None = None) -> Visibility:
-        """`moment` is the answer to find_scope_moment, if it was asked early together with other questions."""
-        ((now, change),) = (moment or tx.ask("find_scope_moment")).fetchall()
+    def load(self, tx: Transaction, at: datetime | None, clock: Pending | None = None) -> Visibility:
+        """`clock` is the answer to find_scope_moment, if it was asked early together with other questions."""
+        ((now, change),) = (clock or tx.ask("find_scope_moment")).fetchall()
         micros, change, scope = now if at is None else to_micros(at), change or 0, _scope_id(tx)
         with self._lock:
             known = self._scopes.get(scope)

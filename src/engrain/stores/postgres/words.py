@@ -79,7 +79,7 @@ class CachedPostings:
 
     @property
     def nbytes(self) -> int:
-        return sum(one.nbytes for one in self.terms.values())
+        return sum(found.nbytes for found in self.terms.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +113,7 @@ class PostingsCache:
         read = _read(pending.missing, pending.asked)
         dropped = [term for term in pending.terms if term not in read and term not in cached.terms]
         read |= _read(dropped, _ask(tx, dropped))
-        common = {term: one for term, one in read.items() if len(one) > self.common}
+        common = {term: found for term, found in read.items() if len(found) > self.common}
         if common or cached.terms:
             self._store(scope, CachedPostings(change, {**cached.terms, **common}))
         return [read[term] if term in read else cached.terms[term] for term in pending.terms]
@@ -132,7 +132,7 @@ class PostingsCache:
         changed.sort()
         terms = list(cached.terms)
         fresh = _read(terms, tx.ask("load_item_postings", items=BigintArray(changed), terms=_to_array(terms)))
-        merged = {term: one.drop_items(changed).merge(fresh[term]) for term, one in cached.terms.items()}
+        merged = {term: known.drop_items(changed).merge(fresh[term]) for term, known in cached.terms.items()}
         return CachedPostings(change, merged)
 
     def _store(self, scope: str, found: CachedPostings) -> None:
@@ -142,7 +142,7 @@ class PostingsCache:
                 return
             self._scopes[scope] = found
             self._scopes.move_to_end(scope)
-            total = sum(one.nbytes for one in self._scopes.values())
+            total = sum(cached.nbytes for cached in self._scopes.values())
             while total > _MAX_BYTES and self._scopes:
                 total -= self._scopes.popitem(last=False)[1].nbytes
 
@@ -180,20 +180,20 @@ class WordSearch:
         self, tx: Transaction, query: WordQuery, ids: Sequence[str] | None = None
     ) -> tuple[ScoredPassages, Mapping[str, int]]:
         """Score the visible passages with a term, in these items or in all; and give the numbers of these items."""
-        moment = tx.ask("find_scope_moment")
+        clock = tx.ask("find_scope_moment")
         terms = np.array(query.terms, dtype=np.uint32).view(np.int32).tolist()
         asked = None if ids is None else tx.ask("load_item_numbers", ids=ids)
         pending = self.postings.ask(tx, query.scope.id, terms)
-        visibility = self.visibility.load(tx, query.at, moment)
+        visibility = self.visibility.load(tx, query.at, clock)
         hidden = np.sort(visibility.hidden)
         loaded = self.postings.load(tx, query.scope.id, visibility.change, pending)
-        postings = [one.drop_items(hidden) for one in loaded]
-        frequencies = tuple(len(one) for one in postings)
+        postings = [found.drop_items(hidden) for found in loaded]
+        frequencies = tuple(len(posting) for posting in postings)
         if asked is None:
             return _score_passages(visibility, frequencies, postings), {}
         numbers: dict[str, int] = dict(asked.fetchall())
         items = np.unique(np.array(list(numbers.values()), dtype=np.int64))
-        return _score_passages(visibility, frequencies, [one.keep_items(items) for one in postings]), numbers
+        return _score_passages(visibility, frequencies, [posting.keep_items(items) for posting in postings]), numbers
 
     def _make_matches(self, tx: Transaction, found: ScoredPassages, rows: Ints) -> WordMatches:
         ids = self.visibility.load_ids(tx, found.find_items(rows))
@@ -233,10 +233,10 @@ class ScoredPassages:
         """`ids` are those of the items in these rows."""
         keys = self.keys[rows]
         counts = np.zeros((len(keys), len(self.postings)), dtype=np.int64)
-        for column, one in enumerate(self.postings):
-            if len(one):
-                at = np.minimum(np.searchsorted(one.keys, keys), len(one) - 1)
-                counts[:, column] = np.where(one.keys[at] == keys, one.counts[at], 0)
+        for column, found in enumerate(self.postings):
+            if len(found):
+                at = np.minimum(np.searchsorted(found.keys, keys), len(found) - 1)
+                counts[:, column] = np.where(found.keys[at] == keys, found.counts[at], 0)
         columns = (_get_items(keys), keys & ((1 << _PASSAGE_BITS) - 1), self.lengths[rows], counts)
         hits = [
             WordHit(ids[n], passage, length, tuple(each))
@@ -252,15 +252,15 @@ def _score_passages(
     weights = compute_idf(frequencies, visibility.passages)
     # A passage's score is the sum over its terms.
     shares = [
-        score_bm25(one.counts[:, None], one.lengths, [weight], visibility.average_length)
-        for one, weight in zip(postings, weights.tolist(), strict=True)
+        score_bm25(found.counts[:, None], found.lengths, [weight], visibility.average_length)
+        for found, weight in zip(postings, weights.tolist(), strict=True)
     ]
-    keys = np.concatenate([none, *(one.keys for one in postings)])
+    keys = np.concatenate([none, *(posting.keys for posting in postings)])
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     first = np.flatnonzero(np.append(True, np.diff(keys) != 0)) if len(keys) else none
     scores = np.add.reduceat(np.concatenate([np.empty(0), *shares])[order], first) if len(keys) else np.empty(0)
-    lengths = np.concatenate([none, *(one.lengths for one in postings)])[order][first]
+    lengths = np.concatenate([none, *(posting.lengths for posting in postings)])[order][first]
     return ScoredPassages(visibility, frequencies, postings, keys[first], lengths, scores.round(_DECIMALS))
 
 

@@ -82,7 +82,7 @@ class RedisConnection:
 
     def __init__(self, address: RedisAddress, read_only: bool = False) -> None:
         self.address = address
-        self.trouble: str | None = None  # the reason why the last call had no answer
+        self.last_error: str | None = None  # the reason why the last call had no answer
         self._again = 0.0
         self._read_only = read_only
         self._making = threading.Lock()
@@ -151,9 +151,9 @@ class RedisConnection:
         self, ask: Callable[[Any], Any], writes: bool = False, patience: float | None = None, spare: bool = False
     ) -> Any:
         began, pause, tries, unsure = time.monotonic(), _FIRST_PAUSE, 0, False
-        if spare and self.trouble is not None:
+        if spare and self.last_error is not None:
             if began < self._again:
-                raise errors.StoreUnavailable(self.trouble)
+                raise errors.StoreUnavailable(self.last_error)
             patience = 0.0
         until = began + (self.address.timeout if patience is None else patience)
         while True:
@@ -175,7 +175,7 @@ class RedisConnection:
                 if time.monotonic() + pause >= until:
                     raise self._build_unavailable(exc, tries, time.monotonic() - began, unsure) from exc
             else:
-                self.trouble = None
+                self.last_error = None
                 return answer
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -183,7 +183,7 @@ class RedisConnection:
     def _build_unavailable(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> errors.EngrainError:
         count, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
         message = f"Redis at {self.address.shown} did not answer in {count} within {seconds:.1f} s: {why}."
-        self.trouble, self._again = message, time.monotonic() + RETRY_PAUSE_SECONDS
+        self.last_error, self._again = message, time.monotonic() + RETRY_PAUSE_SECONDS
         if unsure:
             return errors.OutcomeUnknown(f"{message} The write may or may not have been done. Repeat it.")
         return errors.StoreUnavailable(f"{message} Is the server up, and can it be reached from here?")

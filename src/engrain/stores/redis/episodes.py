@@ -81,18 +81,18 @@ class RedisEpisodes:
         at = to_micros(now)
         gone, held = 0, self._guard.has_any_hold()
         for page in self._scopes.pages():
-            bases = [episode_prefix(one.scope) for one in page]
+            bases = [episode_prefix(entry.scope) for entry in page]
             over = self._link.commands(
                 [("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in ("due", "raws")]
             )
-            for one in page if held else []:
+            for entry in page if held else []:
                 # Written while the hold began, or put on hold by a program that did not know this server.
-                if self._guard.has_hold(one.scope):
-                    self.hold(one.scope)
-            for one, *counts in zip(page, over[::2], over[1::2], strict=True):
-                gone += self._expire(one.scope, at) if any(counts) and not self._guard.has_hold(one.scope) else 0
+                if self._guard.has_hold(entry.scope):
+                    self.hold(entry.scope)
+            for entry, *counts in zip(page, over[::2], over[1::2], strict=True):
+                gone += self._expire(entry.scope, at) if any(counts) and not self._guard.has_hold(entry.scope) else 0
             left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
-            self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
+            self._scopes.forget([entry for entry, there in zip(page, left, strict=True) if not there])
         return gone
 
     def _expire(self, scope: Scope, at: int) -> int:

@@ -114,8 +114,8 @@ class RedisStore:
             raise
 
     @property
-    def trouble(self) -> str | None:
-        return self._link.trouble
+    def last_error(self) -> str | None:
+        return self._link.last_error
 
     @cached_property
     def episodes(self) -> RedisEpisodes:
@@ -154,11 +154,11 @@ class RedisStore:
     # Erasure
 
     def known(self) -> list[Scope]:
-        listed = (one.scope for registry in self._registries for page in registry.pages() for one in page)
+        listed = (entry.scope for registry in self._registries for page in registry.pages() for entry in page)
         return list(dict.fromkeys(listed))
 
     def scopes(self, user: Subject) -> list[Scope]:
-        return [one for one in self.known() if (one.tenant, one.user) == (user.scope.tenant, user.name)]
+        return [scope for scope in self.known() if (scope.tenant, scope.user) == (user.scope.tenant, user.name)]
 
     def erase(self, scope: Scope) -> int:
         self._link.check_writable()
@@ -178,8 +178,8 @@ class RedisStore:
         old = int(self._link.command("ZCOUNT", entries, "-inf", at))
         later = int(self._link.command("ZCOUNT", entries, f"({at}", "+inf"))
         started: list[int] = [row.values["started_at"] for row in self.moving.dump("task", None, _MAX_TASKS, scope)]
-        if back or later or any(one > at for one in started):
-            return old + sum(one <= at for one in started)
+        if back or later or any(time > at for time in started):
+            return old + sum(time <= at for time in started)
         return self.count_remaining(scope)
 
     def _find_keys(self, scope: Scope) -> list[str]:

@@ -161,7 +161,7 @@ class RedisJournal:
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
         if query.scope is not None:
             return self._tasks(query.scope, query)
-        scopes = [one.scope for page in self._scopes.pages() for one in page]
+        scopes = [entry.scope for page in self._scopes.pages() for entry in page]
         found = [task for scope in dict.fromkeys(scopes) for task in self._tasks(scope, query)]
         return sorted(found, key=lambda task: task.started_at, reverse=True)[: query.limit]
 
@@ -266,11 +266,11 @@ class RedisJournal:
     def _scopes_with(self, index: str, until: str) -> Iterator[Scope]:
         """Yield the scopes with entries up to a time, and unlist those without any tasks."""
         for page in self._scopes.pages():
-            bases = [task_prefix(one.scope) for one in page]
+            bases = [task_prefix(entry.scope) for entry in page]
             counts = self._link.commands([("ZCOUNT", f"{start}{index}", "-inf", until) for start in bases])
-            yield from (one.scope for one, count in zip(page, counts, strict=True) if count)
+            yield from (entry.scope for entry, count in zip(page, counts, strict=True) if count)
             left = self._link.commands([("EXISTS", f"{start}tasks") for start in bases])
-            self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
+            self._scopes.forget([entry for entry, there in zip(page, left, strict=True) if not there])
 
     def _until_none(self, name: str, scope: Scope, until: int) -> Iterator[Any]:
         """Run a script batch by batch, so that other calls get their turn."""

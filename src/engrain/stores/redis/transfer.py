@@ -41,7 +41,9 @@ class RedisTransfer:
         if after is None:
             self._link.command("PING")  # raises StoreClosed
             self._scopes, self._names, self._signalled = {}, {}, None
-        rows = (row for one in self._iterate_scopes(kind, after, scope) for row in _DUMPS[kind](self, one, after or ()))
+        rows = (
+            row for known in self._iterate_scopes(kind, after, scope) for row in _DUMPS[kind](self, known, after or ())
+        )
         return list(islice(rows, limit))
 
     def restore(
@@ -66,9 +68,9 @@ class RedisTransfer:
         for shard in SHARDS:
             if shard >= first[:1]:
                 if shard not in self._scopes:
-                    found = {one.scope for page in registry.shard(shard) for one in page}
-                    self._scopes[shard] = sorted(found, key=lambda one: one.id)
-                yield from (one for one in self._scopes[shard] if one.id >= first)
+                    found = {entry.scope for page in registry.shard(shard) for entry in page}
+                    self._scopes[shard] = sorted(found, key=lambda member: member.id)
+                yield from (member for member in self._scopes[shard] if member.id >= first)
 
     def _list_names(self, kind: RowKind, scope: Scope, read: Callable[[], Sequence[str]], last: Key) -> list[str]:
         """Return the names in a scope from the last one on, or after it if a name has one row only."""
@@ -79,7 +81,7 @@ class RedisTransfer:
         exact = kind in ("episode", "task")
         if len(last) < 2 or last[0] != scope.id:
             return names
-        return [one for one in names if one > last[1] or (not exact and one == last[1])]
+        return [name for name in names if name > last[1] or (not exact and name == last[1])]
 
     def episodes(self, scope: Scope, last: Key) -> Iterator[Row]:
         base = episodes.episode_prefix(scope)
@@ -102,7 +104,9 @@ class RedisTransfer:
     def steps(self, scope: Scope, last: Key) -> Iterator[Row]:
         for task in self._list_tasks("step", scope, last):
             fields = self._link.command("HGETALL", f"{tasks.task_prefix(scope)}steps:{task}")
-            rows = (moving.step_to_row(scope, task, number, one) for number, one in enumerate(decode_steps(fields), 1))
+            rows = (
+                moving.step_to_row(scope, task, number, step) for number, step in enumerate(decode_steps(fields), 1)
+            )
             yield from (row for row in rows if row.key > tuple(last))
 
     def events(self, scope: Scope, last: Key) -> Iterator[Row]:
@@ -145,7 +149,7 @@ class RedisTransfer:
         name = step_field(step.name, step.occurrence)
         what = (int(row.key[2]), step.kind, step.status, step.attempt, step.epoch, step.input, step.key, step.version)
         times = (row.values["began_at"], "" if step.ended_at is None else row.values["ended_at"])
-        texts = [str(one) for one in (*what, *times)]
+        texts = [str(part) for part in (*what, *times)]
         reply = self._run(
             "restore_step", row.scope, task, name, encode_optional(step.result), encode_optional(step.error), *texts
         )

@@ -112,7 +112,7 @@ class Erasures(Holds):
         scope, at = subject.scope, _advance_time(tx)
         rows = lock_user_scopes(tx, subject) if subject.by == "user" else []
         scopes = [row.scope for row in rows] if subject.by == "user" else [scope]
-        listed = [[one.tenant, one.agent, one.user] for one in scopes]
+        listed = [[scope.tenant, scope.agent, scope.user] for scope in scopes]
         names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
         values = {"subject_hash": self.hash_subject(subject), "subject_kind": subject.by, "at": at, **names}
         tx.run("add_erasure", id=id, **values, scopes=json.dumps(listed), notes=json.dumps(dict(notes)))
@@ -219,7 +219,7 @@ class Erasures(Holds):
         hashes = [bytes.fromhex(hash_tombstone(key, text)) for text in texts]
 
         def do(tx: Transaction) -> list[bool]:
-            asked = [tx.ask("find_tombstone_of", ids=ids, hash=one) for one in hashes]
+            asked = [tx.ask("find_tombstone_of", ids=ids, hash=hash_) for hash_ in hashes]
             return [bool(found.fetchall()) for found in asked]
 
         return self._dialect.read(None, do)
@@ -243,10 +243,10 @@ def _read_erasure(row: Row) -> Erasure:
     id_, subject_hash, kind, stage, at, tenant, agent, user, name, scopes, counts, ids, notes, fingerprints = row
     try:
         subject = None if name is None else Subject(Scope(tenant, agent, user), kind, name)
-        removed, kept = dict(json.loads(counts)), dict(json.loads(notes))
+        removed, memories = dict(json.loads(counts)), tuple(Scope(*parts) for parts in json.loads(scopes))
         return Erasure(
-            id_, subject_hash, kind, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
-            removed, tuple(json.loads(ids)), kept, bytes(fingerprints),
+            id_, subject_hash, kind, stage, from_micros(at), subject, memories,
+            removed, tuple(json.loads(ids)), dict(json.loads(notes)), bytes(fingerprints),
         )  # fmt: skip
     except (ValueError, OverflowError, TypeError, RecursionError) as exc:
         raise StoreCorrupt(

@@ -73,7 +73,7 @@ class FilterBuilder(ABC):
         if operator not in ("=", "!=", "in", "not in"):
             return field.compare(operator, value)
         wanted = [value] if operator in ("=", "!=") else list(value)
-        tests = field.equal([one for one in wanted if one is not None])
+        tests = field.equal([value for value in wanted if value is not None])
         tests += [f"not ({field.present})"] * (None in wanted)
         equal = " or ".join(f"({test})" for test in tests) or "false"
         return equal if operator in ("=", "in") else f"not ({equal})"
@@ -98,7 +98,7 @@ class _Column:
         return f"item.{self.name} is not null"
 
     def equal(self, values: Sequence[Any]) -> list[str]:
-        same = [self.builder.bind(one, self.name) for one in values if find_type(one) == FIELDS[self.name]]
+        same = [self.builder.bind(value, self.name) for value in values if find_type(value) == FIELDS[self.name]]
         return [f"coalesce(item.{self.name} in ({', '.join(same)}), false)"] if same else []
 
     def compare(self, operator: str, value: Any) -> str:
@@ -118,7 +118,7 @@ class _Sources:
         return f"{_SOURCES})"
 
     def equal(self, values: Sequence[Any]) -> list[str]:
-        same = [self.builder.bind(one) for one in values if isinstance(one, str)]
+        same = [self.builder.bind(value) for value in values if isinstance(value, str)]
         return [f"{_SOURCES} and source.name in ({', '.join(same)}))"] if same else []
 
     def compare(self, operator: str, value: Any) -> str:

@@ -52,15 +52,15 @@ def forget_item(tx: Transaction, step: Forget, at: int) -> Outcome:
     found = find_removal(tx, step)
     if not found.versions:
         return Outcome(step.id, "missing")
-    numbers = [one.n for one in found.items]
+    numbers = [item.n for item in found.items]
     if step.unchanged_since is not None and tx.rows("find_changed", numbers=numbers, since=step.unchanged_since):
         return Outcome(step.id, "stale")
     # Another summary may use the words of a summary that went.
-    tombstoned = {one.n for one in found.items if one.kind != "summary" or one.n in found.versions}
+    tombstoned = {item.n for item in found.items if item.kind != "summary" or item.n in found.versions}
     remove_items(tx, found.items, tombstoned, at)
     cut = [_cut_item(tx, n, spans, at) for n, spans in found.spans.items() if n not in numbers]
     tx.mark_purge()
-    others = tuple(one.id for one in found.items if one.id != step.id)
+    others = tuple(item.id for item in found.items if item.id != step.id)
     return Outcome(step.id, "forgotten", others, tuple(cut))
 
 
@@ -68,20 +68,20 @@ def find_removal(tx: Transaction, step: Forget) -> Removal:
     versions = {n for (n,) in tx.rows("find_versions", id=step.id)}
     items = _load_dependents(tx, versions)
     spans = {} if step.keep_source else _find_cut_spans(tx, items, versions)
-    citing = _find_citing(tx, spans) - {one.n for one in items}
+    citing = _find_citing(tx, spans) - {item.n for item in items}
     if citing:
-        items = _load_dependents(tx, {one.n for one in items} | citing)
+        items = _load_dependents(tx, {item.n for item in items} | citing)
     return Removal(versions, items, spans)
 
 
 def remove_items(tx: Transaction, items: Sequence[RemovableItem], tombstoned: Collection[int], at: int) -> None:
     """Delete the items with all that hangs on them. Those in `tombstoned` leave a tombstone of their text."""
-    for one in items:
-        if one.n in tombstoned:
-            _add_tombstone(tx, one.text, at)
-        _reset_summary(tx, one.session, one.place)
-        tx.run("add_deleted_item", n=one.n, id=one.id)
-    numbers = [one.n for one in items]
+    for item in items:
+        if item.n in tombstoned:
+            _add_tombstone(tx, item.text, at)
+        _reset_summary(tx, item.session, item.place)
+        tx.run("add_deleted_item", n=item.n, id=item.id)
+    numbers = [item.n for item in items]
     tx.delete_index(numbers)
     tx.run("delete_items", numbers=numbers)
 
@@ -98,7 +98,7 @@ def _find_cut_spans(
 
     Else forgetting one message would remove an item that rests on several, and with it the other messages."""
     spans: dict[int, list[Span]] = {}
-    for item, cited, start, end, length in tx.rows("load_cited_spans", numbers=[one.n for one in items]):
+    for item, cited, start, end, length in tx.rows("load_cited_spans", numbers=[item.n for item in items]):
         if item in versions or start is not None or end is not None:
             spans.setdefault(cited, []).append((start or 0, length if end is None else end))
     return spans
@@ -172,8 +172,8 @@ def count_part(tx: Transaction, subject: Subject) -> tuple[dict[str, int], tuple
     """The rows of each kind that remove_part would remove, the ids of the items, and those that lose a source."""
     if subject.by == "id":
         found = find_removal(tx, Forget(subject.name))
-        ids = tuple(one.id for one in found.items)
-        cut = len(found.spans.keys() - {one.n for one in found.items})
+        ids = tuple(item.id for item in found.items)
+        cut = len(found.spans.keys() - {item.n for item in found.items})
         return {"item": len(ids), "cut": cut, "request": len(find_requests(tx, ids))}, ids, ()
     plan = find_part(tx, subject)
     return _count_plan(tx, subject, plan), tuple(plan.deleted), tuple(plan.lost_sources)
@@ -214,8 +214,8 @@ def _apply_plan(tx: Transaction, plan: RemovalPlan, at: int) -> None:
             tx.run("delete_source_citations", n=numbers[id_], number=number)
             tx.run("delete_source", n=numbers[id_], number=number)
         tx.run("store_trust", n=numbers[id_], trust=plan.trust[id_])
-    for one in plan.restored:
-        tx.run("reopen_item", n=numbers[one.id], valid_to=one.valid_to, replaced_by=one.replaced_by)
+    for version in plan.restored:
+        tx.run("reopen_item", n=numbers[version.id], valid_to=version.valid_to, replaced_by=version.replaced_by)
     for id_, by in plan.repointed.items():
         tx.run("repoint_item", n=numbers[id_], replaced_by=by)
     for session, place in plan.reprocess_from.items():
@@ -237,8 +237,8 @@ def delete_requests(tx: Transaction, ids: Collection[str]) -> int:
 
 
 def _find_ids(answer: str) -> Iterator[str]:
-    for one in read_answer(answer, None).outcomes:
-        yield from filter(None, (one.id, *one.others, *one.marked))
+    for outcome in read_answer(answer, None).outcomes:
+        yield from filter(None, (outcome.id, *outcome.others, *outcome.marked))
 
 
 def load_subjects(tx: Transaction, kind: SubjectKind) -> Iterator[Subject]:
@@ -250,5 +250,5 @@ def load_subjects(tx: Transaction, kind: SubjectKind) -> Iterator[Subject]:
         calls = (
             call for text, metadata in tx.rows("load_tool_calls") for call in read_calls(text, read_metadata(metadata))
         )
-        addresses = {one for call in calls for one in find_addresses(call)}
+        addresses = {address for call in calls for address in find_addresses(call)}
         yield from (Subject(tx.scope, kind, name) for name in addresses)

@@ -49,7 +49,7 @@ def load_reasons(tx: Transaction, subject_hash: str) -> tuple[str, ...]:
 def find_user(tx: Transaction, subject_hash: str) -> Subject | None:
     """The user with this keyed hash: every name in the store is hashed and compared."""
     owners = (find_owner(row.scope) for row in load_scopes(tx))
-    return next((one for one in owners if one and one.hash(tx.dialect.key) == subject_hash), None)
+    return next((owner for owner in owners if owner and owner.hash(tx.dialect.key) == subject_hash), None)
 
 
 def hide_user(tx: Transaction, user: Subject) -> None:
@@ -92,9 +92,9 @@ class Holds:
                 tx.run("store_hold", subject_hash=subject_hash, at=0, reason=write_reasons(left))
             else:
                 self._end_hold(tx, subject)
-            for one in known:
-                if one not in left:
-                    self._audit.write(tx, "release", {"reason": one}, subject_hash)
+            for known_reason in known:
+                if known_reason not in left:
+                    self._audit.write(tx, "release", {"reason": known_reason}, subject_hash)
             return True
 
         return self._dialect.write(None, do)

@@ -45,14 +45,14 @@ def count_leftovers(tx: Transaction, erasures: Sequence[Erasure]) -> list[dict[s
     """Rows by kind, for each erasure. Rows that were written since are not counted.
 
     Subjects are known by keyed hashes: each name in the store is hashed once and compared with all of them."""
-    totals: list[dict[str, int]] = [_count_erased_rows(tx, one) for one in erasures]
+    totals: list[dict[str, int]] = [_count_erased_rows(tx, erasure) for erasure in erasures]
     asked: dict[tuple[str, str], list[int]] = {}
-    for n, one in enumerate(erasures):
-        asked.setdefault((one.by, one.subject_hash), []).append(n)
-    kinds = {one.by for one in erasures}
+    for n, erasure in enumerate(erasures):
+        asked.setdefault((erasure.by, erasure.subject_hash), []).append(n)
+    kinds = {erasure.by for erasure in erasures}
     for row in load_scopes(tx):
         inside = tx.within(row.scope, row.key)
-        parts = (one for kind in PART_KINDS if kind in kinds for one in load_subjects(inside, kind))
+        parts = (subject for kind in PART_KINDS if kind in kinds for subject in load_subjects(inside, kind))
         owner = find_owner(row.scope) if "user" in kinds else None
         for subject in filter(None, (owner, *parts)):
             for n in asked.get((subject.by, subject.hash(tx.dialect.key)), ()):
@@ -128,7 +128,7 @@ def _remove_older(tx: Transaction, at: int) -> int:
     as left."""
     _, now = tx.begin_write()
     items = [RemovableItem(*row) for row in tx.rows("load_older_items", at=at)]
-    remove_items(tx, items, {one.n for one in items}, now)
+    remove_items(tx, items, {item.n for item in items}, now)
     tx.run("delete_older_events", at=at)
     tx.run("delete_older_tasks", at=at)
     tx.run("delete_older_records", at=at)
@@ -145,7 +145,7 @@ def replay_erasures(
     Names are known as keyed hashes alone: each name in the copy is hashed and compared."""
     # A copy that was made after an erasure knows of it, and may hold what was said since.
     known = {subject_hash: at for subject_hash, _, at, _ in tx.rows("load_receipts", subject_hash=None)}
-    hashes = {one.subject_hash for one in erased if known.get(one.subject_hash, -1) < to_micros(one.at)}
+    hashes = {erasure.subject_hash for erasure in erased if known.get(erasure.subject_hash, -1) < to_micros(erasure.at)}
     forgotten = group_by_scope(tombstones)
     total: dict[str, int] = {}
     for row in load_scopes(tx):
@@ -155,14 +155,14 @@ def replay_erasures(
             anonymize_scope(tx, row)
         else:
             add_counts(total, _remove_parts(tx, row, hashes, forgotten.get(row.scope.id, set())))
-    for one in erased:
-        values = {"subject_kind": one.by, "at": to_micros(one.at), "receipt": one.receipt}
-        tx.run("add_receipt", subject_hash=one.subject_hash, **values)
+    for erasure in erased:
+        values = {"subject_kind": erasure.by, "at": to_micros(erasure.at), "receipt": erasure.receipt}
+        tx.run("add_receipt", subject_hash=erasure.subject_hash, **values)
         # A copy that was made during the erasure would resume it, and with it has the name.
-        tx.run("delete_erasure", id=one.receipt)
+        tx.run("delete_erasure", id=erasure.receipt)
     if erased:
         # A user who comes back begins to write after it.
-        tx.run("advance_time", at=max(to_micros(one.at) + 1 for one in erased))
+        tx.run("advance_time", at=max(to_micros(erasure.at) + 1 for erasure in erased))
     tx.mark_purge()
     return total
 
@@ -170,7 +170,12 @@ def replay_erasures(
 def _remove_parts(tx: Transaction, row: ScopeRow, hashes: set[str], forgotten: set[str]) -> dict[str, int]:
     """Remove the parts with one of these hashes, and the items in the words of a tombstone."""
     inside = tx.within(row.scope, row.key)
-    subjects = [one for kind in PART_KINDS for one in load_subjects(inside, kind) if one.hash(tx.dialect.key) in hashes]
+    subjects = [
+        subject
+        for kind in PART_KINDS
+        for subject in load_subjects(inside, kind)
+        if subject.hash(tx.dialect.key) in hashes
+    ]
     if not subjects and not forgotten:
         return {}
     total: dict[str, int] = {}
@@ -181,7 +186,7 @@ def _remove_parts(tx: Transaction, row: ScopeRow, hashes: set[str], forgotten: s
         if hash_tombstone(tx.dialect.key, text) in forgotten:
             outcome = forget_item(inside, Forget(id_, keep_source=True), at)
             add_counts(total, {"item": (1 + len(outcome.others)) * (outcome.status == "forgotten")})
-    inside.many("add_tombstone", [{"hash": bytes.fromhex(one), "at": at} for one in forgotten])
+    inside.many("add_tombstone", [{"hash": bytes.fromhex(hash_), "at": at} for hash_ in forgotten])
     if inside.changes:
         inside.end_write()
     return total

@@ -34,7 +34,7 @@ class ItemReads:
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         by_id = {item.id: item for item in self._load_items(scope, "load_items", ids=ids)}
-        return [by_id[one] for one in ids if one in by_id]
+        return [by_id[id] for id in ids if id in by_id]
 
     def page(self, query: ListQuery) -> list[Item]:
         rows = self._list_items(query, "list_items", after=query.after, limit=query.limit)
@@ -88,7 +88,7 @@ class ItemReads:
 
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
         found = self.dialect.read(scope, do)
-        return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
+        return sorted(found, key=lambda span: (order[span.id], span.start, span.end, span.until))
 
     def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         rows = self.dialect.ask(None, "load_unembedded", model=model, limit=limit)

@@ -68,7 +68,9 @@ class Restore:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self.dialect.key)
         pages = [_make_page(rows[start : start + PAGE]) for start in range(0, len(rows), PAGE)]
         items = [item for page in pages for item in page.items]
-        self.dialect.prepare_index({one.model: len(one.rows[0]) // 4 for item in items for one in item.vectors})
+        self.dialect.prepare_index(
+            {vectors.model: len(vectors.rows[0]) // 4 for item in items for vectors in item.vectors}
+        )
         scopes = {row.scope for row in rows if row.kind not in transfer.STORE_KINDS}
 
         def do(tx: Transaction) -> None:
@@ -182,7 +184,9 @@ class RestoreRun:
             names = [(key, item.row.key[0]) for item in own]
             inside.delete_index([replaced[name] for name in names if name in replaced])
             numbered = [(self.items[name], item) for name, item in zip(names, own, strict=True)]
-            inside.write_index([(n, item.words, one) for n, item in numbered for one in item.vectors or (None,)])
+            inside.write_index(
+                [(n, item.words, vectors) for n, item in numbered for vectors in item.vectors or (None,)]
+            )
             for item in own:
                 if item.row.values["retracted_at"] is not None:
                     inside.retract_index(item.row.key[0])

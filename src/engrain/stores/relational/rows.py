@@ -94,7 +94,9 @@ def read_hold(row: Row) -> Hold:
 
 def write_answer(applied: Applied, asked: bytes) -> str:
     """Encode ids, statuses, numbers and a keyed hash of the request: no text of a user."""
-    outcomes = [[one.id, one.status, one.others, one.marked, one.place] for one in applied.outcomes]
+    outcomes = [
+        [outcome.id, outcome.status, outcome.others, outcome.marked, outcome.place] for outcome in applied.outcomes
+    ]
     return json.dumps([applied.seq, outcomes, asked.hex(), applied.value])
 
 

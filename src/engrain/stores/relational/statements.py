@@ -87,7 +87,7 @@ def read_folder(package: str) -> Iterator[tuple[str, str]]:
     """The names and the SQL of a package's own statements."""
     names = set[str]()
     folder = files(package) / "sql"
-    for file in sorted(folder.iterdir(), key=lambda one: one.name) if folder.is_dir() else ():
+    for file in sorted(folder.iterdir(), key=lambda path: path.name) if folder.is_dir() else ():
         pieces = _NAME.split(file.read_text("utf-8"))
         for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
             assert name not in names, f"two statements of {package} are named {name}"
@@ -100,5 +100,5 @@ def read_folder(package: str) -> Iterator[tuple[str, str]]:
 def read_migrations(package: str) -> tuple[tuple[int, str], ...]:
     """The number and the script of each migration, in order."""
     folder = files(package) / "migrations"
-    named = ((_MIGRATION.fullmatch(one.name), one) for one in folder.iterdir())
-    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+    named = ((_MIGRATION.fullmatch(file.name), file) for file in folder.iterdir())
+    return tuple(sorted((int(match[1]), file.read_text("utf-8")) for match, file in named if match))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from engrain.core.clock import Moment, add_time, from_micros, has_passed, is_lease_over, to_micros
+from engrain.core.clock import ClockReading, add_time, from_micros, has_passed, is_lease_over, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import (
@@ -45,10 +45,10 @@ class LockedTask(NamedTuple):
     status: TaskStatus
     ended_at: int | None
     lease_until: int | None
-    lease_clock: Moment
+    lease_clock: ClockReading
     now: int
     wall_clock: int
-    clock: Moment
+    clock: ClockReading
 
     def is_over(self) -> bool:
         return self.lease_until is None or is_lease_over(self.lease_until, self.lease_clock, self.now, self.clock)
@@ -140,7 +140,7 @@ class Tasks:
                 if has_passed(due, clock) is not False:
                     _end_task(tx, TaskEnd("expired"), n=n, now=at, clock=clock, scope=scope, outcome=None)
                     asked.append(tx.ask("load_task", scope=scope, task=task))
-            return [_read_first(one.fetchall()) for one in asked]
+            return [_read_first(cursor.fetchall()) for cursor in asked]
 
         return self._dialect.write(None, do)
 
@@ -371,7 +371,9 @@ def _is_stale(row: Row) -> bool:
     return until is not None and is_lease_over(until, lease_clock, now, clock)
 
 
-def _end_task(tx: Transaction, end: TaskEnd, *, n: int, now: int, clock: Moment, epochs: int = 0, **other: Any) -> None:
+def _end_task(
+    tx: Transaction, end: TaskEnd, *, n: int, now: int, clock: ClockReading, epochs: int = 0, **other: Any
+) -> None:
     over = end.status in ENDED_STATUSES
     values = {"status": end.status, "outcome": end.outcome, "epochs": epochs, **other}
     tx.run("end_task", n=n, ended_at=now if over else None, ended_clock=clock if over else None, **values)
@@ -388,7 +390,7 @@ def _delete_tasks(tx: Transaction, tasks: Mapping[ScopeKey, Mapping[int, str]]) 
         tx.run("delete_events", scope=scope, tasks=list(some.values()))
         if results:
             tx.run("delete_unused_results", scope=scope, numbers=results)
-    return sum(len(one.fetchall()) for one in deleted)
+    return sum(len(cursor.fetchall()) for cursor in deleted)
 
 
 def _write_start(start: StepStart) -> dict[str, Any]:

@@ -85,9 +85,9 @@ def group_uses(uses: Uses) -> list[dict[str, Any]]:
 
 
 def _merge(into: Uses, more: Uses) -> None:
-    for one, (count, at) in more.items():
-        known, last = into.get(one, (0, 0))
-        into[one] = known + count, max(last, at)
+    for item, (count, at) in more.items():
+        known, last = into.get(item, (0, 0))
+        into[item] = known + count, max(last, at)
 
 
 def _use(item: Item, count: int, at: int) -> Item:

@@ -75,13 +75,13 @@ class ItemWrites:
         def make_write(plan: Plan, uses: Uses) -> tuple[Scope, Do[Applied], str | None]:
             return plan.scope, lambda tx: self._apply(tx, plan, uses), plan.request_id
 
-        vectors = [one for plan in plans for one in list_vectors(plan.steps)]
+        vectors = [vectors for plan in plans for vectors in list_vectors(plan.steps)]
         self.dialect.prepare_index(_find_models(vectors))
         answers: list[Applied | EngrainError] = []
         with self.dialect.encoding(vectors):
             taken = [(plan, self.usage.take(plan.scope)) for plan in plans]
             try:
-                answers = self.dialect.write_each([make_write(*one) for one in taken])
+                answers = self.dialect.write_each([make_write(*write) for write in taken])
             finally:
                 for number, (plan, uses) in enumerate(taken):
                     if not answers or isinstance(answers[number], EngrainError):
@@ -112,7 +112,7 @@ class ItemWrites:
         for draft in plan.episodes:
             add_planned_episode(tx, draft, writer.ids_by_step)
         if journal and plan.record:
-            journal.finish_memory(plan.record, [one.id for one in outcomes])
+            journal.finish_memory(plan.record, [outcome.id for outcome in outcomes])
         self._record_forgotten(tx, outcomes)
         tx.many("add_uses", group_uses(uses))
         ended = tx.end_write() if tx.changes else None
@@ -125,9 +125,12 @@ class ItemWrites:
         return applied
 
     def _record_forgotten(self, tx: Transaction, outcomes: Iterable[Outcome]) -> None:
-        forgotten = [one for one in outcomes if one.status == "forgotten"]
+        forgotten = [outcome for outcome in outcomes if outcome.status == "forgotten"]
         if forgotten:
-            items, cut = sum(1 + len(one.others) for one in forgotten), sum(len(one.marked) for one in forgotten)
+            items, cut = (
+                sum(1 + len(removal.others) for removal in forgotten),
+                sum(len(removal.marked) for removal in forgotten),
+            )
             self.audit.write(tx, "forget", {"items": items, "cut": cut})
 
 
@@ -282,7 +285,7 @@ class _StepWriter:
         if not source.cites:
             return trust
         asked = [self.tx.ask("load_cited", id=cite.item) for cite in source.cites]
-        for cite, found in zip(source.cites, [one.fetchall() for one in asked], strict=True):
+        for cite, found in zip(source.cites, [cursor.fetchall() for cursor in asked], strict=True):
             if not found:
                 raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
             ((cited_trust, length),) = found
@@ -378,8 +381,8 @@ def list_vectors(steps: Iterable[Step]) -> list[Vectors]:
 def _find_models(vectors: Iterable[Vectors]) -> dict[str, int]:
     """Their models, each with the dimension of the first."""
     found: dict[str, int] = {}
-    for one in vectors:
-        found.setdefault(one.model, len(one.rows[0]) // 4)
+    for item_vectors in vectors:
+        found.setdefault(item_vectors.model, len(item_vectors.rows[0]) // 4)
     return found
 
 
@@ -406,7 +409,7 @@ def _ask_erased(tx: Transaction, plan: Plan) -> Pending | None:
     """Was a subject of the plan erased since its caller began?"""
     if plan.began is None:
         return None
-    hashes = [one.hash(tx.dialect.key) for one in find_subjects(plan)]
+    hashes = [subject.hash(tx.dialect.key) for subject in find_subjects(plan)]
     return tx.ask("find_erased_since", hashes=hashes, began=plan.began)
 
 
@@ -462,8 +465,8 @@ def _store_episode(tx: Transaction, episode: Episode, item: int | None, raw: Raw
         rows = tx.rows("load_same_episodes", session=episode.session, key=episode.key, id=episode.id, at=at)
         earlier = [read_episode(row) for row in rows]
         episode = merge_episodes(episode, earlier)
-        for one in earlier:
-            tx.run("delete_episode", id=one.id)
+        for older in earlier:
+            tx.run("delete_episode", id=older.id)
     tx.run("delete_episode", id=episode.id)
     tx.run("add_episode", **write_episode(episode, item))
     if raw:

@@ -126,6 +126,16 @@ def seal_rows(db: Connection) -> None:
     db.count_commit(build_commit_count())
 
 
+def replace_meta(db: Connection, name: str, value: str) -> None:
+    """Replace a value of a store that nobody has opened yet, and whose rows are sealed."""
+    columns = ", ".join("?2" if column == "value" else column for column in load_tables()["meta"].columns)
+    ((before,),) = db.rows("select checksum from meta where name = ?1", (name,))
+    update = f"update meta set value = ?2, checksum = row_checksum({columns}) where name = ?1 returning checksum"
+    ((after,),) = db.rows(update, (name, value))
+    db.differences.append((None, after - before))
+    db.count_commit(build_commit_count())
+
+
 def build_commit_count() -> str:
     """SQL that adds to the digest of the rows of no scope, and numbers the commit."""
     return _build_counter_update(commits="commits + 1", digest="digest + ?1") + " returning commits"

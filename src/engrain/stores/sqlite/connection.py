@@ -252,13 +252,13 @@ class Connection:
         self.authorize(allow)
         if isinstance(self._raw, sqlite3.Connection):
             return
-        given = [""]
+        allowed = [""]
 
         def execute(sql: str, args: Args = ()) -> Any:
-            given[0] = sql
+            allowed[0] = sql
             return self._raw.execute(sql, args)
 
-        self._raw.exec_trace = lambda _cursor, sql, _values: sql == given[0]
+        self._raw.exec_trace = lambda _cursor, sql, _values: sql == allowed[0]
         self._execute = execute
 
     @property

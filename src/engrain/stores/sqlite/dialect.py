@@ -391,16 +391,16 @@ class SqliteDialect:
         from engrain.stores.sqlite.index.vectors import encode_items
 
         by_model: dict[str, list[Vectors]] = {}
-        for one in vectors:
-            by_model.setdefault(one.model, []).append(one)
+        for item_vectors in vectors:
+            by_model.setdefault(item_vectors.model, []).append(item_vectors)
         for same in by_model.values():
             with suppress(InvalidInput):  # the write of the wrong one raises it
                 self.codes.update(zip(map(id, same), encode_items(same), strict=True))
         try:
             yield
         finally:
-            for one in vectors:
-                self.codes.pop(id(one), None)
+            for item_vectors in vectors:
+                self.codes.pop(id(item_vectors), None)
 
     def after_writes(self, count: int) -> None:
         """SQLite needs no statistics."""

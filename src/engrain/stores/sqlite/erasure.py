@@ -95,7 +95,7 @@ def _load_scope_pieces(tx: Transaction, key: int | None) -> Iterator[bytes]:
 def _load_part_pieces(tx: Transaction, subject: Subject) -> Iterator[bytes]:
     """Texts of some items with what hangs on them, and of what a session has besides."""
     if subject.by == "id":
-        found = {one.n: one.id for one in find_removal(tx, Forget(subject.name)).items}
+        found = {item.n: item.id for item in find_removal(tx, Forget(subject.name)).items}
     else:
         yield subject.name.encode()
         numbers = {row[1]: row[0] for row in tx.rows("load_item_lineage")}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.relational.statements import read_migrations
-from engrain.stores.sqlite.checksums import seal_rows, split_statements
+from engrain.stores.sqlite.checksums import replace_meta, seal_rows, split_statements
 from engrain.stores.sqlite.connection import Connection, EngineName, connect
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import StoreFile, sync_folder, write_copy
@@ -55,8 +55,7 @@ def _build_content(engine: EngineName) -> bytes:
     """The content of a new store, with a key of its own."""
     with closing(connect(":memory:", engine)) as db:
         db.load_pages(_build_template(engine, load_migrations()))
-        db.run("update meta set value = ? where name = 'key'", (secrets.token_hex(32),))
-        seal_rows(db)
+        replace_meta(db, "key", secrets.token_hex(32))
         return db.pages()
 
 
@@ -64,6 +63,7 @@ def _build_content(engine: EngineName) -> bytes:
 def _build_template(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> bytes:
     with closing(connect(":memory:", engine)) as db:
         run_migrations(db, scripts)
+        seal_rows(db)
         return db.pages()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,27 +52,32 @@ def find_fault(rows: Sequence[Row], engine: EngineName, version: int) -> str | N
     if set(found) == expected and len(found) == len(expected):
         shared = len(set(pages)) < len(pages) or min(pages) <= 1
         return "two tables or indexes begin on the same page" if shared else None
-    if litestream := sorted(one.name for one in found if one.name in _LITESTREAM_TABLES):
+    if litestream := sorted(object_.name for object_ in found if object_.name in _LITESTREAM_TABLES):
         return (
             f"it has tables of Litestream ({', '.join(litestream)}), which engrain does not open. Replicate backups "
             "(engrain backup), and drop these tables"
         )
-    names = {one.name for one in found}
-    known = {one.name for one in expected}
-    for one in found:
-        if one.name not in known:
-            return f"{one} is in the file, and engrain did not make it"
-        if one not in expected:
-            return f"{one} is not as engrain makes it"
-    missing = [one for one in sorted(expected) if one.name not in names]
+    names = {object_.name for object_ in found}
+    known = {object_.name for object_ in expected}
+    for object_ in found:
+        if object_.name not in known:
+            return f"{object_} is in the file, and engrain did not make it"
+        if object_ not in expected:
+            return f"{object_} is not as engrain makes it"
+    missing = [object_ for object_ in sorted(expected) if object_.name not in names]
     return f"{missing[0]} is missing" if missing else "an object is listed twice"
 
 
 def _read_objects(rows: Sequence[Row]) -> tuple[list[SchemaObject], list[int]]:
     """The objects, and the first pages of tables and indexes."""
     texts = [[str(value or "") for value in row[:4]] for row in rows]
-    found = [SchemaObject(type_, name, table, " ".join(sql.split())) for type_, name, table, sql in texts]
+    found = [SchemaObject(type_, name, table, _collapse_spaces(sql)) for type_, name, table, sql in texts]
     return found, [int(row[4] or 0) for row in rows if row[0] != "trigger"]
+
+
+@lru_cache(256)
+def _collapse_spaces(sql: str) -> str:
+    return " ".join(sql.split())
 
 
 @cache
@@ -85,12 +90,12 @@ def _build_objects(engine: EngineName, scripts: tuple[tuple[int, str], ...]) -> 
 def load_objects(engine: EngineName, version: int | None = None) -> frozenset[SchemaObject]:
     """The objects that our own migrations make, up to a version."""
     scripts = migrate.load_migrations()
-    return _build_objects(engine, tuple(one for one in scripts if version is None or one[0] <= version))
+    return _build_objects(engine, tuple(script for script in scripts if version is None or script[0] <= version))
 
 
 def list_tables(engine: EngineName, version: int) -> list[str]:
     """The names of our own tables: no name is ever taken out of a file."""
-    tables = (one.name for one in load_objects(engine, version) if one.type == "table")
+    tables = (object_.name for object_ in load_objects(engine, version) if object_.type == "table")
     return sorted(name for name in tables if not name.startswith("sqlite_"))
 
 

@@ -119,7 +119,7 @@ class _Metadata:
     def equal(self, values: Sequence[Any]) -> list[str]:
         tests = []
         for kind, typed in _TYPES.items():
-            same = [self.builder.bind(one) for one in values if find_type(one) == kind]
+            same = [self.builder.bind(value) for value in values if find_type(value) == kind]
             if same:
                 tests.append(self._exists(f"j.{typed} and j.value in ({', '.join(same)})"))
         return tests

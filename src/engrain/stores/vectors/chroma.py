@@ -52,7 +52,7 @@ class ChromaServer(VectorClient):
         return self._call("get_or_create_collection", name, metadata=metadata, configuration=configuration, **options)
 
     def _list_collections(self) -> list[tuple[str, str]]:
-        found = [(one.metadata or {}, one.name) for one in self._call("list_collections")]
+        found = [(collection.metadata or {}, collection.name) for collection in self._call("list_collections")]
         return [(data["model"], name) for data, name in found if data.get("engrain") == self._address.collection]
 
     def _collection_name(self, model: str) -> str:
@@ -65,12 +65,12 @@ class ChromaServer(VectorClient):
             self._call_collection(
                 model,
                 "upsert",
-                ids=[_point_id(one) for one in batch],
-                embeddings=np.frombuffer(b"".join(one.row for one in batch), dtype="<f4").reshape(len(batch), -1),
-                metadatas=[{"item": one.item, "window": one.window, "scope": one.scope} for one in batch],
+                ids=[_point_id(point) for point in batch],
+                embeddings=np.frombuffer(b"".join(point.row for point in batch), dtype="<f4").reshape(len(batch), -1),
+                metadatas=[{"item": point.item, "window": point.window, "scope": point.scope} for point in batch],
             )
-        put = {_point_id(one) for one in points}
-        there = self._find_point_ids(model, list(dict.fromkeys(one.item for one in points)))
+        put = {_point_id(point) for point in points}
+        there = self._find_point_ids(model, list(dict.fromkeys(point.item for point in points)))
         # Remove the windows of items that had more of them before.
         self._delete(model, [id for id in there if id not in put])
 
@@ -90,7 +90,7 @@ class ChromaServer(VectorClient):
             include=["distances"],
         )
         items = [id.rpartition(":")[0] for id in found["ids"][0]]
-        return FoundPoints(items, [1.0 - float(one) for one in found["distances"][0]], exact=False)
+        return FoundPoints(items, [1.0 - float(distance) for distance in found["distances"][0]], exact=False)
 
     def _find_point_ids(self, model: str, items: Sequence[str]) -> list[str]:
         found: list[str] = []
@@ -118,7 +118,7 @@ class ChromaServer(VectorClient):
         if isinstance(exc, (AuthorizationError, ChromaAuthError)):
             return ConfigError(f"{self.where} refused the key: set CHROMA_API_KEY.")
         # Check the cause too, because Chroma's client raises other errors about it.
-        if any(isinstance(one, (httpx.HTTPError, OSError)) for one in (exc, exc.__context__)):
+        if any(isinstance(error, (httpx.HTTPError, OSError)) for error in (exc, exc.__context__)):
             return None
         return StoreError(f"{self.where} refused: {str(exc)[:200]}")
 

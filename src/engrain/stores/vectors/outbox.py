@@ -83,7 +83,7 @@ class OutboxVectorIndex:
         self._clock = clock
         self._leave = leave or server.close
         self._other_models: list[str] | None = None  # that have a collection too
-        self.trouble: str | None = None  # why the server did not answer the last call
+        self.last_error: str | None = None  # why the server did not answer the last call
         self._again = 0.0
         self._batch_limit = MAX_ENTRIES  # changes at a time, fewer for a slow server
         self._closed = False
@@ -105,7 +105,7 @@ class OutboxVectorIndex:
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         unit, asked = normalize_query(query.vector), list(dict.fromkeys(ids))
-        found = {one.id: one.cosine for one in self._score_items(replace(query, where=None), unit, asked)}
+        found = {scored.id: scored.cosine for scored in self._score_items(replace(query, where=None), unit, asked)}
         return [found.get(id, np.nan) for id in ids]
 
     def _list_filtered(self, query: VectorQuery) -> list[str] | None:
@@ -124,7 +124,7 @@ class OutboxVectorIndex:
             # Read before the server answers: a change that leaves the outbox later is on the server already.
             waiting = self._items.outbox(target, MAX_ENTRIES, query.scope)
             answer = self._search_both(query, unit, waiting)
-            self.trouble, self._again = None, 0.0
+            self.last_error, self._again = None, 0.0
             return answer
         except errors.StoreClosed:
             raise
@@ -135,11 +135,11 @@ class OutboxVectorIndex:
             warnings.warn(
                 f"engrain: {exc} Words find everything meanwhile.", errors.BackendUnavailableWarning, stacklevel=2
             )
-            return self._search_without_server(query, unit, [one.item for one in waiting if not one.deleted])
+            return self._search_without_server(query, unit, [entry.item for entry in waiting if not entry.deleted])
 
     def _search_both(self, query: VectorQuery, unit: Floats, waiting: Sequence[OutboxEntry]) -> Nearest:
-        known = {one.item for one in waiting}
-        scored = self._score_items(query, unit, [one.item for one in waiting if not one.deleted])
+        known = {entry.item for entry in waiting}
+        scored = self._score_items(query, unit, [entry.item for entry in waiting if not entry.deleted])
         # The store's time is never before the clock's, so data that is over by the clock is over.
         points = PointQuery(
             unit.astype(np.float32),
@@ -175,7 +175,7 @@ class OutboxVectorIndex:
         for start in range(0, len(ids), CHUNK_SIZE):
             some = ids[start : start + CHUNK_SIZE]
             shown = self._items.sketches(SketchQuery(query.scope, some, 0, query.where, query.at))
-            wanted = {one.id for one in shown}.intersection(some)
+            wanted = {item.id for item in shown}.intersection(some)
             scored += _score_vectors(unit, self._items.vectors(query.scope, sorted(wanted), query.model))
         return scored
 
@@ -184,7 +184,7 @@ class OutboxVectorIndex:
     def feed(self, limit: int) -> int:
         """Synchronize every collection: one of an older model must lose forgotten items too."""
         if time.monotonic() < self._again:
-            raise errors.StoreUnavailable(self.trouble or self._server.where)
+            raise errors.StoreUnavailable(self.last_error or self._server.where)
         limit = min(limit, self._batch_limit)
         try:
             with _feed_locks.setdefault(self._server, threading.Lock()):
@@ -200,7 +200,7 @@ class OutboxVectorIndex:
             self._batch_limit = max(1, limit // 2)
             self._record_error(exc)
             raise
-        self.trouble, self._again, self._batch_limit = None, 0.0, min(MAX_ENTRIES, 2 * self._batch_limit)
+        self.last_error, self._again, self._batch_limit = None, 0.0, min(MAX_ENTRIES, 2 * self._batch_limit)
         return fed
 
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
@@ -209,7 +209,9 @@ class OutboxVectorIndex:
         except errors.NotFound:
             self._other_models = None
             return True
-        return any(one.item in items for target in targets for one in self._items.outbox(target, MAX_ENTRIES, scope))
+        return any(
+            entry.item in items for target in targets for entry in self._items.outbox(target, MAX_ENTRIES, scope)
+        )
 
     # Erasing
 
@@ -242,7 +244,7 @@ class OutboxVectorIndex:
     def count_older(self, scope: Scope, before: datetime, back: bool) -> int:
         """Count the points of items removed in any scope at any time. Pending removals are done first."""
         for model, target in self._collections():
-            if due := [one.item for one in self._items.outbox(target, MAX_ENTRIES) if one.deleted]:
+            if due := [entry.item for entry in self._items.outbox(target, MAX_ENTRIES) if entry.deleted]:
                 self._server.drop(model, due)
         return self.count_remaining(scope)
 
@@ -274,8 +276,8 @@ class OutboxVectorIndex:
                 break
             if points:
                 self._server.put(model, points)
-            there = {one.item for one in points}
-            if gone := [one.item for one in entries if one.item not in there]:
+            there = {point.item for point in points}
+            if gone := [entry.item for entry in entries if entry.item not in there]:
                 self._server.drop(model, gone)
             # Read again: another process may have written and settled something newer in between.
             before = points
@@ -289,8 +291,8 @@ class OutboxVectorIndex:
     def _load_points(self, entries: Sequence[OutboxEntry], model: str) -> list[VectorPoint]:
         """Load the current points. Removed or corrected items, and those without a vector of the model, have none."""
         by_scope: dict[Scope, list[str]] = {}
-        for one in entries:
-            by_scope.setdefault(one.scope, []).append(one.item)
+        for entry in entries:
+            by_scope.setdefault(entry.scope, []).append(entry.item)
         points: list[VectorPoint] = []
         for scope, ids in by_scope.items():
             vectors = self._items.vectors(scope, ids, model)
@@ -318,7 +320,7 @@ class OutboxVectorIndex:
         except (errors.StoreError, errors.ConfigError, errors.NotFound) as exc:
             errors.raise_interrupt(exc)
             self._record_error(exc)
-        return {"server": self._server.where, "behind": behind, "error": self.trouble}
+        return {"server": self._server.where, "behind": behind, "error": self.last_error}
 
     def check(self) -> list[Finding]:
         where = self._server.where
@@ -344,9 +346,9 @@ class OutboxVectorIndex:
             self._leave()
 
     def _record_error(self, exc: errors.EngrainError) -> None:
-        if self.trouble is None:
+        if self.last_error is None:
             _log.warning("the vector server does not answer, so vectors are searched without it: %s", exc)
-        self.trouble, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
+        self.last_error, self._again = str(exc), time.monotonic() + RETRY_PAUSE_SECONDS
 
 
 def _score_vectors(unit: Floats, found: Mapping[str, Vectors]) -> list[ScoredItem]:
@@ -368,5 +370,5 @@ def _build_answer(scored: Sequence[ScoredItem], limit: int, exact: bool, whole: 
     """Build the answer. The background is known only if `whole`, when everything was compared."""
     best = sorted(scored, reverse=True, key=_SORT_KEY)[:limit]
     # Rounded, so that the order of the sum does not show.
-    background = round(float(np.concatenate([one.every for one in scored]).mean()), 4) if whole and scored else None
-    return Nearest([one.id for one in best], [one.cosine for one in best], exact, background)
+    background = round(float(np.concatenate([part.every for part in scored]).mean()), 4) if whole and scored else None
+    return Nearest([hit.id for hit in best], [hit.cosine for hit in best], exact, background)

@@ -52,7 +52,9 @@ class QdrantServer(VectorClient):
             return f"qdrant/{self._collections[model]}"
 
     def _list_collections(self) -> list[tuple[str, str]]:
-        split = [(one.name, one.name.split("--")) for one in self._call("get_collections").collections]
+        split = [
+            (collection.name, collection.name.split("--")) for collection in self._call("get_collections").collections
+        ]
         own = [(name, parts) for name, parts in split if len(parts) >= 3 and parts[0] == self._address.collection]
         return sorted((_unescape_model("--".join(parts[1:-1])), name) for name, parts in own)
 
@@ -91,9 +93,9 @@ class QdrantServer(VectorClient):
     def put(self, model: str, points: Sequence[VectorPoint]) -> None:
         name = self._get_collection(model)
         for batch in split_batches(points):
-            self._call("upsert", name, [_build_point(one) for one in batch], wait=True)
-        items = list(dict.fromkeys(one.item for one in points))
-        put: list[int | str | uuid.UUID] = [_point_id(one) for one in points]
+            self._call("upsert", name, [_build_point(point) for point in batch], wait=True)
+        items = list(dict.fromkeys(point.item for point in points))
+        put: list[int | str | uuid.UUID] = [_point_id(point) for point in points]
         # Remove the windows of items that had more of them before.
         rest = q.Filter(must=[_match_items(items)], must_not=[q.HasIdCondition(has_id=put)])
         self._call("delete", name, q.FilterSelector(filter=rest), wait=True)
@@ -107,7 +109,7 @@ class QdrantServer(VectorClient):
         if items is None:
             return int(self._call("count", name, exact=True).count)
         wanted = [q.Filter(must=[_match_items(batch)]) for batch in split_batches(items)]
-        return sum(self._call("count", name, one, exact=True).count for one in wanted)
+        return sum(self._call("count", name, condition, exact=True).count for condition in wanted)
 
     def nearest(self, query: PointQuery) -> FoundPoints:
         name = self._get_collection(query.model)
@@ -128,7 +130,9 @@ class QdrantServer(VectorClient):
             limit=query.limit,
             with_payload=["item"],
         ).points
-        return FoundPoints([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
+        return FoundPoints(
+            [(point.payload or {})["item"] for point in found], [float(point.score) for point in found], exact
+        )
 
     # The server
 

@@ -22,7 +22,7 @@ class ReferenceEpisodes(StateView):
 
     @reads
     def recent(self, state: State, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
-        return [one for one in _newest(state, scope, session) if one.alive(now)][:n]
+        return [older for older in _newest(state, scope, session) if older.alive(now)][:n]
 
     @reads
     def raw(self, state: State, scope: Scope, id: str, now: datetime) -> str | None:
@@ -44,7 +44,7 @@ class ReferenceEpisodes(StateView):
         over = [key for key, raw in state.raw_outputs.items() if raw.expires_at <= now]
         for key in self._free(state, over):
             del state.raw_outputs[key]
-        over = [key for key, one in state.episodes.items() if not one.alive(now)]
+        over = [key for key, episode in state.episodes.items() if not episode.alive(now)]
         return _drop(state, self._free(state, over))
 
     def _free(self, state: State, keys: Iterable[Key]) -> list[Key]:
@@ -55,7 +55,7 @@ def store_episode(state: State, scope: Scope, draft: EpisodeDraft) -> Episode:
     episode, raw, on_hold = draft.episode, draft.raw, is_held(state, scope)
     if episode.item is not None and not state.find_item(scope, episode.item):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
-    same = [one for one in _newest(state, scope, episode.session) if _is_same_event(episode, one) and not on_hold]
+    same = [older for older in _newest(state, scope, episode.session) if _is_same_event(episode, older) and not on_hold]
     stands = merge_episodes(episode, same)
     _drop(state, [(scope, one.id) for one in (episode, *same)])
     state.episodes[scope, episode.id] = stands
@@ -67,7 +67,7 @@ def store_episode(state: State, scope: Scope, draft: EpisodeDraft) -> Episode:
 
 def drop_item_episodes(state: State, scope: Scope, item: str) -> None:
     """Drop the episodes of an item that is forgotten or cut."""
-    _drop(state, [key for key, one in state.episodes.items() if key[0] == scope and one.item == item])
+    _drop(state, [key for key, episode in state.episodes.items() if key[0] == scope and episode.item == item])
 
 
 def _is_same_event(episode: Episode, other: Episode) -> bool:
@@ -76,14 +76,18 @@ def _is_same_event(episode: Episode, other: Episode) -> bool:
 
 
 def _newest(state: State, scope: Scope, session: str | None) -> list[Episode]:
-    mine = [one for (owner, _), one in state.episodes.items() if owner == scope and session in (None, one.session)]
+    mine = [
+        episode
+        for (owner, _), episode in state.episodes.items()
+        if owner == scope and session in (None, episode.session)
+    ]
     return sorted(mine, key=lambda one: (one.happened_at, one.id), reverse=True)
 
 
 def _trim(state: State, scope: Scope, session: str, keep: int | None) -> int:
     if keep is None:
         return 0
-    return _drop(state, [(scope, one.id) for one in _newest(state, scope, session)[keep:]])
+    return _drop(state, [(scope, older.id) for older in _newest(state, scope, session)[keep:]])
 
 
 def _drop(state: State, keys: Iterable[tuple[Scope, str]]) -> int:

@@ -116,22 +116,22 @@ class ReferenceErasing(StateView):
 
     @writes
     def save_progress(self, state: State, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
-        one = _get_running(state, id)
-        if one.stage != "anonymized":
-            state.erasing[id] = replace(one, notes=dict(notes), prints=prints)
+        erasure = _get_running(state, id)
+        if erasure.stage != "anonymized":
+            state.erasing[id] = replace(erasure, notes=dict(notes), prints=prints)
 
     def delete_rows(self, id: str) -> Erasure:
         with self.holder.writing() as state:
-            one = _get_running(state, id)
-            if one.stage != "blocked" or one.subject is None:
-                return one
-            refused = self._refuse(state, one.subject)
+            erasure = _get_running(state, id)
+            if erasure.stage != "blocked" or erasure.subject is None:
+                return erasure
+            refused = self._refuse(state, erasure.subject)
             if refused is None:
-                take = self._delete_user if one.by == "user" else self._delete_part
-                counts, ids = take(state, one.subject)
+                take = self._delete_user if erasure.by == "user" else self._delete_part
+                counts, ids = take(state, erasure.subject)
                 # From now on anything may be written to a part.
-                at = one.at if one.by == "user" else _take_moment(state, self.holder)
-                state.erasing[id] = replace(one, stage="deleted", counts=counts, ids=tuple(ids), at=at)
+                at = erasure.at if erasure.by == "user" else _take_moment(state, self.holder)
+                state.erasing[id] = replace(erasure, stage="deleted", counts=counts, ids=tuple(ids), at=at)
                 return state.erasing[id]
             del state.erasing[id]
         raise refused
@@ -165,10 +165,10 @@ class ReferenceErasing(StateView):
         for id in found.deleted:
             remove_item(work, id, id in found.tombstoned)
         for id, dead in found.lost_sources.items():
-            sources = tuple(one for n, one in enumerate(state.items[id].item.sources) if n not in dead)
+            sources = tuple(source for n, source in enumerate(state.items[id].item.sources) if n not in dead)
             work.update(id, sources=sources, trust=found.trust[id])
-        for one in found.restored:
-            work.update(one.id, valid_to=one.valid_to, replaced_by=one.replaced_by, retracted_at=None)
+        for version in found.restored:
+            work.update(version.id, valid_to=version.valid_to, replaced_by=version.replaced_by, retracted_at=None)
         for id, by in found.repointed.items():
             work.update(id, replaced_by=by)
         for key in [key for key in state.progress if key[0] == subject.scope and key[1] in found.reprocess_from]:
@@ -181,24 +181,24 @@ class ReferenceErasing(StateView):
 
     @writes
     def anonymize(self, state: State, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
-        one = _get_running(state, id)
-        if one.stage == "deleted":
-            for scope in one.scopes if one.by == "user" else ():
+        erasure = _get_running(state, id)
+        if erasure.stage == "deleted":
+            for scope in erasure.scopes if erasure.by == "user" else ():
                 state.blocked.pop(scope, None)
                 self._anonymize_tombstones(state, scope)
             state.erasing[id] = replace(
-                one,
+                erasure,
                 stage="anonymized",
                 subject=None,
                 scopes=(),
                 ids=(),
-                notes=one.notes if notes is None else dict(notes),
+                notes=erasure.notes if notes is None else dict(notes),
             )
         return state.erasing[id]
 
     def _anonymize_tombstones(self, state: State, scope: Scope) -> None:
         """Replace the scope in its tombstones by a keyed hash."""
-        mine = {one for one in state.tombstones if one[0] == scope}
+        mine = {tombstone for tombstone in state.tombstones if tombstone[0] == scope}
         state.tombstones -= mine
         state.erased_tombstones |= {(hash_keyed(state.key, "scope", scope.id), hash) for _, hash in mine}
 
@@ -224,17 +224,17 @@ class ReferenceErasing(StateView):
             left["episode"] = sum(
                 state.episodes[key].happened_at <= at for key in list_session_episodes(state, subject)
             )
-            said = [one.item for one in state.list_items(subject.scope) if one.item.session == subject.name]
-            if all(one.recorded_at <= at for one in said):
+            said = [stored.item for stored in state.list_items(subject.scope) if stored.item.session == subject.name]
+            if all(message.recorded_at <= at for message in said):
                 left |= _count_session_left(state, subject, erasure)
         return left
 
     @writes
     def complete(self, state: State, id: str, receipt: Mapping[str, Any]) -> AuditEntry:
-        one = _get_running(state, id)
+        erasure = _get_running(state, id)
         del state.erasing[id]
-        state.erased[one.subject_hash] = ErasedSubject(one.subject_hash, one.by, one.at, id)
-        return record_audit(state, self.holder.now(), "erase", receipt, one.subject_hash)
+        state.erased[erasure.subject_hash] = ErasedSubject(erasure.subject_hash, erasure.by, erasure.at, id)
+        return record_audit(state, self.holder.now(), "erase", receipt, erasure.subject_hash)
 
     @reads_all
     def running(self, state: State) -> list[Erasure]:
@@ -283,9 +283,9 @@ class ReferenceErasing(StateView):
                 del state.holds[subject_hash]
                 for scope in _list_scopes(state, subject):
                     state.blocked.pop(scope, None)
-            for one in known:
-                if one not in left:
-                    record_audit(state, self.holder.now(), "release", {"reason": one}, subject_hash)
+            for known_reason in known:
+                if known_reason not in left:
+                    record_audit(state, self.holder.now(), "release", {"reason": known_reason}, subject_hash)
             return True
 
     @reads_all
@@ -294,9 +294,11 @@ class ReferenceErasing(StateView):
 
     def users(self) -> list[Subject]:
         with self.holder.whole() as state:
-            shown = [one for one in _list_all_scopes(state) if state.blocked.get(one) != ERASING]
+            shown = [scope for scope in _list_all_scopes(state) if state.blocked.get(scope) != ERASING]
         return [
-            user for user in map(find_owner, dict.fromkeys(Scope(one.tenant, None, one.user) for one in shown)) if user
+            user
+            for user in map(find_owner, dict.fromkeys(Scope(item.tenant, None, item.user) for item in shown))
+            if user
         ]
 
     @reads_all
@@ -329,12 +331,12 @@ def _get_running(state: State, id: str) -> Erasure:
 
 def _list_all_scopes(state: State) -> Iterable[Scope]:
     keyed_by = (scope for scopes in _group_by_scope(state).values() for scope in scopes)
-    return dict.fromkeys([*(one.scope for one in state.items.values()), *keyed_by])
+    return dict.fromkeys([*(item.scope for item in state.items.values()), *keyed_by])
 
 
 def _group_by_scope(state: State) -> dict[str, list[Scope]]:
     """The scope of each entry, by field. Not by SCOPED_FIELDS: a field missing there must be noticed."""
-    kinds = {one.name: getattr(state, one.name) for one in fields(state)}
+    kinds = {field.name: getattr(state, field.name) for field in fields(state)}
     return {
         name: [key[0] for key in kind if isinstance(key, tuple) and isinstance(key[0], Scope)]
         for name, kind in kinds.items()
@@ -344,13 +346,13 @@ def _group_by_scope(state: State) -> dict[str, list[Scope]]:
 
 def _list_scopes(state: State, subject: Subject) -> list[Scope]:
     tenant = subject.scope.tenant
-    return [one for one in _list_all_scopes(state) if one.user == subject.name and one.tenant == tenant]
+    return [scope for scope in _list_all_scopes(state) if scope.user == subject.name and scope.tenant == tenant]
 
 
 def _count_rows(state: State, scopes: Iterable[Scope]) -> dict[str, int]:
     wanted = set(scopes)
     counts = {name: sum(key[0] in wanted for key in getattr(state, name)) for name in SCOPED_FIELDS}
-    return {"item": sum(one.scope in wanted for one in state.items.values()), **counts}
+    return {"item": sum(item.scope in wanted for item in state.items.values()), **counts}
 
 
 def _count_session_left(state: State, subject: Subject, erasure: Erasure) -> dict[str, int]:
@@ -373,11 +375,11 @@ def _count_left_of_user(state: State, user: Subject, erasure: Erasure) -> dict[s
     total, at = dict[str, int](), erasure.at
     for scope in _list_scopes(state, user):
         times = {
-            "item": [one.item.recorded_at for one in state.list_items(scope)],
-            "episodes": [one.happened_at for key, one in state.episodes.items() if key[0] == scope],
-            "trials": [one.at for key, one in state.trials.items() if key[0] == scope],
-            "tasks": [one.started_at for key, one in state.tasks.items() if key[0] == scope],
-            "records": [one.record.written_at for key, one in state.records.items() if key[0] == scope],
+            "item": [stored.item.recorded_at for stored in state.list_items(scope)],
+            "episodes": [episode.happened_at for key, episode in state.episodes.items() if key[0] == scope],
+            "trials": [trial.at for key, trial in state.trials.items() if key[0] == scope],
+            "tasks": [task.started_at for key, task in state.tasks.items() if key[0] == scope],
+            "records": [record.record.written_at for key, record in state.records.items() if key[0] == scope],
         }
         counts = {kind: sum(time <= at for time in known) for kind, known in times.items()}
         if not any(time > at for known in times.values() for time in known):
@@ -391,32 +393,34 @@ def _count_left_of_user(state: State, user: Subject, erasure: Erasure) -> dict[s
 
 def _list_subjects(state: State, by: str) -> Iterator[Subject]:
     for scope in _list_all_scopes(state):
-        items = [one.item for one in state.list_items(scope)]
+        items = [stored.item for stored in state.list_items(scope)]
         if by == "user" and (user := find_owner(scope)):
             yield user
         elif by == "session":
             yield from (Subject(scope, "session", name) for name in _list_sessions(state, scope))
         elif by == "source":
-            names = {source.name for one in items for source in one.sources if source.name}
-            calls = (call for one in items if one.role == "assistant" for call in read_calls(one.text, one.metadata))
-            names |= {one for call in calls for one in find_addresses(call)}
+            names = {source.name for item in items for source in item.sources if source.name}
+            calls = (
+                call for item in items if item.role == "assistant" for call in read_calls(item.text, item.metadata)
+            )
+            names |= {address for call in calls for address in find_addresses(call)}
             yield from (Subject(scope, "source", name) for name in names)
         elif by == "id":
-            yield from (Subject(scope, "id", one.id) for one in items)
+            yield from (Subject(scope, "id", item.id) for item in items)
 
 
 def _list_sessions(state: State, scope: Scope) -> set[str]:
     """The sessions that any field names."""
-    said = {one.item.session for one in state.list_items(scope) if one.item.session}
-    happened = {one.session for key, one in state.episodes.items() if key[0] == scope}
+    said = {stored.item.session for stored in state.list_items(scope) if stored.item.session}
+    happened = {episode.session for key, episode in state.episodes.items() if key[0] == scope}
     kept = {key[1] for kind in (state.lengths, state.last_writes, state.summaries) for key in kind if key[0] == scope}
     return said | happened | kept
 
 
 def plan_part_removal(state: State, subject: Subject) -> RemovalPlan:
-    items = [one.item for one in state.list_items(subject.scope)]
-    said = sorted((one for one in items if one.kind == "message" and one.session), key=_session_order)
-    lines = (_to_message_row(one, subject.name) for one in said)
+    items = [stored.item for stored in state.list_items(subject.scope)]
+    said = sorted((item for item in items if item.kind == "message" and item.session), key=_session_order)
+    lines = (_to_message_row(message, subject.name) for message in said)
     return plan_removal(
         subject,
         map(_to_lineage, items),
@@ -461,11 +465,11 @@ def list_requests(state: State, gone: Sequence[str]) -> list[tuple[Scope, str]]:
 
 
 def _names_any(outcomes: Iterable[Any], gone: Sequence[str]) -> bool:
-    return any(id in gone for one in outcomes for id in (one.id, *one.others, *one.marked))
+    return any(id in gone for outcome in outcomes for id in (outcome.id, *outcome.others, *outcome.marked))
 
 
 def list_session_episodes(state: State, subject: Subject) -> list[tuple[Scope, str]]:
-    mine = [(key, one.session) for key, one in state.episodes.items() if key[0] == subject.scope]
+    mine = [(key, episode.session) for key, episode in state.episodes.items() if key[0] == subject.scope]
     return [key for key, session in mine if subject.by == "session" and session == subject.name]
 
 

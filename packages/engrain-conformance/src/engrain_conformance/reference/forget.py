@@ -54,11 +54,11 @@ def _list_corrected(work: WriteContext, id: str) -> list[str]:
 def _close(work: WriteContext, ids: Sequence[str]) -> list[str]:
     """These items, the items they corrected, the items that cite any of them, and so on."""
     gone = list(dict.fromkeys(ids))
-    for one in gone:
-        for item in (each.item for each in work.state.list_items(work.scope)):
-            near = _corrected_by(item, one) or any(cite.item == one for cite in _list_citations(item))
-            if near and item.id not in gone:
-                gone.append(item.id)
+    for gone_id in gone:
+        for stored in (each.item for each in work.state.list_items(work.scope)):
+            near = _corrected_by(stored, gone_id) or any(cite.item == gone_id for cite in _list_citations(stored))
+            if near and stored.id not in gone:
+                gone.append(stored.id)
     return gone
 
 

@@ -50,9 +50,12 @@ class ReferenceItems(StateHolder):
     @writes
     def apply(self, state: State, plan: Plan) -> Applied:
         applied = Transaction(state, plan.scope, self.now(), self.ids).run(plan)
-        gone = [one for one in applied.outcomes if one.status == "forgotten" and not applied.repeated]
+        gone = [outcome for outcome in applied.outcomes if outcome.status == "forgotten" and not applied.repeated]
         if gone:
-            items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
+            items, cut = (
+                sum(1 + len(removal.others) for removal in gone),
+                sum(len(removal.marked) for removal in gone),
+            )
             record_audit(state, self.now(), "forget", {"items": items, "cut": cut})
         return applied
 
@@ -112,18 +115,18 @@ class ReferenceItems(StateHolder):
     def page(self, state: State, query: ListQuery) -> list[Item]:
         at = self.now(query.at)
         shown = [
-            one.item
-            for one in reversed(state.list_items(query.scope))
-            if (query.history or one.item.visible(at))
-            and matches_filter(query.where, one.item)
-            and (query.after is None or one.item.id < query.after)
+            stored.item
+            for stored in reversed(state.list_items(query.scope))
+            if (query.history or stored.item.visible(at))
+            and matches_filter(query.where, stored.item)
+            and (query.after is None or stored.item.id < query.after)
         ]
         return shown[: query.limit]
 
     @reads
     def slots(self, state: State, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         moment = self.now(at)
-        visible = (one.item for one in state.list_items(scope) if one.item.visible(moment))
+        visible = (stored.item for stored in state.list_items(scope) if stored.item.visible(moment))
         named = [item for item in visible if item.slot is not None and item.slot.startswith(prefix)]
         return sorted(named, key=lambda item: item.slot or "")
 
@@ -132,15 +135,15 @@ class ReferenceItems(StateHolder):
 
     @reads
     def history(self, state: State, scope: Scope, slot: str) -> list[Item]:
-        versions = [one.item for one in state.list_items(scope) if one.item.slot == slot]
+        versions = [stored.item for stored in state.list_items(scope) if stored.item.slot == slot]
         return sorted(versions, key=lambda item: (item.valid_from, item.id))
 
     @reads
     def corrected(self, state: State, scope: Scope, id: str) -> list[Item]:
         chain = [id] if state.find_item(scope, id) else []
         found: list[Item] = []
-        for one in chain:
-            old = [each.item for each in state.list_items(scope) if each.item.replaced_by == one]
+        for version in chain:
+            old = [each.item for each in state.list_items(scope) if each.item.replaced_by == version]
             found += [item for item in old if item.retracted_at is not None]
             chain += [item.id for item in found if item.id not in chain]
         return sorted(found, key=lambda item: item.id, reverse=True)
@@ -152,7 +155,7 @@ class ReferenceItems(StateHolder):
     def about(self, state: State, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         moment = self.now(at)
         name = entity.casefold()
-        visible = (one.item for one in reversed(state.list_items(scope)) if one.item.visible(moment))
+        visible = (stored.item for stored in reversed(state.list_items(scope)) if stored.item.visible(moment))
         return [
             item
             for item in visible
@@ -166,18 +169,18 @@ class ReferenceItems(StateHolder):
 
     @reads
     def speakers(self, state: State, scope: Scope) -> frozenset[str]:
-        return frozenset(one.item.speaker for one in state.list_items(scope) if one.item.speaker is not None)
+        return frozenset(stored.item.speaker for stored in state.list_items(scope) if stored.item.speaker is not None)
 
     @reads
     def sketches(self, state: State, query: SketchQuery) -> list[Sketch]:
         at = self.now(query.at)
-        seeds = [one.item for one in state.list_items(query.scope) if one.item.id in query.ids]
+        seeds = [stored.item for stored in state.list_items(query.scope) if stored.item.id in query.ids]
         return [
-            _make_sketch(one)
-            for one in state.list_items(query.scope)
-            if any(one.item.id == seed.id or _is_neighbour(one.item, seed, query.reach) for seed in seeds)
-            and one.item.visible(at)
-            and matches_filter(query.where, one.item)
+            _make_sketch(stored)
+            for stored in state.list_items(query.scope)
+            if any(stored.item.id == seed.id or _is_neighbour(stored.item, seed, query.reach) for seed in seeds)
+            and stored.item.visible(at)
+            and matches_filter(query.where, stored.item)
         ]
 
     @reads
@@ -185,7 +188,7 @@ class ReferenceItems(StateHolder):
         self, state: State, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None
     ) -> list[str]:
         moment = self.now(at)
-        having = (one.item for one in reversed(state.list_items(scope)) if one.traits & traits)
+        having = (stored.item for stored in reversed(state.list_items(scope)) if stored.traits & traits)
         return [item.id for item in having if item.visible(moment) and matches_filter(where, item)][:limit]
 
     @reads
@@ -205,10 +208,12 @@ class ReferenceItems(StateHolder):
 
     @reads
     def changes(self, state: State, scope: Scope, since: int, limit: int) -> Changes:
-        later = sorted(one for one in state.changes.values() if one.scope == scope and one.seq > since)
+        later = sorted(change for change in state.changes.values() if change.scope == scope and change.seq > since)
         complete = len(later) <= limit
         seen = max(since, state.seq) if complete else later[limit - 1].seq
-        return Changes(seen, tuple(ItemChange(one.seq, one.id, one.deleted) for one in later[:limit]), complete)
+        return Changes(
+            seen, tuple(ItemChange(change.seq, change.id, change.deleted) for change in later[:limit]), complete
+        )
 
     @reads
     def scopes(self, state: State) -> list[Scope]:
@@ -216,7 +221,7 @@ class ReferenceItems(StateHolder):
 
     @reads_all
     def removed(self, state: State) -> list[str]:
-        return [one.id for one in state.changes.values() if one.deleted]
+        return [change.id for change in state.changes.values() if change.deleted]
 
     @reads
     def newest(self, state: State, scope: Scope) -> int:
@@ -224,10 +229,12 @@ class ReferenceItems(StateHolder):
 
     @reads
     def unembedded(self, state: State, model: str, limit: int) -> list[UnembeddedItem]:
-        missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]
+        missing = [item for _, item in sorted(state.items.items()) if model not in item.vectors]
         return [
-            UnembeddedItem(one.scope, one.item.id, one.item.text, one.item.kind, one.hash, one.item.slot)
-            for one in missing[:limit]
+            UnembeddedItem(
+                pending.scope, pending.item.id, pending.item.text, pending.item.kind, pending.hash, pending.item.slot
+            )
+            for pending in missing[:limit]
         ]
 
     @writes
@@ -247,11 +254,11 @@ class ReferenceItems(StateHolder):
 
     @reads
     def models(self, state: State) -> dict[str, int]:
-        return dict(Counter(model for one in state.items.values() for model in one.vectors))
+        return dict(Counter(model for item in state.items.values() for model in item.vectors))
 
     @writes
     def drop_model(self, state: State, model: str, limit: int) -> int:
-        having = [id for id, one in state.items.items() if model in one.vectors][:limit]
+        having = [id for id, item in state.items.items() if model in item.vectors][:limit]
         for id in having:
             rest = {name: rows for name, rows in state.items[id].vectors.items() if name != model}
             state.items[id] = replace(state.items[id], vectors=rest)
@@ -263,10 +270,10 @@ class ReferenceItems(StateHolder):
     def outbox(self, state: State, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
         settled = state.settled.setdefault(target, 0)
         waiting = sorted(
-            (one for one in state.changes.values() if one.seq > settled and scope in (None, one.scope)),
+            (change for change in state.changes.values() if change.seq > settled and scope in (None, change.scope)),
             key=lambda one: one.seq,
         )
-        return [OutboxEntry(one.seq, one.scope, one.id, one.deleted) for one in waiting[:limit]]
+        return [OutboxEntry(entry.seq, entry.scope, entry.id, entry.deleted) for entry in waiting[:limit]]
 
     @writes
     def settle(self, state: State, target: str, seq: int) -> None:
@@ -280,11 +287,11 @@ class ReferenceItems(StateHolder):
             location="this process",
             schema=1,
             items=len(items),
-            open_items=sum(one.item.open for one in items),
-            scopes=len({one.scope for one in items}),
-            bytes=sum(len(one.item.text.encode()) for one in items),
+            open_items=sum(item.item.open for item in items),
+            scopes=len({item.scope for item in items}),
+            bytes=sum(len(item.item.text.encode()) for item in items),
             seq=state.seq,
-            unembedded=sum(model not in one.vectors if model else not one.vectors for one in items),
+            unembedded=sum(model not in item.vectors if model else not item.vectors for item in items),
             purge_pending=False,
             records=len(state.records),
         )
@@ -295,8 +302,8 @@ class ReferenceItems(StateHolder):
 
     @writes
     def rebuild(self, state: State) -> int:
-        for id, one in list(state.items.items()):
-            state.items[id] = replace(one, words=index_words(one.item.text, one.item.speaker, one.item.slot))
+        for id, item in list(state.items.items()):
+            state.items[id] = replace(item, words=index_words(item.item.text, item.item.speaker, item.item.slot))
         return len(state.items)
 
     def close(self) -> None:
@@ -335,7 +342,7 @@ def _find_end(item: Item, now: datetime) -> datetime | None:
 def _find_successor(state: State, stored: StoredRow, now: datetime) -> str | None:
     """The text that replaced an item: the slot's current value, or the last correction."""
     if stored.item.slot is not None:
-        same = (one.item for one in state.list_items(stored.scope) if one.item.slot == stored.item.slot)
+        same = (item.item for item in state.list_items(stored.scope) if item.item.slot == stored.item.slot)
         return next((item.text for item in same if item.visible(now)), None)
     following = stored.item
     while following.replaced_by in state.items:
@@ -359,7 +366,7 @@ class ReferenceSessions(StateHolder):
 
     @reads
     def sessions(self, state: State, scope: Scope, limit: int) -> list[str]:
-        standing = (one.item for one in state.list_items(scope) if one.item.retracted_at is None)
+        standing = (stored.item for stored in state.list_items(scope) if stored.item.retracted_at is None)
         held = {item.session for item in standing if item.session is not None}
         return sorted(held, key=lambda session: -state.last_writes[scope, session])[:limit]
 
@@ -385,13 +392,13 @@ class ReferenceSessions(StateHolder):
 
     @reads
     def behind(self, state: State, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
-        own = [one for one in state.lengths if one[0] == scope]
+        own = [length for length in state.lengths if length[0] == scope]
         newest = sorted(own, key=lambda one: -state.last_writes[one])
-        seen = (UnprocessedSession(*one, state.progress.get((*one, work), 0), state.lengths[one]) for one in newest)
-        return [one for one in seen if one.upto < one.length][:limit]
+        seen = (UnprocessedSession(*id, state.progress.get((*id, work), 0), state.lengths[id]) for id in newest)
+        return [progress for progress in seen if progress.upto < progress.length][:limit]
 
 
 def _list_messages(state: State, scope: Scope, session: str) -> list[Item]:
-    inside = (one.item for one in state.list_items(scope) if one.item.session == session)
+    inside = (stored.item for stored in state.list_items(scope) if stored.item.session == session)
     standing = [item for item in inside if item.kind == "message" and item.retracted_at is None]
     return sorted(standing, key=lambda item: item.place or 0)

@@ -61,17 +61,17 @@ class ReferenceRecords(StateView):
             last = None if after is None else state.records.get((scope, space, after))
             if after is not None and last is None:
                 raise NotFound("the record to go on from is gone. Scan from the beginning.")
-            rest = [one for one in stored if last is None or one.rank < last.rank]
+            rest = [record for record in stored if last is None or record.rank < last.rank]
         else:
             stored.sort(key=lambda one: one.record.key, reverse=order == "descending")
-            rest = [one for one in stored if after is None or _is_behind(one.record.key, after, order)]
+            rest = [record for record in stored if after is None or _is_behind(record.record.key, after, order)]
         now = self.holder.now()
-        return [one.record for one in rest if _is_live(one.record, now)][:limit]
+        return [record.record for record in rest if _is_live(record.record, now)][:limit]
 
     def keys(
         self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
     ) -> list[RecordKey]:
-        return [one.key for one in self.scan(scope, space, prefix, limit=limit, after=after)]
+        return [record.key for record in self.scan(scope, space, prefix, limit=limit, after=after)]
 
     @writes
     def drop(self, state: State, scope: Scope, space: str, prefix: RecordKey = ()) -> int:
@@ -105,7 +105,7 @@ class ReferenceRecords(StateView):
         return stored.record if stored and _is_live(stored.record, self.holder.now()) else None
 
     def _list_expired(self, state: State, now: datetime) -> list[Place]:
-        over = [place for place, one in state.records.items() if not _is_live(one.record, now)]
+        over = [place for place, record in state.records.items() if not _is_live(record.record, now)]
         return [place for place in over if not is_held(state, place[0])]
 
 

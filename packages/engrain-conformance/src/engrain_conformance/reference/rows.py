@@ -48,8 +48,10 @@ class ReferenceRows(StateHolder):
 
     def _make_token(self, state: State, scopes: Sequence[Scope]) -> ChangeToken:
         forgotten = sum(scope in scopes for scope, _ in state.tombstones)
-        removed = max((one.seq for one in state.changes.values() if one.deleted and one.scope in scopes), default=0)
-        over = sorted((one.subject_hash, one.at) for one in state.erased.values())
+        removed = max(
+            (change.seq for change in state.changes.values() if change.deleted and change.scope in scopes), default=0
+        )
+        over = sorted((erasure.subject_hash, erasure.at) for erasure in state.erased.values())
         return ChangeToken(tuple(scopes), str([forgotten, removed, over, sorted(state.erasing)]))
 
     def restore(
@@ -86,18 +88,18 @@ _NOT_EMPTY = (
 
 
 def _dump_items(state: State) -> Iterator[Row]:
-    for one in state.items.values():
-        bare = tuple(replace(source, cites=()) for source in one.item.sources)
+    for item in state.items.values():
+        bare = tuple(replace(source, cites=()) for source in item.item.sources)
         yield row_format.item_to_row(
-            StoredItem(one.scope, replace(one.item, sources=bare), one.hash, one.traits, dict(one.vectors))
+            StoredItem(item.scope, replace(item.item, sources=bare), item.hash, item.traits, dict(item.vectors))
         )
 
 
 def _dump_cites(state: State) -> Iterator[Row]:
-    for one in state.items.values():
-        cites = [(number, cite) for number, source in enumerate(one.item.sources) for cite in source.cites]
+    for item in state.items.values():
+        cites = [(number, cite) for number, source in enumerate(item.item.sources) for cite in source.cites]
         if cites:
-            yield row_format.cites_to_row(one.scope, one.item.id, cites)
+            yield row_format.cites_to_row(item.scope, item.item.id, cites)
 
 
 def _dump_sessions(state: State) -> Iterator[Row]:
@@ -106,8 +108,8 @@ def _dump_sessions(state: State) -> Iterator[Row]:
 
 
 def _dump_records(state: State) -> Iterator[Row]:
-    for (scope, space, _), one in state.records.items():
-        yield row_format.record_to_row(scope, space, one.rank, one.record)
+    for (scope, space, _), record in state.records.items():
+        yield row_format.record_to_row(scope, space, record.rank, record.record)
 
 
 def _dump_audit(state: State) -> Iterator[Row]:
@@ -129,17 +131,20 @@ _DUMPS: Mapping[RowKind, Callable[[State], Iterator[Row]]] = {
     "tombstone": lambda state: (row_format.tombstone_to_row(scope, hash) for scope, hash in state.tombstones),
     "request": lambda state: (row_format.request_to_row(*key, *known) for key, known in state.requests.items()),
     "session": _dump_sessions,
-    "summary": lambda state: (row_format.summary_to_row(*key, one) for key, one in state.summaries.items()),
+    "summary": lambda state: (row_format.summary_to_row(*key, summary) for key, summary in state.summaries.items()),
     "progress": lambda state: (row_format.progress_to_row(*key, upto) for key, upto in state.progress.items()),
     "episode": lambda state: (
-        row_format.episode_to_row(key[0], one, state.raw_outputs.get(key)) for key, one in state.episodes.items()
+        row_format.episode_to_row(key[0], episode, state.raw_outputs.get(key))
+        for key, episode in state.episodes.items()
     ),
-    "trial": lambda state: (row_format.trial_to_row(key[0], one) for key, one in state.trials.items()),
-    "task": lambda state: (row_format.task_to_row(one) for one in state.tasks.values()),
+    "trial": lambda state: (row_format.trial_to_row(key[0], trial) for key, trial in state.trials.items()),
+    "task": lambda state: (row_format.task_to_row(task) for task in state.tasks.values()),
     "step": _dump_steps,
     "event": lambda state: (row_format.event_to_row(*key, payload) for key, payload in state.events.items()),
     "record": _dump_records,
-    "erased_tombstone": lambda state: (row_format.erased_tombstone_to_row(*one) for one in state.erased_tombstones),
+    "erased_tombstone": lambda state: (
+        row_format.erased_tombstone_to_row(*tombstone) for tombstone in state.erased_tombstones
+    ),
     "erased": lambda state: map(row_format.erased_to_row, state.erased.values()),
     "hold": lambda state: map(row_format.hold_to_row, state.holds.values()),
     "audit": _dump_audit,
@@ -221,14 +226,14 @@ def _restore_audit(state: State, row: Row) -> None:
     if isinstance(found, AuditHead):
         state.head = found
     else:
-        others = [one for one in state.audit if one.n != found.n]
+        others = [entry for entry in state.audit if entry.n != found.n]
         state.audit = sorted([*others, found], key=lambda one: one.n)
 
 
 def _restore_erased(state: State, row: Row) -> None:
-    one = state.erased[row.key[0]] = row_format.row_to_erased(row)
+    erased = state.erased[row.key[0]] = row_format.row_to_erased(row)
     # Whoever comes back begins to write after it.
-    state.newest = max(state.newest, one.at + timedelta(microseconds=1))
+    state.newest = max(state.newest, erased.at + timedelta(microseconds=1))
 
 
 def _require_item(state: State, scope: Scope, id: str) -> StoredRow:

@@ -22,12 +22,12 @@ class ReferenceSearch(StateHolder):
     def nearest(self, state: State, query: VectorQuery) -> Nearest:
         at = self.now(query.at)
         compared = [
-            one
-            for one in state.list_items(query.scope)
-            if query.model in one.vectors and one.item.visible(at) and matches_filter(query.where, one.item)
+            stored
+            for stored in state.list_items(query.scope)
+            if query.model in stored.vectors and stored.item.visible(at) and matches_filter(query.where, stored.item)
         ]
-        best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
-        every = [cosine for one in compared for cosine in _cosines(query, one)]
+        best = sorted(((_cosine(query, stored), stored.item.id) for stored in compared), reverse=True)[: query.limit]
+        every = [cosine for stored in compared for cosine in _cosines(query, stored)]
         background = sum(every) / len(every) if every else None
         return Nearest([id for _, id in best], [cosine for cosine, _ in best], background=background)
 
@@ -42,8 +42,8 @@ class ReferenceSearch(StateHolder):
         at = self.now(query.at)
         visible = _list_visible(state, query, at)
         scores = _Scores(visible, query.terms)
-        wanted = [one for one in visible if matches_filter(query.where, one.item)]
-        hits = [found for one in wanted if (found := scores.hit(one))]
+        wanted = [stored for stored in visible if matches_filter(query.where, stored.item)]
+        hits = [found for stored in wanted if (found := scores.hit(stored))]
         hits.sort(key=lambda found: (found[0], found[1].id), reverse=True)
         return scores.matches([hit for _, hit in hits[: query.limit]])
 
@@ -52,7 +52,7 @@ class ReferenceSearch(StateHolder):
         at = self.now(query.at)
         visible = _list_visible(state, query, at)
         scores = _Scores(visible, query.terms)
-        known = {one.item.id: one for one in visible}
+        known = {stored.item.id: stored for stored in visible}
         hits = [found for id in ids if id in known and (found := scores.hit(known[id]))]
         return scores.matches([hit for _, hit in hits])
 
@@ -62,7 +62,7 @@ class _Scores:
 
     def __init__(self, visible: Sequence[StoredRow], terms: Sequence[int]) -> None:
         self.terms = terms
-        self.words = {one.item.id: _unpack_passages(one) for one in visible}
+        self.words = {stored.item.id: _unpack_passages(stored) for stored in visible}
         every = [passage for passages in self.words.values() for passage in passages]
         self.count = len(every)
         self.average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
@@ -86,7 +86,7 @@ class _Scores:
 
 
 def _list_visible(state: State, query: WordQuery, at: datetime) -> list[StoredRow]:
-    return [one for one in state.list_items(query.scope) if one.item.visible(at)]
+    return [stored for stored in state.list_items(query.scope) if stored.item.visible(at)]
 
 
 def _unpack_passages(stored: StoredRow) -> list[Passage]:

@@ -102,14 +102,14 @@ class State:
     newest: datetime = _BEGINNING  # the newest time that was recorded
 
     def copy(self) -> State:
-        return State(**{one.name: copy(getattr(self, one.name)) for one in fields(self)})
+        return State(**{field.name: copy(getattr(self, field.name)) for field in fields(self)})
 
     def hide_blocked(self) -> State:
         """The state without the blocked scopes, as readers see it."""
         if not self.blocked:
             return self
         shown = self.copy()
-        shown.items = {id: one for id, one in self.items.items() if one.scope not in self.blocked}
+        shown.items = {id: item for id, item in self.items.items() if item.scope not in self.blocked}
         for name in SCOPED_FIELDS:
             kept = {key: value for key, value in getattr(self, name).items() if key[0] not in self.blocked}
             setattr(shown, name, kept)
@@ -126,11 +126,11 @@ class State:
     def scopes(self) -> dict[Scope, None]:
         """The scopes that have any data."""
         keyed = (key[0] for name in SCOPED_FIELDS for key in getattr(self, name))
-        return dict.fromkeys([*(one.scope for one in self.items.values()), *keyed])
+        return dict.fromkeys([*(item.scope for item in self.items.values()), *keyed])
 
     def list_items(self, scope: Scope) -> list[StoredRow]:
         """The items of a scope, oldest first."""
-        return sorted((one for one in self.items.values() if one.scope == scope), key=lambda one: one.item.id)
+        return sorted((item for item in self.items.values() if item.scope == scope), key=lambda item: item.item.id)
 
     def find_item(self, scope: Scope, id: str) -> StoredRow | None:
         stored = self.items.get(id)
@@ -237,7 +237,7 @@ class ReferenceAudit(StateView):
 def record_audit(
     state: State, now: datetime, what: str, details: Mapping[str, Any], subject: str | None = None
 ) -> AuditEntry:
-    last = max((one.n for one in state.audit), default=0)
+    last = max((entry.n for entry in state.audit), default=0)
     entry = make_entry(state.key, find_end(state.key, state.head, last), now, what, subject, details)
     state.audit.append(entry)
     state.head = seal_head(state.key, entry.n, entry.hash)
@@ -273,5 +273,5 @@ def get_summary(state: State, scope: Scope, session: str) -> Summary:
     """The summary; of version 0 if there never was one, after an erasure of a version that was never used."""
     marks = hash_session_subjects(state.key, scope, session)
     known: list[ErasedSubject | Erasure] = [*state.erased.values(), *state.erasing.values()]
-    at = max((to_micros(one.at) for one in known if one.subject_hash in marks), default=0)
+    at = max((to_micros(erased.at) for erased in known if erased.subject_hash in marks), default=0)
     return state.summaries.get((scope, session), Summary("", 0, first_summary_version(at)))

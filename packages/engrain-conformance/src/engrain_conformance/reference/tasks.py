@@ -117,7 +117,7 @@ class ReferenceTasks(StateView):
             for task in state.hide_blocked().tasks.values()
             if task.status not in ENDED_STATUSES and task.deadline is not None and task.deadline <= now
         ]
-        return [store_task(state, end_task(one, TaskEnd("expired", one.outcome), moment), moment) for one in over]
+        return [store_task(state, end_task(task, TaskEnd("expired", task.outcome), moment), moment) for task in over]
 
     @writes
     def prune(self, state: State, before: datetime) -> int:

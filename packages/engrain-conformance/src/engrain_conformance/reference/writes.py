@@ -67,9 +67,9 @@ class Transaction(WriteContext):
         return applied
 
     def _check_began(self, plan: Plan, began: int) -> None:
-        marks = {one.hash(self.state.key) for one in find_subjects(plan)}
-        times = [(one.subject_hash, one.at) for one in self.state.erased.values()]
-        times += [(one.subject_hash, one.at) for one in self.state.erasing.values()]
+        marks = {subject.hash(self.state.key) for subject in find_subjects(plan)}
+        times = [(erasure.subject_hash, erasure.at) for erasure in self.state.erased.values()]
+        times += [(erasure.subject_hash, erasure.at) for erasure in self.state.erasing.values()]
         if any(mark in marks and to_micros(at) >= began for mark, at in times):
             raise make_erased_error()
 
@@ -181,7 +181,7 @@ class Transaction(WriteContext):
 
     def _measure_trust(self, source: Source) -> float:
         cited = [self._find_cited(cite) for cite in source.cites]
-        return min([source.trust, *(one.item.trust for one in cited)])
+        return min([source.trust, *(stored.item.trust for stored in cited)])
 
     def _find_cited(self, cite: Citation) -> StoredRow:
         stored = self.state.find_item(self.scope, cite.item)
@@ -194,18 +194,20 @@ class Transaction(WriteContext):
         if not draft.position or draft.position.number is None:
             return None
         wanted = (draft.position.session, draft.position.number)
-        here = (one for one in self.state.list_items(self.scope) if (one.item.session, one.item.place) == wanted)
-        return next((one for one in here if one.item.retracted_at is None), None)
+        here = (
+            stored for stored in self.state.list_items(self.scope) if (stored.item.session, stored.item.place) == wanted
+        )
+        return next((item for item in here if item.item.retracted_at is None), None)
 
     def _list_versions(self, draft: Draft) -> list[StoredVersion]:
-        standing = [one for one in self.state.list_items(self.scope) if one.item.retracted_at is None]
+        standing = [stored for stored in self.state.list_items(self.scope) if stored.item.retracted_at is None]
         if draft.slot is not None:
-            shown = [one for one in standing if one.item.slot == draft.slot]
+            shown = [item for item in standing if item.item.slot == draft.slot]
         else:
-            shown = [one for one in standing if _is_mergeable(one.item)]
+            shown = [item for item in standing if _is_mergeable(item.item)]
         return [
-            StoredVersion(one.item.id, one.hash, one.item.valid_from, one.item.valid_to, one.item.trust)
-            for one in shown
+            StoredVersion(item.item.id, item.hash, item.item.valid_from, item.item.valid_to, item.item.trust)
+            for item in shown
         ]
 
     def _merge_repeated(self, id: str, draft: Draft, trust: float) -> Outcome:
