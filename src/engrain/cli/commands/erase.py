@@ -21,6 +21,7 @@ from engrain.core.model.messages import read_calls
 from engrain.core.model.results import describe_counts, describe_verification
 from engrain.core.rules.removal import find_addresses
 from engrain.core.validation import count_noun, find_similar_names
+from engrain.ports.plain_files import read_plain_text
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditEntry
@@ -127,10 +128,7 @@ def _erase(cli: CommandContext, memory: Memory, target: dict[str, str], **option
 @click.option("--text", "texts", multiple=True, help="Also search every byte of every file for this text.")
 def verify(cli: CommandContext, receipt: str, texts: tuple[str, ...]) -> None:
     """Check again that a receipt is true."""
-    try:
-        content = Path(receipt).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidInput(f"{receipt} cannot be read: {exc}.") from exc
+    content = read_plain_text(receipt)
     with cli.open_memory() as memory:
         result = memory.store.verify_erasure(content, texts=texts, scope=memory.scope)
     cli.print_result(result, lambda: _format_verification(result, texts))
