@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from engrain.core.errors import ConfigError, UnknownKey
+from engrain.core.errors import ConfigError, InvalidInput, NotFound, UnknownKey
 from engrain.core.model.lifecycle_settings import Policies, check_policies
+from engrain.ports.plain_files import read_plain_text
 
 SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
@@ -22,6 +24,9 @@ REDACT_VARIABLE = "ENGRAIN_REDACT"
 DEFAULT_CACHE_BYTES = 1 << 30
 MAX_DIMENSIONS = 65_536
 MAX_TIMEOUT = 3_600
+# tomllib takes a minute for a key of 100,000 parts.
+_MAX_KEY_PARTS = 64
+_LONG_KEY = re.compile(rf"^(?:[^=\n#.]*+\.){{{_MAX_KEY_PARTS}}}", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +113,16 @@ def load_settings(
 
 def read_toml(path: Path) -> Settings:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as exc:
+        text = read_plain_text(path)
+    except NotFound as exc:
         raise ConfigError(f"there is no settings file {path}.") from exc
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+    except InvalidInput as exc:
+        raise ConfigError(str(exc)) from exc
+    try:
+        if _LONG_KEY.search(text):
+            raise ConfigError(f"{path} cannot be read as TOML: a key of it has more than {_MAX_KEY_PARTS} parts.")
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
     lifecycle = tables.pop("lifecycle", {})
     if not isinstance(lifecycle, dict):

@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def unkilled(tmp_path: Path, service: Service, kind: str) -> tuple[int, list[Any
     ],
 )
 def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
-    tmp_path: Path, service: Service, kind: str, share: float
+    tmp_path: Path, service: Service, kind: str, share: float, report_counts: Callable[..., None]
 ) -> None:
     with open_memory(tmp_path / "store.db"):
         pass  # so that the points lie in the turn, and not in the making of the file
@@ -120,6 +120,6 @@ def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
         fates[continued(path, service, kind)] += 1
         with open_memory(path) as memory:
             assert (conversation(memory), kept(memory)) == (said, facts), point
-    print(kind, f"{len(chosen)} of {points} points:", dict(fates))  # noqa: T201
+    report_counts(kills=len(chosen), **fates)
     if share == 1.0:
         assert fates["reported"] > 0, "no kill fell between intent and result: nothing was measured"

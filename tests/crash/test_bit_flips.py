@@ -139,7 +139,10 @@ def run_matrix(folder: Path, count: int) -> tuple[Counter[str], list[str]]:
 
 
 @pytest.mark.parametrize("count", [FEW_FLIPS, pytest.param(FLIPS, marks=pytest.mark.slow)])
-def test_a_flipped_bit_never_changes_an_answer_unseen(tmp_path: Path, count: int) -> None:
+def test_a_flipped_bit_never_changes_an_answer_unseen(
+    tmp_path: Path, count: int, report_counts: Callable[..., None]
+) -> None:
     results, faults = run_matrix(tmp_path, count)
     assert not faults, "\n".join(faults)
+    report_counts(flips=count, **results)
     assert results["refused"] + results["seen"] > count // 2, results  # the bits are those of live rows

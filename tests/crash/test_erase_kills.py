@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import erase_program
@@ -42,7 +43,9 @@ def filled(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.slow)])
-def test_killed_at_any_point_it_still_completes(tmp_path: Path, filled: Path, points: int | None) -> None:
+def test_killed_at_any_point_it_still_completes(
+    tmp_path: Path, filled: Path, points: int | None, report_counts: Callable[..., None]
+) -> None:
     whole = shutil.copytree(filled, tmp_path / "whole")
     dry = _erase(whole, 0)
     assert dry.returncode == 0, dry.stderr
@@ -54,6 +57,7 @@ def test_killed_at_any_point_it_still_completes(tmp_path: Path, filled: Path, po
         assert killed.returncode in (-signal.SIGKILL, 0), (number, killed.stderr)
         _completes(folder, number)
         shutil.rmtree(folder)
+    report_counts(kills=len(chosen))
 
 
 def _completes(folder: Path, number: int) -> None:
@@ -78,12 +82,16 @@ def _completes(folder: Path, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(STRACE is None, reason="strace is not installed: apt-get install strace")
 @pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink"])
-def test_killed_at_any_system_call_it_still_completes(tmp_path: Path, filled: Path, call: str) -> None:
+def test_killed_at_any_system_call_it_still_completes(
+    tmp_path: Path, filled: Path, call: str, report_counts: Callable[..., None]
+) -> None:
     whole = shutil.copytree(filled, tmp_path / "whole")
     dry = _traced(whole, f"trace={call}")
     assert dry.returncode == 0, dry.stderr
     count = sum(f"{call}(" in line for line in (tmp_path / "calls").read_text().splitlines())
-    for number in sorted({1 + (count - 1) * n // (POINTS - 1) for n in range(POINTS)} if count else ()):
+    chosen = sorted({1 + (count - 1) * n // (POINTS - 1) for n in range(POINTS)} if count else ())
+    report_counts(kills=len(chosen))
+    for number in chosen:
         folder = shutil.copytree(filled, tmp_path / str(number))
         killed = _traced(folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
         assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL, 0), (number, killed.stderr)

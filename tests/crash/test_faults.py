@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def _run(folder: Path, number: int, failure: str, lasting: bool) -> At:
     return fault
 
 
-def _matrix(tmp_path: Path, failure: str, step: int) -> None:
+def _matrix(tmp_path: Path, failure: str, step: int) -> int:
     points = _points(tmp_path / "dry")
     assert points > 60
     for lasting in (False, True):
@@ -51,33 +52,36 @@ def _matrix(tmp_path: Path, failure: str, step: int) -> None:
             assert fault.happened
             assert_kept(folder / "store.db", folder / "notes")
             shutil.rmtree(folder)
+    return 2 * len(range(1, points + 1, step))
 
 
 @pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
 def test_a_failing_disk_loses_nothing_and_raises_a_typed_error(
-    tmp_path: Path, journal: str, failure: str, step: int
+    tmp_path: Path, journal: str, failure: str, step: int, report_counts: Callable[..., None]
 ) -> None:
-    _matrix(tmp_path, failure, step)
+    report_counts(faults=_matrix(tmp_path, failure, step))
 
 
-def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> None:
+def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> int:
     work, copies = tmp_path / "work", tmp_path / "copies"
     work.mkdir()
     snapshots = kind(work, copies)
     with Faults(snapshots):
         few(work / "store.db", work / "notes")
     assert len(snapshots.taken) > 60
-    for copy in snapshots.taken[::step]:
+    chosen = snapshots.taken[::step]
+    for copy in chosen:
         assert_kept(copy / "store.db", copy / "notes")
+    return len(chosen)
 
 
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [Snapshots, PowerCut])
 def test_killed_or_without_power_at_any_point_it_opens_clean(
-    tmp_path: Path, journal: str, kind: type[Snapshots], step: int
+    tmp_path: Path, journal: str, kind: type[Snapshots], step: int, report_counts: Callable[..., None]
 ) -> None:
-    _after_each(tmp_path, kind, step)
+    report_counts(**{"power cuts" if kind is PowerCut else "kills": _after_each(tmp_path, kind, step)})
 
 
 def _filled(path: Path) -> str:

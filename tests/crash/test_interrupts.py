@@ -281,13 +281,16 @@ def test_who_waits_while_the_store_is_closed_is_answered(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("instants", [100, pytest.param(1_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("others", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_signals_at_random_instants_lose_nothing_and_block_nobody(tmp_path: Path, others: int, instants: int) -> None:
+def test_signals_at_random_instants_lose_nothing_and_block_nobody(
+    tmp_path: Path, others: int, instants: int, report_counts: Callable[..., None]
+) -> None:
     path, notes = tmp_path / "store.db", tmp_path / "notes"
     words = [sys.executable, __file__, str(path), str(notes), str(others), str(instants)]
     done = subprocess.run(words, capture_output=True, timeout=500, check=False)
     assert (done.returncode, done.stderr.decode()) == (0, "")
     assert len(notes.read_text().splitlines()) > instants / 4
     assert_kept(path, notes)
+    report_counts(interrupts=instants)
 
 
 def _interrupted(path: Path, notes: Path, others: int, instants: int) -> None:

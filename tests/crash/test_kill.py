@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ PROCESSES = 6
 
 
 @pytest.mark.parametrize("seconds", [1.5, pytest.param(20.0, marks=pytest.mark.slow)])
-def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, seconds: float) -> None:
+def test_kills_lose_nothing_that_was_acknowledged(
+    tmp_path: Path, seconds: float, report_counts: Callable[..., None]
+) -> None:
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     (tmp_path / "go").touch()
@@ -46,6 +49,7 @@ def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, seconds: float
     store.close()
     assert [text for text in acknowledged if text not in found] == []
     assert [text for text, count in found.items() if count > 1] == []
+    report_counts(kills=kills, writes=len(acknowledged))
 
 
 def _acknowledged(folder: Path) -> list[str]:

@@ -338,7 +338,9 @@ KILLED_BY_DEFAULT = (
         *(pytest.param(verb, True, marks=pytest.mark.slow) for verb in CASES),
     ],
 )
-def test_a_verb_killed_anywhere_and_repeated_is_done_once(base: Path, tmp_path: Path, verb: str, every: bool) -> None:
+def test_a_verb_killed_anywhere_and_repeated_is_done_once(
+    base: Path, tmp_path: Path, verb: str, every: bool, report_counts: Callable[..., None]
+) -> None:
     case, paths = CASES[verb], copies(base, tmp_path)
     with open_memory(next(paths)) as memory:
         case.call(memory, "r-1")
@@ -348,7 +350,9 @@ def test_a_verb_killed_anywhere_and_repeated_is_done_once(base: Path, tmp_path: 
     assert not kill(case, whole, None)
     count = int(whole.with_suffix(".points").read_text())
     assert count, "no call to the storage: it writes nothing"
-    for fatal in (None, *(range(1, count + 1) if every else [count])):
+    chosen = range(1, count + 1) if every else [count]
+    report_counts(verbs=1, kills=len(chosen))
+    for fatal in (None, *chosen):
         path = whole if fatal is None else next(paths)
         assert fatal is None or kill(case, path, fatal)
         with open_memory(path) as memory:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -77,8 +78,12 @@ def assert_clean(folder: Path) -> None:
     ("call", "points"),
     [("pwrite64", 2), ("fsync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
 )
-def test_a_killed_restore_leaves_one_whole_store(template: Path, tmp_path: Path, call: str, points: int | None) -> None:
-    for number in choose_points(template, call, points):
+def test_a_killed_restore_leaves_one_whole_store(
+    template: Path, tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]
+) -> None:
+    chosen = choose_points(template, call, points)
+    report_counts(kills=len(chosen))
+    for number in chosen:
         folder = tmp_path / str(number)
         restore(template, folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
         assert read_texts(folder) in (OLD, RESTORED)
@@ -95,9 +100,11 @@ def test_a_killed_restore_leaves_one_whole_store(template: Path, tmp_path: Path,
     ],
 )
 def test_an_error_of_a_restore_says_which_store_stands(
-    template: Path, tmp_path: Path, call: str, error: str, points: int | None
+    template: Path, tmp_path: Path, call: str, error: str, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    for number in choose_points(template, call, points):
+    chosen = choose_points(template, call, points)
+    report_counts(**{error: len(chosen)})
+    for number in chosen:
         folder = tmp_path / str(number)
         done = restore(template, folder, f"trace={call}", f"inject={call}:error={error}:when={number}")
         assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def start_server(path: Path, place: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("seconds", [10.0, pytest.param(600.0, marks=pytest.mark.slow)])
-def test_a_server_that_is_killed_has_every_write_that_it_answered(tmp_path: Path, seconds: float) -> None:
+def test_a_server_that_is_killed_has_every_write_that_it_answered(
+    tmp_path: Path, seconds: float, report_counts: Callable[..., None]
+) -> None:
     path, place, over = tmp_path / "store.db", tmp_path / "engrain.sock", threading.Event()
     clients = [Client(number, place, over) for number in range(CLIENTS)]
     server, kills = start_server(path, place), 0
@@ -104,6 +107,7 @@ def test_a_server_that_is_killed_has_every_write_that_it_answered(tmp_path: Path
     assert [text for client in clients for text in client.refused] == []
     assert sum(client.repeated for client in clients) > 0
     check_store(path, clients)
+    report_counts(kills=kills, answers=sum(len(client.answered) for client in clients))
 
 
 def check_store(path: Path, clients: list[Client]) -> None:

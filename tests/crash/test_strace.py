@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def _chosen(count: int, points: int | None) -> list[int]:
     ("call", "points"),
     [("pwrite64", 2), ("fdatasync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
 )
-def test_killed_at_a_system_call(tmp_path: Path, call: str, points: int | None) -> None:
+def test_killed_at_a_system_call(
+    tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]
+) -> None:
     chosen, late = _chosen(_count(tmp_path, call), points), 0
     for number in chosen:
         folder = tmp_path / str(number)
@@ -57,3 +60,4 @@ def test_killed_at_a_system_call(tmp_path: Path, call: str, points: int | None) 
         shutil.rmtree(folder)
     # The last one is not met where a run made fewer calls.
     assert late <= max(1, len(chosen) // 4), "most points were not met"
+    report_counts(kills=len(chosen) - late)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def renewals() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(2_000, marks=pytest.mark.slow)])
-def test_no_claim_outlives_its_call(tmp_path: Path, count: int) -> None:
+def test_no_claim_outlives_its_call(tmp_path: Path, count: int, report_counts: Callable[..., None]) -> None:
     chosen, ended = random.Random(count), Counter[str]()
     with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
         work(memory, "warm")
@@ -68,7 +68,7 @@ def test_no_claim_outlives_its_call(tmp_path: Path, count: int) -> None:
         for thread in renewals():
             thread.join(30)
         assert renewals() == []
-    sys.stdout.write(f"{points} points: {dict(ended)}\n")
+    report_counts(interrupts=count, points=points, **ended)
 
 
 def test_a_run_that_is_dropped_gives_its_task_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def taken_over(memory: Memory, outside: Outside) -> None:
 
 
 @pytest.mark.parametrize(("workers", "tasks"), [(3, 24), pytest.param(8, 200, marks=pytest.mark.slow)])
-def test_many_workers_and_random_kills_do_each_task_once(path: Path, workers: int, tasks: int) -> None:
+def test_many_workers_and_random_kills_do_each_task_once(
+    path: Path, workers: int, tasks: int, report_counts: Callable[..., None]
+) -> None:
     chance = random.Random(workers * tasks)
     running = [started(path, tasks, seed) for seed in range(workers)]
     seed, kills = workers, 0
@@ -127,8 +130,8 @@ def test_many_workers_and_random_kills_do_each_task_once(path: Path, workers: in
         assert Counter(item.text for item in memory.list(limit=1_000)) == Counter(
             f"{one} was shipped." for one in names
         )
-    print(workers, "workers,", tasks, "tasks,", kills, "kills")  # noqa: T201
     assert kills > 0
+    report_counts(tasks=tasks, kills=kills)
 
 
 def started(path: Path, tasks: int, seed: int) -> int:

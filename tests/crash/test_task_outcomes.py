@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
-def test_a_failing_disk_leaves_no_task_done_without_its_outcome(path: Path, failure: str, step: int) -> None:
+def test_a_failing_disk_leaves_no_task_done_without_its_outcome(
+    path: Path, failure: str, step: int, report_counts: Callable[..., None]
+) -> None:
     copy = path.with_name("copy.db")
 
     def run(fault: At) -> None:
@@ -56,17 +59,18 @@ def test_a_failing_disk_leaves_no_task_done_without_its_outcome(path: Path, fail
         with Faults(fault), contextlib.suppress(EngrainError, LeaseLost), open_memory(copy) as memory:
             ship(memory)
 
-    number, happened = 1, True
+    number, happened, tried = 1, True, 0
     while happened:
         fault = At(number, failure, lasting=False)
         run(fault)
-        happened, number = fault.happened, number + step
+        happened, number, tried = fault.happened, number + step, tried + fault.happened
         assert state(copy) in ((False, 0), (True, 1)), number
         time.sleep(2 * LEASE)  # a run whose end could not be recorded is over with its lease
         with open_memory(copy) as memory:
             ship(memory)
         assert state(copy) == (True, 1)
     assert number > 20
+    report_counts(faults=tried)
 
 
 def test_an_outcome_that_cannot_be_kept_parks_the_task(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

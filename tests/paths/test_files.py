@@ -873,3 +873,14 @@ def test_a_sync_waits_for_another_and_gives_up_in_time(
     with FolderFiles(folder).lock(1.0), pytest.raises(StoreBusy):
         mirror.sync()
     mirror.sync()
+
+
+def test_a_page_of_zeros_forgets_nothing(memory: Memory, mirror: Mirror, folder: Path) -> None:
+    """A power cut may leave it so."""
+    memory.remember("Ana likes tea.")
+    mirror.sync()
+    page = folder / "MEMORY.md"
+    page.write_bytes(b"\0" * page.stat().st_size)
+    with pytest.raises(BadText, match="NUL"):
+        mirror.sync()
+    assert [item.text for item in memory.list()] == ["Ana likes tea."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -264,6 +265,117 @@ def test_a_journal_that_names_another_file_deletes_nothing(store: Path, tmp_path
     assert victim.read_text() == "Dear Ana"
     store.with_name("store.db-journal").write_bytes(b"")  # as a transaction leaves it that is over
     use_memory(store)
+
+
+PAGE = 4096
+
+
+def forge_pages(store: Path, witness: Path, what: str) -> list[tuple[int, bytes]]:
+    """The pages that a store with a foreign schema has and this one has not, by their numbers."""
+    foreign = store.with_name("foreign.db")
+    shutil.copy(store, foreign)
+    change_file(foreign, FOREIGN[what], witness)
+    with closing(apsw.Connection(str(foreign))) as db:
+        db.pragma("journal_mode", "delete")
+    old, new = store.read_bytes(), foreign.read_bytes()
+    pages = [(start // PAGE + 1, new[start : start + PAGE]) for start in range(0, len(new), PAGE)]
+    return [(number, page) for number, page in pages if old[(number - 1) * PAGE : number * PAGE] != page]
+
+
+def make_hot_journal(store: Path, pages: list[tuple[int, bytes]]) -> None:
+    """A journal of a transaction that never ended: SQLite writes its pages back into the store."""
+    count = max(store.stat().st_size // PAGE, *(number for number, _ in pages))
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", len(pages), 7, count, 512, PAGE)
+    records = b"".join(
+        struct.pack(">I", number) + page + struct.pack(">I", 7 + sum(page[at] for at in range(PAGE - 200, 0, -200)))
+        for number, page in pages
+    )
+    store.with_name(store.name + "-journal").write_bytes(head.ljust(512, b"\0") + records)
+
+
+def make_log(store: Path, pages: list[tuple[int, bytes]]) -> None:
+    """A write-ahead log with one commit: SQLite reads its pages instead of the store's."""
+    count = max(store.stat().st_size // PAGE, *(number for number, _ in pages))
+    head = struct.pack(">IIIIII", 0x377F0683, 3007000, PAGE, 0, 1, 2)
+    sums = sum_words(head, (0, 0))
+    log = head + struct.pack(">II", *sums)
+    for place, (number, page) in enumerate(pages, 1):
+        start = struct.pack(">II", number, count if place == len(pages) else 0)
+        sums = sum_words(start + page, sums)
+        log += start + struct.pack(">IIII", 1, 2, *sums) + page
+    store.with_name(store.name + "-wal").write_bytes(log)
+
+
+def sum_words(content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    first, second = sums
+    for left, right in struct.iter_unpack(">II", content):
+        first = (first + left + second) & 0xFFFFFFFF
+        second = (second + right + first) & 0xFFFFFFFF
+    return first, second
+
+
+def test_a_hot_journal_beside_a_store_with_a_log_is_not_played_back(store: Path, witness: Path) -> None:
+    make_hot_journal(store, forge_pages(store, witness, "a trigger that copies each new text"))
+    assert_journal_refused(store)
+
+
+def test_a_journal_that_would_empty_a_store_with_a_log_is_not_played_back(store: Path) -> None:
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 7, 0, 512, PAGE)
+    store.with_name("store.db-journal").write_bytes(head.ljust(512, b"\0"))
+    assert_journal_refused(store)
+
+
+def assert_journal_refused(store: Path) -> None:
+    before = store.read_bytes()
+    for use in (use_memory, copy_store):
+        with pytest.raises(NotADatabase, match=r"-journal.*Move it away"):
+            use(store)
+    assert store.read_bytes() == before
+    store.with_name("store.db-journal").unlink()
+    use_memory(store)
+
+
+@pytest.mark.parametrize("what", ["a trigger that copies each new text", "a table whose name ends the statement"])
+@pytest.mark.parametrize("kind", ["journal", "log", "short journal"])
+def test_pages_of_a_journal_or_log_are_checked_as_those_of_the_store(
+    store: Path, witness: Path, what: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "journal":  # as a file on a network has it
+        monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+        use_memory(store)
+    pages = forge_pages(store, witness, what)
+    if kind == "short journal":
+        pages = [page for page in pages if page[0] == 1]
+    (make_log if kind == "log" else make_hot_journal)(store, pages)
+    with pytest.raises(StoreCorrupt):
+        use_memory(store)
+    assert not witness.exists()
+
+
+BAD_JOURNALS: dict[str, bytes] = {
+    "four billion records": struct.pack(">IIIII", 0xFFFFFFFF, 7, 1, 512, PAGE),
+    "four billion pages": struct.pack(">IIIII", 1, 7, 0xFFFFFFFF, 512, PAGE),
+    "a sector of two gigabytes": struct.pack(">IIIII", 1, 7, 1, 0x80000000, PAGE),
+    "a sector of one byte": struct.pack(">IIIII", 1, 7, 1, 1, PAGE),
+    "a page of two gigabytes": struct.pack(">IIIII", 1, 7, 1, 512, 0x80000000),
+}
+
+
+@pytest.mark.parametrize("size", [600, 1 << 39])
+@pytest.mark.parametrize("what", BAD_JOURNALS)
+def test_a_journal_with_impossible_sizes_changes_nothing(
+    store: Path, what: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+    use_memory(store)
+    journal = store.with_name("store.db-journal")
+    journal.write_bytes(bytes.fromhex("d9d505f920a163d7") + BAD_JOURNALS[what])
+    os.truncate(journal, size)
+    with suppress(EngrainError):
+        use_memory(store)
+    journal.unlink(missing_ok=True)
+    with suppress(StoreCorrupt), Memory(store, user="ana") as memory:
+        assert len(memory.list()) >= 3
 
 
 @pytest.mark.parametrize("end", ["-journal", "-wal", "-shm", "-lock"])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from engrain import __version__
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.items import ROLES, Note, SessionPosition
 from engrain.memory import Store
+from engrain.ports.plain_files import open_plain
+from engrain.transfer.verify import MAX_LINE_BYTES, parse_line, read_lines
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Recall
@@ -98,11 +99,12 @@ def read_folder(path: Path) -> Folder:
 
 def _read_rows(path: Path) -> list[Mapping[str, Any]]:
     try:
-        with gzip.open(path, "rb") as file:
-            return [orjson.loads(line) for line in file if line.strip()]
-    except FileNotFoundError as exc:
+        with open_plain(path) as packed, gzip.open(packed, "rb") as file:
+            lines = read_lines(file, MAX_LINE_BYTES)  # type: ignore[arg-type]
+            return [parse_line(raw, MAX_LINE_BYTES) for _, raw in lines if raw is None or raw.strip()]  # type: ignore[misc]
+    except NotFound as exc:
         raise InvalidInput(f"there is no {path}. A folder has docs.jsonl.gz and questions.jsonl.gz.") from exc
-    except (OSError, EOFError, orjson.JSONDecodeError) as exc:
+    except (OSError, EOFError, zlib.error) as exc:
         raise InvalidInput(f"{path} is not gzipped JSON lines: {exc}.") from exc
 
 

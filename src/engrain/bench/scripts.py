@@ -13,8 +13,10 @@ import orjson
 from engrain.core.clock import check_time
 from engrain.core.errors import InvalidInput, UnknownKey
 from engrain.core.formats.strict_json import parse_strict
+from engrain.ports.plain_files import read_plain_text
 
 MAX_LINE_BYTES = 1_000_000
+MAX_SCRIPT_BYTES = 256_000_000
 ROLES = ("user", "assistant", "system", "tool")
 
 
@@ -80,11 +82,7 @@ Step = Begin | ScriptMessage | ScriptQuestion | Lines
 def read_script(path: Path) -> list[Step]:
     """Read and check a script. InvalidInput names the line."""
     steps: list[Step] = []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as exc:
-        raise InvalidInput(f"{path} is not UTF-8 text: {exc.reason} at byte {exc.start:,}.") from exc
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_plain_text(path, MAX_SCRIPT_BYTES).splitlines(), 1):
         if not line.strip():
             continue
         where = f"{path.name}, line {number:,}"

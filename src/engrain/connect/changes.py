@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from engrain.connect.home import ConnectHome, write_file
-from engrain.core.errors import ConfigError
+from engrain.core.errors import ConfigError, InvalidInput, NotFound
+from engrain.ports.plain_files import read_plain
 
 # Only an entry that `connect` wrote has one of these.
 OUR_MARKS = (b"engrain/connect/hook.py", b'"--repository"')
@@ -155,11 +156,11 @@ class ChangeLedger:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        return read_plain(path, 16 << 20)
+    except NotFound:
         return None
-    except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror}.") from exc
+    except InvalidInput as exc:
+        raise ConfigError(str(exc)) from exc
 
 
 def _decode(path: Path, content: bytes) -> str:

@@ -16,6 +16,7 @@ from engrain.connect.transcripts import list_transcripts, read_transcript
 from engrain.core.model.items import Source
 from engrain.core.model.results import Progress
 from engrain.memory import Memory, Store
+from engrain.ports.plain_files import open_plain
 
 LOADED_FILE = "loaded.json"
 RULE_FILES = (
@@ -75,7 +76,8 @@ def load_rule_files(memory: Memory, repository: Repository) -> list[Path]:
     """Keep files with rules as pinned items with path and hash, and return those that changed."""
     changed = []
     for path in _find_rule_files(repository.folder):
-        text = path.read_text("utf-8", "replace")[:MAX_RULE_CHARACTERS].strip()
+        with open_plain(path) as file:
+            text = file.read(4 * MAX_RULE_CHARACTERS).decode("utf-8", "replace")[:MAX_RULE_CHARACTERS].strip()
         name = str(path.relative_to(repository.folder))
         digest = hashlib.sha256(text.encode()).hexdigest()
         slot = f"file.{name}"

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
+from engrain.ports.plain_files import read_plain
 
 _SECTION = re.compile(r"^\s*\[\s*remote\s+\"(.+)\"\s*\]")
 _URL = re.compile(r"^\s*url\s*=\s*(.+?)\s*$", re.IGNORECASE)
@@ -106,6 +108,6 @@ def _stamp(path: Path) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
+        return read_plain(path).decode("utf-8", "replace")
+    except EngrainError:
         return ""

@@ -21,6 +21,7 @@ from engrain.core.validation import count_noun
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst, report_own
 from engrain.maintenance.backups import list_backups
 from engrain.maintenance.passes import list_scopes
+from engrain.ports.plain_files import open_plain, read_plain
 from engrain.ports.storage import Backed
 
 MAX_HASHED_BYTES = 256 << 20  # of a larger backup only the size is checked
@@ -100,13 +101,13 @@ def _is_new(context: CheckContext) -> bool:
 def _find_damage(path: Path) -> str:
     try:
         name = path.name + MANIFEST_SUFFIX
-        manifest = read_backup_manifest(path.with_name(name).read_bytes(), name)
+        manifest = read_backup_manifest(read_plain(path.with_name(name)), name)
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"
         if size > MAX_HASHED_BYTES:
             return ""
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             same = hashlib.file_digest(file, "sha256").hexdigest() == manifest.sha256
         return "" if same else "was changed after it was written"
     except (OSError, EngrainError) as exc:

@@ -24,6 +24,7 @@ from engrain.core.formats.manifests import (
 from engrain.core.model.results import MaintenanceAction
 from engrain.maintenance.passes import REMOVED, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.ports import Services
+from engrain.ports.plain_files import read_plain
 from engrain.ports.storage import Backed, make_private_folder
 from engrain.privacy.audit import record
 
@@ -178,6 +179,6 @@ def _list_files(folder: Path) -> set[str]:
 
 def _read_store_code(manifest: Path) -> str:
     try:
-        return read_backup_manifest(manifest.read_bytes(), manifest.name).store
+        return read_backup_manifest(read_plain(manifest), manifest.name).store
     except (OSError, EngrainError):
         return ""  # reading the backup reports the error

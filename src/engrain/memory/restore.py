@@ -15,6 +15,7 @@ from engrain.core import errors
 from engrain.core.errors import InvalidInput
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import RestoreResult
+from engrain.ports.plain_files import read_plain
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditHead
@@ -200,7 +201,7 @@ def _check_target(target: Path, backup: Path, force: bool) -> None:
 def _is_backup(path: Path) -> bool:
     manifest = path.with_name(path.name + manifests.MANIFEST_SUFFIX)
     try:
-        return bool(manifests.read_backup_manifest(manifest.read_bytes(), str(manifest)))
+        return bool(manifests.read_backup_manifest(read_plain(manifest), str(manifest)))
     except (errors.EngrainError, OSError):
         return False
 

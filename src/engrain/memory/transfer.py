@@ -20,7 +20,6 @@ from engrain.core.errors import (
     EmbedderFailed,
     EngrainError,
     InvalidInput,
-    NotFound,
     OnHold,
     ReadOnlyStore,
     StoreError,
@@ -30,6 +29,7 @@ from engrain.core.errors import (
 )
 from engrain.core.model.results import Progress, count_progress
 from engrain.ingest import write
+from engrain.ports.plain_files import open_plain
 from engrain.privacy.audit import record
 from engrain.privacy.holds import find_hold
 
@@ -149,18 +149,11 @@ def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
         _check_bytes(path)
         yield path if path.seekable() else _read_pipe(path)
         return
-    if "\x00" in os.fspath(path):
-        raise InvalidInput("a path holds no NUL.")
-    try:
-        # Not waiting for the other end of a pipe, which may never come.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidInput(f"{os.fspath(path)!r} is not a plain file. Pipe it in: engrain load - < FILE.")
+    with open_plain(path) as file:
+        try:
             yield file
-    except FileNotFoundError as exc:
-        raise NotFound(f"there is no file {os.fspath(path)}.") from exc
-    except OSError as exc:
-        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {exc.strerror}.") from exc
+        except OSError as exc:
+            raise InvalidInput(f"{os.fspath(path)} cannot be read: {exc.strerror}.") from exc
 
 
 def _check_bytes(file: object) -> None:

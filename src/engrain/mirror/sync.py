@@ -210,12 +210,16 @@ def read_folder_base(folder: Folder) -> SyncBase | None:
 
 def decode_page(name: str, raw: bytes | None) -> str:
     try:
-        return (raw or b"").decode("utf-8")
+        text = (raw or b"").decode("utf-8")
     except UnicodeDecodeError as exc:
         line = exc.object.count(b"\n", 0, exc.start) + 1
         raise BadText(
             f"{name}, line {line}: byte 0x{exc.object[exc.start]:02x} is not UTF-8. Save the file as UTF-8."
         ) from exc
+    # A power cut may leave zeros in place of a file. Its lines were not deleted.
+    if (at := text.find("\0")) >= 0:
+        raise BadText(f"{name}, line {text.count(chr(10), 0, at) + 1}: a NUL is no text. Restore the file.")
+    return text
 
 
 def _render_soul(comparison: Comparison, line_map: LineMap) -> RenderedPages:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from engrain import __version__
-from engrain.core.errors import ConfigError, EngrainError, InvalidInput, raise_interrupt
-from engrain.core.formats.strict_json import build_object
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound, raise_interrupt
+from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditEntry, is_code
 from engrain.core.model.erasure import Erasure, Subject, SubjectKind, find_owner
@@ -21,6 +21,7 @@ from engrain.core.validation import count_noun
 from engrain.maintenance.backups import hash_folder
 from engrain.ports import Services
 from engrain.ports.erasure import Erasable
+from engrain.ports.plain_files import read_plain
 from engrain.privacy.audit import MAX_ENTRIES
 
 FORMAT = 1
@@ -50,12 +51,12 @@ class Receipt:
     @staticmethod
     def read(text: str | bytes) -> Receipt:
         try:
-            values = _normalize_form(json.loads(text, object_pairs_hook=build_object))
+            values = _normalize_form(parse_strict(text.encode() if isinstance(text, str) else text))
             audit = values.pop("audit")
             if values.get("format") != FORMAT or not _is_well_formed(values) or not 0 < int(audit["n"]) < 1 << 60:
                 raise ValueError("format")
             return Receipt(values, int(audit["n"]), str(audit["hash"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise InvalidInput(
                 "this is not an erasure receipt. Give a file that `engrain erase --receipt FILE` wrote."
             ) from exc
@@ -87,9 +88,11 @@ def read_receipts(sources: Sequence[Receipt | str | os.PathLike[str]]) -> list[R
 
 def _read_file(file: Path) -> Receipt:
     try:
-        return Receipt.read(file.read_bytes())
-    except OSError as exc:
-        raise InvalidInput(f"{file} cannot be read: {exc.strerror}. Nothing is restored.") from exc
+        content = read_plain(file)
+    except (NotFound, InvalidInput) as exc:
+        raise InvalidInput(f"{exc} Nothing is restored.") from exc
+    try:
+        return Receipt.read(content)
     except InvalidInput as exc:
         raise InvalidInput(f"{file}: {exc} Nothing is restored.") from exc
 

@@ -18,9 +18,11 @@ from typing import Any
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import ConfigError, Conflict, InvalidInput, NotFound
+from engrain.core.formats.strict_json import parse_strict
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.core.identity import Scope
 from engrain.core.validation import check_key, suggest_name
+from engrain.ports.plain_files import read_plain
 from engrain.server.voices import VOICES, Voice
 
 SCOPE_PARTS = ("tenant", "agent", "user")
@@ -208,11 +210,11 @@ def _find_named(keys: Mapping[str, ApiKey], name: str) -> ApiKey:
 
 def _read_keys(path: Path) -> dict[str, ApiKey]:
     try:
-        document = json.loads(path.read_bytes())
+        document = parse_strict(read_plain(path))
         if document["version"] != _FORMAT_VERSION:
             raise ConfigError(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
         found = [_parse_key(values) for values in document["keys"]]
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (ValueError, LookupError, TypeError) as exc:
         raise ConfigError(f"the keys in {path} cannot be read: {exc}.") from exc
     return {key.id: key for key in found}
 

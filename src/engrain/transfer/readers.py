@@ -28,6 +28,7 @@ from engrain.core.validation import MAX_METADATA, MAX_TEXT
 from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
 MAX_DOCUMENT_BYTES = 1 << 29
+MAX_DOCUMENT_VALUES = 30_000_000  # of some 60 bytes each in memory; a chat has one in 30 bytes of its file
 
 
 def read_document(file: BinaryIO) -> object:
@@ -39,6 +40,8 @@ def read_document(file: BinaryIO) -> object:
 
 def parse_json(raw: bytes) -> object:
     raw = raw.removeprefix(BOM)
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_DOCUMENT_VALUES:
+        raise TooLarge(f"the file has more than {MAX_DOCUMENT_VALUES:,} values. Split its list into several files.")
     try:
         return parse_strict(raw)
     except orjson.JSONDecodeError as exc:

@@ -34,19 +34,32 @@ class RawLine(NamedTuple):
 
 
 def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
-    """Yield the lines with engrain's own line end, whatever an editor or a transfer made of it."""
-    number = 0
+    """Yield the lines with engrain's own line end, whatever an editor or a transfer made of it.
+
+    TooLarge beyond MAX_FILE_BYTES: a load keeps all of it in memory."""
+    number = size = 0
     while raw := file.readline(limit + 1):
         number += 1
+        size = _check_size(size + len(raw))
         if number == 1:
             raw = raw.removeprefix(BOM)
         if len(raw) <= limit or raw.endswith(b"\n"):
             yield RawLine(number, raw.rstrip(b"\r\n") + b"\n")
             continue
         while rest := file.readline(limit):
+            size = _check_size(size + len(rest))
             if rest.endswith(b"\n"):
                 break
         yield RawLine(number, None)
+
+
+def _check_size(size: int) -> int:
+    if size > MAX_FILE_BYTES:
+        raise TooLarge(
+            f"the file has more than {MAX_FILE_BYTES:,} bytes, and a load keeps all of it in memory. "
+            "Move a store with `engrain copy` or `engrain backup` instead; split other files."
+        )
+    return size
 
 
 def parse_line(raw: bytes | None, limit: int) -> object:
@@ -87,15 +100,8 @@ class _ExportReader:
         self._sums = LineSums()
         self._rows: list[Row] = []
         self._bad: list[BadLine] = []
-        self._size = 0
 
     def add_line(self, line: RawLine) -> None:
-        self._size += len(line.raw or b"")
-        if self._size > MAX_FILE_BYTES:
-            raise TooLarge(
-                f"the file has more than {MAX_FILE_BYTES:,} bytes, and a load keeps all of it in memory. "
-                "Move the store with `engrain copy` or `engrain backup` instead."
-            )
         try:
             self._read_line(line)
         except EngrainError as exc:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -17,6 +16,7 @@ from engrain.cli.output import bold, dim, escape, wrap
 from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.model.results import describe_counts, describe_verification
 from engrain.core.validation import count_noun
+from engrain.ports.plain_files import read_plain_text
 
 if TYPE_CHECKING:
     from engrain.core.model.audit import AuditEntry
@@ -125,10 +125,7 @@ def _erase(cli: CommandContext, memory: Memory, target: dict[str, str], **option
 @click.option("--text", "texts", multiple=True, help="Also search every byte of every file for this text.")
 def verify(cli: CommandContext, receipt: str, texts: tuple[str, ...]) -> None:
     """Check again that a receipt is true."""
-    try:
-        content = Path(receipt).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InvalidInput(f"{receipt} cannot be read: {exc}.") from exc
+    content = read_plain_text(receipt)
     with cli.open_memory() as memory:
         result = memory.store.verify_erasure(content, texts=texts, scope=memory.scope)
     cli.print_result(result, lambda: _format_verification(result, texts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from engrain.cli.context import CommandContext, has_other_data, has_tier_data
 from engrain.cli.output import dim, escape, show_progress, to_json_line
 from engrain.core.errors import AccessDenied, BadFile, BadLine, Conflict, NotFound
 from engrain.core.validation import count_noun, suggest_name
+from engrain.ports.plain_files import open_plain
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -177,7 +179,7 @@ def _format_export(exported: ExportResult, path: str) -> str:
     ),
     prints="How many were new, already known or rejected; each bad line with its number and what is wrong with it.",
 )
-@click.argument("file", type=click.File("rb"), metavar="FILE|-", required=False)
+@click.argument("file", metavar="FILE|-", required=False)
 @click.option("--from", "client", metavar="CLIENT", help="Transcripts of claude, codex, gemini, copilot or opencode.")
 @click.option("--format", type=click.Choice(FORMATS), help="The format, if it is not recognized.")
 @click.option("--dry-run", is_flag=True, help="Check the file and say what would be loaded; write nothing.")
@@ -186,7 +188,7 @@ def _format_export(exported: ExportResult, path: str) -> str:
 @click.option("--source", metavar="NAME", help="The source of notes that name none.")
 @click.option("--trusted", is_flag=True, help="Believe the sources, trust and pins in the file: you vouch for it.")
 @click.option("--other-scope", is_flag=True, help="Accept an export of another user, agent or tenant.")
-def load(cli: CommandContext, file: BinaryIO | None, client: str | None, dry_run: bool, **options: object) -> None:
+def load(cli: CommandContext, file: str | None, client: str | None, dry_run: bool, **options: object) -> None:
     """Import an export, notes, or a file of mem0, ChatGPT or Claude.
 
     An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
@@ -202,12 +204,20 @@ def load(cli: CommandContext, file: BinaryIO | None, client: str | None, dry_run
         return
     if file is None:
         raise click.UsageError("name a file, or a coding agent with --from.")
+    if file == "-":
+        _load_file(cli, sys.stdin.buffer, dry_run, options)
+        return
+    with open_plain(file) as opened:
+        _load_file(cli, opened, dry_run, options)
+
+
+def _load_file(cli: CommandContext, file: BinaryIO, dry_run: bool, options: dict[str, Any]) -> None:
     # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
     target = replace(cli, store=":memory:") if dry_run and cli.find_missing_file() else cli
     total = _count_rows(file)
     try:
         with target.open_memory(create=True) as memory, show_progress("Loading", total, cli.json) as progress:
-            loaded = memory.load(file, dry_run=dry_run, progress=progress, **options)  # type: ignore[arg-type]
+            loaded = memory.load(file, dry_run=dry_run, progress=progress, **options)
     except BadFile as error:
         bad = error.lines
         cli.print_result({"written": False, "bad": bad}, lambda: _format_refusal(bad, is_export=total is not None))

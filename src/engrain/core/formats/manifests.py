@@ -12,7 +12,7 @@ from typing import Any
 
 from engrain.core.errors import InvalidInput, NewerStore, StoreCorrupt
 from engrain.core.formats.export_rows import EXPORTED_KINDS, ROW_TAG
-from engrain.core.formats.strict_json import build_object
+from engrain.core.formats.strict_json import parse_strict
 from engrain.core.identity import Scope
 from engrain.core.validation import count_noun
 
@@ -184,11 +184,11 @@ def write_backup_manifest(manifest: BackupManifest) -> bytes:
 
 def read_backup_manifest(raw: bytes, name: str) -> BackupManifest:
     try:
-        values: dict[str, Any] = json.loads(raw, object_pairs_hook=build_object)
+        values: dict[str, Any] = parse_strict(raw)
         found = values.pop("engrain_backup")
         if not isinstance(found, int) or found <= BACKUP_FORMAT:
             return _check_types(BackupManifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])}))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
         raise StoreCorrupt(f"{name} is not the manifest of an engrain backup, or is damaged.") from exc
     raise NewerStore(f"{name} was written by a newer engrain. Upgrade: pip install -U engrain.")
 

@@ -15,14 +15,17 @@ from engrain.core.errors import InvalidInput
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*(:?)')
 
 
-def parse_strict(raw: bytes) -> object:
+def parse_strict(raw: bytes) -> Any:
     """Parse JSON. Readers differ in which value of a double key they take, so that one file would mean two things.
 
-    orjson.JSONDecodeError if it is not JSON.
+    orjson.JSONDecodeError if it is not JSON, or nested too deeply. InvalidInput if a key stands twice.
     """
     value = orjson.loads(raw)
     if sum(1 for found in _STRING.finditer(raw) if found[1]) != _count_keys(value):
-        json.loads(raw, object_pairs_hook=build_object)
+        try:
+            json.loads(raw, object_pairs_hook=build_object)
+        except RecursionError as exc:  # orjson reads a little deeper
+            raise InvalidInput("a key stands twice in one JSON object, which is nested too deeply to name it.") from exc
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from engrain.core.model.recall_block import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
 from engrain.core.text.passages import Span, merge_spans
@@ -41,19 +42,17 @@ def find_unrecalled_spans(text: str) -> list[Span]:
 
 def blank_recalled(text: str) -> str:
     """Replace recalled text by spaces. Every other word keeps its offset."""
-    kept, at = "", 0
+    kept, at = [], 0
     for start, end in _find_recalled(text):
-        kept += text[at:start] + _NOT_A_LINE_END.sub(" ", text[start:end])
+        kept += [text[at:start], _NOT_A_LINE_END.sub(" ", text[start:end])]
         at = end
-    return kept + text[at:]
+    return "".join([*kept, text[at:]])
 
 
 def _find_recalled(text: str) -> list[Span]:
     found: list[Span] = []
     if "(" in text:
-        found += [
-            (item.start(), _find_item_end(text, item.start(), item.end())) for item in _RECALLED_ITEM.finditer(text)
-        ]
+        found += _find_items(text)
     if f"- {SUMMARY_LABEL} (" in text:
         found += [match.span() for match in _RECALLED_SUMMARY.finditer(text)]
     if EARLIER_HEADING in text:
@@ -65,14 +64,20 @@ def _find_recalled(text: str) -> list[Span]:
     return merge_spans(found)
 
 
-def _find_item_end(text: str, start: int, at: int) -> int:
-    """Find the end of a recalled item: its line, or inside a sentence the closing bracket of its details."""
-    line_end = len(text) if (found := text.find("\n", at)) < 0 else found
-    begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>|*")
-    if begins_line and text[at:line_end].rstrip().endswith(")"):
-        return line_end
-    details = _ITEM_DETAILS.match(text, at)
-    return details.end() if details else line_end
+def _find_items(text: str) -> Iterator[Span]:
+    """Yield recalled items. One ends with its line, or inside a sentence with the closing bracket of its details."""
+    line_end = -1
+    for item in _RECALLED_ITEM.finditer(text):
+        start, at = item.span()
+        # Each line is read once, however many items are in it: only the first one can begin it.
+        begins_line = start > line_end and not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>|*")
+        if at > line_end:
+            line_end = len(text) if (found := text.find("\n", at)) < 0 else found
+        if begins_line and text[at:line_end].rstrip().endswith(")"):
+            yield start, line_end
+            continue
+        details = _ITEM_DETAILS.match(text, at)
+        yield start, details.end() if details else line_end
 
 
 def _find_section_end(text: str, at: int) -> int:

@@ -24,12 +24,14 @@ from engrain.core.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
+    TooLarge,
     WrongKey,
 )
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
 from engrain.core.identity import hash_keyed
 from engrain.core.model.audit import AuditHead, read_head
+from engrain.ports.plain_files import read_plain
 from engrain.stores.sqlite.checksums import find_damage
 from engrain.stores.sqlite.connection import Connection, EncryptedEngine, Engine, require_encryption
 from engrain.stores.sqlite.dialect import SqliteDialect
@@ -141,8 +143,11 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
             f"A store is copied with: engrain copy {path} TO."
         )
     try:
-        manifest = manifests.read_backup_manifest(manifest_path.read_bytes(), str(manifest_path))
-        whole = hash_file(path) == (manifest.bytes, manifest.sha256)
+        manifest = manifests.read_backup_manifest(read_plain(manifest_path), str(manifest_path))
+        # The size comes first: a file of terabytes is cheap to make and slow to hash.
+        whole = path.stat().st_size == manifest.bytes and hash_file(path) == (manifest.bytes, manifest.sha256)
+    except TooLarge as exc:
+        raise StoreCorrupt(f"{manifest_path} is not the manifest of an engrain backup: {exc}") from exc
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
     if manifest.schema > latest_version():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from engrain.stores.relational.erasure import Erasures
 from engrain.stores.relational.forget import find_part, find_removal, find_requests
 from engrain.stores.relational.scopes import find_user_scopes
 from engrain.stores.sqlite.connection import Connection
+from engrain.stores.sqlite.journals import find_open_files
 from engrain.stores.sqlite.lock import FileLock, read_at
 from engrain.stores.sqlite.migrate import APPLICATION_ID
 from engrain.stores.sqlite.opening import StoreFile, as_immutable
@@ -29,7 +29,6 @@ _SQL = load_sql()
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 24, 64
 MAX_DECRYPTED_BYTES = 1_000_000_000  # an encrypted store is decrypted in memory and nowhere else
 _SECTOR_BYTES = 512  # the smallest page: the size of a database is a multiple of it
-_OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 _VECTOR = 64  # bytes that tell one from another
 _WHOLE_VECTOR = 1 << 30
 # Table by table, the columns in which something was said or named.
@@ -143,22 +142,9 @@ def _find_copies(file: StoreFile, key: bytes) -> list[Path]:
     """The databases with this store's key in them that are not its own files. Encrypted ones cannot be recognized."""
     if file.path is None:
         return []
-    own, opened = set(file.files()), _find_open_files()
+    own, opened = set(file.files()), find_open_files()
     databases = _find_databases(file.path.parent, opened)
     return sorted(path for path in databases if path not in own and _is_copy(path, file, key))
-
-
-def _find_open_files() -> set[tuple[int, int]]:
-    """The files that this process has open. Reading and closing one of them would drop its locks."""
-    folder = next((folder for folder in _OPEN_FILES if os.path.isdir(folder)), None)
-    found = set()
-    for name in os.listdir(folder) if folder else ():
-        try:
-            status = os.fstat(int(name))
-        except (OSError, ValueError):
-            continue  # closed meanwhile
-        found.add((status.st_dev, status.st_ino))
-    return found
 
 
 def _find_databases(folder: Path, opened: set[tuple[int, int]]) -> Iterator[Path]:

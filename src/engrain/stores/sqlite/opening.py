@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import stat
-import struct
 import sys
 import time
 import warnings
@@ -30,6 +29,7 @@ from engrain.stores.sqlite.connection import (
     require_encryption,
     sqlite_version,
 )
+from engrain.stores.sqlite.journals import check_journal
 
 Journal = Literal["wal", "truncate", "memory"]
 FileIdentity = tuple[int, int]
@@ -44,9 +44,6 @@ _NETWORK_TYPES = {
     "gfs2", "orangefs", "pvfs2", "davfs", "vboxsf",
 }  # fmt: skip
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
-# A journal that names another file ends with the length of the name, a checksum and SQLite's mark of a journal.
-_JOURNAL_END_BYTES = 16
-_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # The ends of the names of our own copies.
 _OWN_COPY = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?|-new-\d+-\d+")
@@ -108,12 +105,13 @@ def inspect_path(location: str | os.PathLike[str], engine: Engine | EncryptedEng
     if os.fspath(location) == ":memory:":
         return StoreFile(None, name, "memory")
     path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
-    try:
-        _check_path(path, read_only)
-    except OSError as exc:
-        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
     network = _find_network_type(path)
     no_wal = _explain_no_wal(network, name)
+    try:
+        _check_path(path, read_only)
+        check_journal(path, has_log=not no_wal)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
     if no_wal and sqlite_version(name) < SAFE_WAL_VERSION:
         warnings.warn(f"engrain: {no_wal} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
     journal: Journal = "truncate" if no_wal else "wal"
@@ -142,23 +140,11 @@ def _check_path(path: Path, read_only: bool) -> None:
 
 
 def _check_files_beside(path: Path) -> None:
-    """SQLite opens and obeys the files beside a store, and writes through a link. A pipe would hold it up for ever.
-
-    A journal can name another file, which SQLite deletes once it has undone the writes in the journal. It does so for
-    transactions over several files, and engrain makes none."""
+    """SQLite opens and obeys the files beside a store, and writes through a link. A pipe would hold it up for ever."""
     for end in ("-journal", "-wal", "-shm", "-lock"):
         beside = path.with_name(path.name + end)
         if (beside.is_symlink() or beside.exists()) and not stat.S_ISREG(beside.lstat().st_mode):
             raise NotADatabase(f"{beside} is not a plain file: engrain did not make it. Move it away.")
-    journal = path.with_name(path.name + "-journal")
-    if journal.exists() and journal.stat().st_size >= _JOURNAL_END_BYTES:
-        with journal.open("rb") as file:
-            file.seek(-_JOURNAL_END_BYTES, os.SEEK_END)
-            length, _, magic = struct.unpack(">II8s", file.read())
-        if magic == _JOURNAL_MAGIC and length:
-            raise NotADatabase(
-                f"{journal} names another file, for SQLite to delete it: engrain did not write it. Move it away."
-            )
 
 
 def _explain_no_wal(network: str, engine: EngineName) -> str:

@@ -1,0 +1,208 @@
+"""Whatever stands at a path that a caller names: a typed error, soon, and without reading more than a limit."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+from engrain_conformance.embedder import HashEmbedder
+
+from engrain import Memory, Store
+from engrain.bench.recall import read_folder
+from engrain.bench.scripts import read_script
+from engrain.cli.main import root
+from engrain.config import load_settings
+from engrain.connect.past import load_rule_files
+from engrain.connect.repository import Repository
+from engrain.core.errors import EngrainError
+from engrain.core.formats.manifests import MANIFEST_SUFFIX
+from engrain.memory.restore import restore_backup
+from engrain.server.keys import KeyFile
+from engrain.stores.sqlite import SqliteStore
+
+SECONDS, MORE_MEMORY = 20, 1 << 30
+HUGE = 512 << 30
+
+# What stands at the path. A sparse file takes no room on the disk.
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "a pipe": lambda path: os.mkfifo(path),
+    "a link to a pipe": lambda path: make_linked_pipe(path),
+    "an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a terminal": lambda path: path.symlink_to("/dev/tty"),
+    "a folder": lambda path: path.mkdir(),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "half a terabyte of zeros": lambda path: make_sparse(path, b""),
+    "text and half a terabyte of zeros": lambda path: make_sparse(path, b'{"text": "a"}\n'),
+}
+CONTENTS: dict[str, bytes] = {
+    "deep lists": b"[" * 200_000,
+    "deep objects": b'{"a":' * 100_000,
+    "a double key in deep lists": b"[" * 1_015 + b'{"a": 1, "a": 2}' + b"]" * 1_015,
+    "deep TOML": b"a = " + b"[" * 200_000,
+    "a dotted key": b"a." * 400_000 + b"a = 1",
+    "a number of a million digits": b'{"version": ' + b"9" * 1_000_000 + b"}",
+    "bytes that are no text": b"\xff\xfe\x00\x80" * 100,
+    "NULs": b"\0" * 1_000,
+}
+
+
+def make_linked_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to(path.with_name("pipe"))
+
+
+def make_sparse(path: Path, head: bytes) -> None:
+    path.write_bytes(head)
+    os.truncate(path, HUGE)
+
+
+def call_command(*words: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        root.main([str(word) for word in words])
+    assert ended.value.code in (1, 2)
+    raise EngrainError("refused")
+
+
+def make_backup(path: Path) -> Path:
+    with closing(SqliteStore(path.with_name("store.db"))) as store:
+        store.backup(path.with_name("backup.db"))
+    return path.with_name("backup.db")
+
+
+def restore_with_manifest(path: Path) -> None:
+    backup = make_backup(path)
+    manifest = backup.with_name(backup.name + MANIFEST_SUFFIX)
+    manifest.unlink()
+    os.rename(path, manifest)
+    restore_backup(backup, path.with_name("new.db"))
+
+
+def restore_file(path: Path) -> None:
+    backup = make_backup(path)
+    backup.unlink()
+    os.rename(path, backup)
+    restore_backup(backup, path.with_name("new.db"))
+
+
+def diagnose_backups(path: Path) -> None:
+    """The doctor reads the manifests in a folder of backups."""
+    folder = path.with_name("backups")
+    settings = {"lifecycle": {"backup_folder": str(folder)}}
+    with Store(path.with_name("store.db"), embedder=HashEmbedder(), background=False, settings=settings) as store:
+        store.maintain()
+        (manifest,) = folder.glob(f"*{MANIFEST_SUFFIX}")
+        manifest.unlink()
+        os.rename(path, manifest)
+        store.doctor()
+
+
+def sync_mirror(path: Path) -> None:
+    with open_memory(path) as memory:
+        memory.remember("Ana likes tea.")
+        memory.mirror(path.with_name("mirror")).sync()
+        page = path.with_name("mirror") / "MEMORY.md"
+        page.unlink()
+        os.rename(path, page)
+        memory.mirror(path.with_name("mirror")).sync()
+
+
+def open_memory(path: Path) -> Memory:
+    return Memory(path.with_name("store.db"), user="ana", embedder=HashEmbedder(), background=False)
+
+
+def load_rules(path: Path) -> None:
+    """The rules of a cloned repository, which its author wrote. They are left out, without an error."""
+    folder = path.with_name("repository")
+    folder.mkdir()
+    os.rename(path, folder / "AGENTS.md")
+    with open_memory(path) as memory:
+        load_rule_files(memory, Repository(folder.name, folder, "main"))
+        if not memory.list():
+            raise EngrainError("left out")
+
+
+def read_gzipped(path: Path) -> None:
+    folder = path.with_name("folder")
+    folder.mkdir()
+    os.rename(path, folder / "docs.jsonl.gz")
+    with gzip.open(folder / "questions.jsonl.gz", "wb") as file:
+        file.write(b"")
+    read_folder(folder)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "settings": lambda path: load_settings(path.rename(path.with_name("engrain.toml"))),
+    "store": lambda path: Memory(path, user="ana").close(),
+    "source of a copy": lambda path: call_command("copy", path, path.with_name("copy.db"), "--yes"),
+    "backup": restore_file,
+    "manifest": restore_with_manifest,
+    "manifest for the doctor": diagnose_backups,
+    "receipt": lambda path: restore_backup(make_backup(path), path.with_name("new.db"), receipts=[path]),
+    "receipt to verify": lambda path: call_command(
+        "--store", make_backup(path).with_name("store.db"), "erase", "verify", path
+    ),
+    "file to load": lambda path: open_memory(path).load(path),
+    "file to load, by a command": lambda path: call_command("--store", path.with_name("store.db"), "load", path),
+    "script": read_script,
+    "folder to measure": read_gzipped,
+    "keys": lambda path: KeyFile(path).list(),
+    "page of a mirror": sync_mirror,
+    "rules of a repository": load_rules,
+}
+
+
+def run_limited(work: Callable[[], object]) -> str:
+    """Run in a child with little time and memory. Return "" for a typed error, else what happened."""
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MORE_MEMORY,) * 2)
+        try:
+            work()
+            said = "it was accepted"
+        except EngrainError:
+            said = ""
+        except BaseException as exc:  # noqa: BLE001  (the point of this test)
+            said = f"{type(exc).__name__}: {exc}"
+        os.write(writes, said.encode()[:1_000])
+        os._exit(0)
+    os.close(writes)
+    with open(reads, "rb") as file:
+        said = file.read().decode("utf-8", "replace")
+    _, status = os.waitpid(pid, 0)
+    return f"it took more than {SECONDS} s" if os.WIFSIGNALED(status) else said
+
+
+# A page of a mirror and rules are any text. For the doctor, a backup without its manifest is none.
+ACCEPTED = {(reader, what) for reader in ("page of a mirror", "rules of a repository") for what in CONTENTS}
+ACCEPTED -= {("page of a mirror", "bytes that are no text"), ("page of a mirror", "NULs")}
+ACCEPTED |= {("manifest for the doctor", what) for what in (*SPECIAL, *CONTENTS)}
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at the memory that Linux counts")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_whatever_stands_at_a_path_is_a_typed_error(tmp_path: Path, reader: str) -> None:
+    wrong: dict[str, str] = {}
+    for number, what in enumerate([*SPECIAL, *CONTENTS]):
+        path = tmp_path / str(number) / "given"
+        path.parent.mkdir()
+        SPECIAL[what](path) if what in SPECIAL else path.write_bytes(CONTENTS[what])
+        if what not in SPECIAL or "terabyte" in what:
+            path.chmod(0o600)
+        found = run_limited(partial(READERS[reader], path))
+        if found and not (found == "it was accepted" and (reader, what) in ACCEPTED):
+            wrong[what] = found
+        shutil.rmtree(path.parent)
+    assert wrong == {}
