@@ -20,6 +20,7 @@ from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
 from engrain.ingest.write import compute_expiry
+from engrain.memory.other_names import explain_keywords, make_attribute_error
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
@@ -50,6 +51,7 @@ Filter = Mapping[str, Any]
 Part = TypeVar("Part")
 
 
+@explain_keywords
 class Memory:
     """The memory of one (tenant, agent, user): a view of a store.
 
@@ -88,6 +90,11 @@ class Memory:
         self._parts: dict[str, Any] = {}
         self._lock = threading.RLock()
         fit_view(self, self._store)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise make_attribute_error(self, name)
 
     # Knowledge
 
@@ -364,12 +371,13 @@ class Memory:
         trusted: bool = False,
         progress: Progress | None = None,
     ) -> LoadResult:
-        """Load an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude.
+        """Load an export of engrain, notes (JSON Lines, text, Markdown, CSV), or what another system holds.
 
-        The form is detected. Everything is checked first: BadFile lists the problems line by line, and nothing is
-        written. Known items are skipped, forgotten ones stay forgotten. `facts` extracts lasting statements of the user
-        from conversations of other programs, as `add_message` does. No item of a file is trusted more than an import,
-        and none is pinned, unless you vouch for the file with `trusted`: an export that you made yourself.
+        The form is detected: docs/how-to/import-and-export.md lists all of them. Everything is checked first: BadFile
+        lists the problems line by line, and nothing is written. Known items are skipped, forgotten ones stay forgotten.
+        `facts` extracts lasting statements of the user from conversations of other programs, as `add_message` does. No
+        item of a file is trusted more than an import, and none is pinned, unless you vouch for the file with `trusted`:
+        an export that you made yourself.
         """
         from engrain.memory.transfer import finish_load, open_input
         from engrain.transfer.load import LoadOptions, load

@@ -297,9 +297,15 @@ class RemoteMemory(_OnServer, Memory):
     ) -> LoadResult:
         """Load a file of this machine, as Memory.load."""
         from engrain.transfer.load import LoadResult
+        from engrain.transfer.readers import detect_by_name
 
         route = find_route("load")
         with open_input(path) as file:
+            if isinstance(file, str):
+                raise InvalidInput("a database is loaded where the store is opened, not through a server.")
+            by_name = detect_by_name(file)
+            if by_name is not None:
+                options = {"format": by_name, **{name: value for name, value in options.items() if value is not None}}
             request = replace(
                 self.channel.make_request(route, {}),
                 query=to_query(options),

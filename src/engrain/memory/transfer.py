@@ -32,6 +32,7 @@ from engrain.ingest import write
 from engrain.ports.plain_files import open_plain
 from engrain.privacy.audit import record
 from engrain.privacy.holds import find_hold
+from engrain.transfer.langgraph_store import is_postgres_url
 
 if TYPE_CHECKING:
     from engrain.core.identity import Scope
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_PIPED_BYTES = 1 << 30
 FORMATS = ("jsonl", "markdown")
-OWN_FORMATS = ("engrain", "notes")
+OWN_FORMATS = ("engrain", "notes", "text", "csv")
 COUNTED_OUTCOMES = ("added", "repeated", "replaced", "behind", "kept_out")
 
 _log = logging.getLogger("engrain")
@@ -143,8 +144,11 @@ def open_output(path: object, overwrite: bool) -> AbstractContextManager[BinaryI
 
 
 @contextmanager
-def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
-    """Open a plain file to load, or take an open one. It can be read twice."""
+def open_input(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO | str]:
+    """Open a plain file to load, or take an open one. It can be read twice. The URL of a database stays as it is."""
+    if isinstance(path, str) and is_postgres_url(path):
+        yield path
+        return
     if not isinstance(path, (str, os.PathLike)):
         _check_bytes(path)
         yield path if path.seekable() else _read_pipe(path)

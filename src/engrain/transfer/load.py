@@ -25,10 +25,20 @@ from engrain.ports.storage import iterate_rows
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import require_movable
 from engrain.transfer.load_export import limit_row_trust, load_rows, preview
-from engrain.transfer.readers import LoadFormat, ReadResult, detect_format, read_entries, read_note_lines
+from engrain.transfer.readers import (
+    LoadFormat,
+    ReadResult,
+    detect_format,
+    get_file_name,
+    read_entries,
+    read_note_lines,
+    read_store_values,
+    read_text_file,
+)
 from engrain.transfer.verify import number_lines, verify_export
 
 NOTES_PER_PROGRESS = 2_048
+LINE_FORMATS = ("notes", "text", "csv")
 MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 Done = Callable[[int], None]
@@ -62,20 +72,32 @@ class LoadResult:
     written: bool = True  # False after a dry run
 
 
-def load(file: BinaryIO, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
+def load(file: BinaryIO | str, scope: Scope, services: Services, options: LoadOptions, done: Done) -> LoadResult:
     """Load a file. BadFile if a line is bad; then nothing is written. `done` is called with each number written.
 
-    A KeyboardInterrupt carries a note about what stays.
+    A KeyboardInterrupt carries a note about what stays. A text is the URL of a Postgres database of LangGraph.
     """
+    if isinstance(file, str):
+        return _load_notes(read_store_values(file), "langgraph", scope, services, options, done)
     form, documents = detect_format(file, options.format)
     if form == "engrain":
         return _load_export(file, scope, services, options, done)
-    read = (
-        read_note_lines(file, options.source, options.trusted)
-        if form == "notes"
-        else read_entries(documents, form, scope, options.other_scope)
-    )
+    if form == "notes":
+        read = read_note_lines(file, options.source, options.trusted)
+    elif form == "text" or form == "csv":  # a type checker does not narrow by `in`
+        read = read_text_file(file, form, options.source, options.trusted)
+    elif form == "langgraph":
+        read = read_store_values(_require_path(file))
+    else:
+        read = read_entries(documents, form, scope, options.other_scope)
     return _load_notes(read, form, scope, services, options, done)
+
+
+def _require_path(file: BinaryIO) -> str:
+    name = get_file_name(file)
+    if not name:
+        raise InvalidInput("a store of LangGraph is read from a file: give its path.")
+    return name
 
 
 @contextmanager
@@ -129,12 +151,12 @@ def _load_notes(
     read: ReadResult, format: LoadFormat, scope: Scope, services: Services, options: LoadOptions, done: Done
 ) -> LoadResult:
     load = _NoteLoad(scope, services, services.items.current_time())
-    if format == "notes" and any(map(_may_conflict, read.notes)):
+    if format in LINE_FORMATS and any(map(_may_conflict, read.notes)):
         read = load.find_clashes(read)
     if read.bad and not options.skip_bad:
         raise BadFile(read.bad)
     # A note's request id contains its words: a changed note is another note.
-    sorted_notes = Deduplicated(read.notes) if format == "notes" else deduplicate(read.notes, scope, services)
+    sorted_notes = Deduplicated(read.notes) if format in LINE_FORMATS else deduplicate(read.notes, scope, services)
     found = Counter(
         {"repeated": sorted_notes.known, "replaced": len(sorted_notes.changed), "kept_out": sorted_notes.barred}
     )

@@ -8,10 +8,12 @@ import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
+from pathlib import PurePath
 from typing import BinaryIO, Literal, NamedTuple, get_args
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
@@ -22,9 +24,11 @@ from engrain.core.formats.export_rows import is_row
 from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.formats.strict_json import build_object, parse_strict
+from engrain.core.formats.text_notes import read_csv_notes, read_text_notes
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source, check_note, limit_kind, parse_note
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
+from engrain.transfer.langgraph_store import SQLITE_MAGIC, read_langgraph_notes
 from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
 MAX_DOCUMENT_BYTES = 1 << 29
@@ -32,10 +36,14 @@ MAX_DOCUMENT_VALUES = 30_000_000  # of some 60 bytes each in memory; a chat has 
 
 
 def read_document(file: BinaryIO) -> object:
+    return parse_json(_read_limited(file))
+
+
+def _read_limited(file: BinaryIO) -> bytes:
     raw = file.read(MAX_DOCUMENT_BYTES + 1)
     if len(raw) > MAX_DOCUMENT_BYTES:
-        raise TooLarge(f"the file has more than {MAX_DOCUMENT_BYTES:,} bytes. Split its list into several files.")
-    return parse_json(raw)
+        raise TooLarge(f"the file has more than {MAX_DOCUMENT_BYTES:,} bytes. Split it into several files.")
+    return raw
 
 
 def parse_json(raw: bytes) -> object:
@@ -109,7 +117,7 @@ def _translate_zip_errors() -> Iterator[None]:
 
 # The largest text with every character escaped as six, plus room for the rest of a note.
 MAX_NOTE_LINE_BYTES = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-NOTES_HINT = 'Each line of notes is one JSON object, such as {"text": "…"}.'
+NOTES_HINT = 'Each line of notes is one JSON object, such as {"text": "…"}. For plain text give the format "text".'
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +134,64 @@ class ReadResult:
 
 def read_note_lines(file: BinaryIO, source: str | None, trusted: bool) -> ReadResult:
     """Read one note a line: {"text": …} or a whole Note. Unless `trusted`, its source has the trust of an import."""
-    found = ReadResult()
-    seen: Counter[str] = Counter()
+    collected = _NoteCollector(source, trusted)
     for number, raw in read_lines(file, MAX_NOTE_LINE_BYTES):
-        try:
-            if raw is None or raw.strip():
-                value = parse_line(raw, MAX_NOTE_LINE_BYTES)
-                raw_value = orjson.dumps([value, source], option=orjson.OPT_SORT_KEYS)
-                digest = hashlib.blake2b(raw_value, digest_size=16).hexdigest()
-                seen[digest] += 1
-                found.notes.append(
-                    replace(_build_note(value, source, trusted), request_id=f"import-{digest}-{seen[digest]}")
-                )
-                found.lines.append(number)
-        except EngrainError as exc:
+        if raw is None or raw.strip():
             hint = f" {NOTES_HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
-            found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
+            collected.add(number, partial(parse_line, raw, MAX_NOTE_LINE_BYTES), hint)
+    return collected.found
+
+
+def read_text_file(file: BinaryIO, form: LoadFormat, source: str | None, trusted: bool) -> ReadResult:
+    """Read notes from plain text, Markdown or CSV. Their source is the file's name, if none is given."""
+    raw = _read_limited(file).removeprefix(BOM)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadText(f"the file is not UTF-8 text: {exc.reason} at byte {exc.start:,}. Save it as UTF-8.") from exc
+    collected = _NoteCollector(source or PurePath(get_file_name(file)).name or None, trusted)
+    for number, value in read_csv_notes(text) if form == "csv" else read_text_notes(text):
+        collected.add(number, partial(dict, value))
+    return collected.found
+
+
+def read_store_values(location: str) -> ReadResult:
+    """Read the values of a store of LangGraph, numbered from 1."""
+    found = ReadResult()
+    for number, note in enumerate(read_langgraph_notes(location), 1):
+        if isinstance(note, EngrainError):
+            found.bad.append(BadLine(number, type(note).__name__, str(note)))
+        else:
+            found.notes.append(note)
+            found.lines.append(number)
     return found
+
+
+class _NoteCollector:
+    """Collects checked notes and bad lines. Equal notes of one file have different request ids."""
+
+    def __init__(self, source: str | None, trusted: bool) -> None:
+        self._source, self._trusted = source, trusted
+        self._seen: Counter[str] = Counter()
+        self.found = ReadResult()
+
+    def add(self, number: int, parse: Callable[[], object], hint: str = "") -> None:
+        try:
+            value = parse()
+            raw = orjson.dumps([value, self._source], option=orjson.OPT_SORT_KEYS)
+            digest = hashlib.blake2b(raw, digest_size=16).hexdigest()
+            self._seen[digest] += 1
+            note = _build_note(value, self._source, self._trusted)
+            self.found.notes.append(replace(note, request_id=f"import-{digest}-{self._seen[digest]}"))
+            self.found.lines.append(number)
+        except EngrainError as exc:
+            self.found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
+
+
+def get_file_name(file: BinaryIO) -> str:
+    """Return the path of an opened file; "" for one that has none, such as a pipe."""
+    name = getattr(file, "name", "")
+    return name if isinstance(name, str) else ""
 
 
 def read_entries(
@@ -184,8 +233,14 @@ def _build_note(value: object, source: str | None, trusted: bool) -> Note:
     return replace(note, derived=True)
 
 
-LoadFormat = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
+LoadFormat = Literal["engrain", "notes", "text", "csv", "mem0", "letta", "zep", "langgraph", "chatgpt", "claude"]
 FORMATS: tuple[LoadFormat, ...] = get_args(LoadFormat)
+# Read line by line, or by a program of their own: no JSON documents.
+UNSTRUCTURED: tuple[LoadFormat, ...] = ("engrain", "notes", "text", "csv", "langgraph")
+# Formats that a file's content does not tell.
+FORMATS_BY_SUFFIX: Mapping[str, LoadFormat] = {
+    ".txt": "text", ".md": "text", ".markdown": "text", ".csv": "csv", ".tsv": "csv",
+}  # fmt: skip
 HEAD_BYTES = 4_096
 
 
@@ -197,7 +252,7 @@ def detect_format(file: BinaryIO, wanted: LoadFormat | None) -> tuple[LoadFormat
     file.seek(0)
     packed = head.startswith(ZIP_MAGIC)
     form: LoadFormat | None = wanted if wanted or packed else _detect_by_head(file, head)
-    if form in ("engrain", "notes"):
+    if form in UNSTRUCTURED:
         return form, ()
     read = read_archive(file) if packed else iter([Document("", read_document(file))])
     found = (document for document in read if document.value != [])
@@ -212,9 +267,18 @@ def detect_format(file: BinaryIO, wanted: LoadFormat | None) -> tuple[LoadFormat
     return origin, chain([first], found)
 
 
+def detect_by_name(file: BinaryIO) -> LoadFormat | None:
+    return FORMATS_BY_SUFFIX.get(PurePath(get_file_name(file)).suffix.lower())
+
+
 def _detect_by_head(file: BinaryIO, head: bytes) -> LoadFormat | None:
     """Return None for a JSON document, which must be read whole."""
+    if head.startswith(SQLITE_MAGIC):
+        return "langgraph"
     _check_text(head)
+    by_name = detect_by_name(file)
+    if by_name is not None and head.strip():
+        return by_name
     start = head.removeprefix(BOM).lstrip()[:1]
     if not start and len(head) < HEAD_BYTES:
         raise InvalidInput("the file is empty: there is nothing to load.")

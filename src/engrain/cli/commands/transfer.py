@@ -20,6 +20,7 @@ from engrain.cli.output import dim, escape, show_progress, to_json_line
 from engrain.core.errors import AccessDenied, BadFile, BadLine, Conflict, NotFound
 from engrain.core.validation import count_noun, suggest_name
 from engrain.ports.plain_files import open_plain
+from engrain.transfer.langgraph_store import is_postgres_url
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 
 MAX_AGENT_CHARACTERS = 100  # of an agent's name in a file name
 MAX_LINES_SHOWN = 20
-FORMATS = ("engrain", "notes", "mem0", "chatgpt", "claude")
-UNITS = {"engrain": ("row",), "notes": ("note",), "mem0": ("memory", "memories")}
+FORMATS = ("engrain", "notes", "text", "csv", "mem0", "letta", "zep", "langgraph", "chatgpt", "claude")
+UNITS = {
+    **dict.fromkeys(("notes", "text", "csv"), ("note",)),
+    **dict.fromkeys(("letta", "zep", "langgraph"), ("entry", "entries")),
+    "engrain": ("row",),
+    "mem0": ("memory", "memories"),
+}
 OUTCOMES = {
     "added": "new",
     "repeated": "already known",
@@ -172,8 +178,10 @@ def _format_export(exported: ExportResult, path: str) -> str:
     examples=(
         "engrain load ana.jsonl --trusted --dry-run",
         "engrain load notes.jsonl --skip-bad --source support-chat",
+        "engrain load notes.md",
         "engrain load chatgpt-export.zip --facts",
         "engrain load conversations.json --format claude --skip-bad",
+        "engrain load langgraph-store.sqlite",
         "engrain load --from codex",
         """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
@@ -189,13 +197,16 @@ def _format_export(exported: ExportResult, path: str) -> str:
 @click.option("--trusted", is_flag=True, help="Believe the sources, trust and pins in the file: you vouch for it.")
 @click.option("--other-scope", is_flag=True, help="Accept an export of another user, agent or tenant.")
 def load(cli: CommandContext, file: str | None, client: str | None, dry_run: bool, **options: object) -> None:
-    """Import an export, notes, or a file of mem0, ChatGPT or Claude.
+    """Import an export, notes, or what mem0, Letta, Zep, LangGraph, ChatGPT or Claude holds.
 
     An export of engrain is restored item for item. Notes are JSON Lines: each line is {"text": …} and may have
     importance, slot, metadata, source, occurred_at, position {session, number, speaker, role} and relation {subject,
-    relation, object}. All lines are checked first: one bad line, and nothing is written. Loading a file again adds
-    only what is new. Forgotten items stay forgotten. No item gets more than the trust of an import, unless you vouch
-    for the file with --trusted: an export that you made yourself.
+    relation, object}. In a text or Markdown file each line or list entry is a note, in a CSV file each row. LangGraph's
+    store is an SQLite file, or the URL of its Postgres database.
+
+    All lines are checked first: one bad line, and nothing is written. Loading a file again adds only what is new.
+    Forgotten items stay forgotten. No item gets more than the trust of an import, unless you vouch for the file with
+    --trusted: an export that you made yourself.
 
     With --from, the sessions of a coding agent go into the memory of `engrain connect`, each to its repository.
     """
@@ -207,14 +218,17 @@ def load(cli: CommandContext, file: str | None, client: str | None, dry_run: boo
     if file == "-":
         _load_file(cli, sys.stdin.buffer, dry_run, options)
         return
+    if is_postgres_url(file):
+        _load_file(cli, file, dry_run, options)
+        return
     with open_plain(file) as opened:
         _load_file(cli, opened, dry_run, options)
 
 
-def _load_file(cli: CommandContext, file: BinaryIO, dry_run: bool, options: dict[str, Any]) -> None:
+def _load_file(cli: CommandContext, file: BinaryIO | str, dry_run: bool, options: dict[str, Any]) -> None:
     # A dry run into a store that does not exist uses one in memory, which leaves nothing behind.
     target = replace(cli, store=":memory:") if dry_run and cli.find_missing_file() else cli
-    total = _count_rows(file)
+    total = None if isinstance(file, str) else _count_rows(file)
     try:
         with target.open_memory(create=True) as memory, show_progress("Loading", total, cli.json) as progress:
             loaded = memory.load(file, dry_run=dry_run, progress=progress, **options)
@@ -261,7 +275,7 @@ def _format_load(loaded: LoadResult) -> Iterator[str]:
     counts = [(count, OUTCOMES[name]) for name in OUTCOMES if (count := getattr(loaded, name))]
     unit = UNITS.get(loaded.format, ("message",))
     skipped = f"; {count_noun(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
-    origin = "" if loaded.format in ("engrain", "notes") else f" from {loaded.format}"
+    origin = "" if loaded.format in ("engrain", "notes", "text", "csv") else f" from {loaded.format}"
     if counts and not (loaded.added or loaded.replaced or loaded.behind):
         opening = f"Nothing {'was' if loaded.written else 'would be'} loaded{origin}"
         (first, meaning), *counts = counts

@@ -1,0 +1,86 @@
+"""Read the long-term store of LangGraph from its SQLite file or its Postgres database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+
+from engrain.core.errors import BackendMissing, EngrainError, InvalidInput, StoreUnavailable
+from engrain.core.formats.imported_notes import make_note
+from engrain.core.model.items import Note, check_note
+from engrain.core.secrets.urls import hide_secrets
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+TEXT_FIELDS = ("text", "content", "memory", "data", "fact")
+_QUERY = "select prefix, key, value, created_at from store order by prefix, key"
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
+
+Row = tuple[str, str, Any, Any]  # namespace, key, value, created_at
+
+
+def is_postgres_url(location: object) -> bool:
+    return isinstance(location, str) and location.startswith(("postgresql://", "postgres://"))
+
+
+def read_langgraph_notes(location: str) -> Iterator[Note | EngrainError]:
+    """Yield a note for each value, in the order of namespaces and keys; an error for one that cannot be a note.
+
+    A value is one of these texts, or else its JSON. Namespace and key become metadata.
+    """
+    rows = _read_postgres(location) if is_postgres_url(location) else _read_sqlite(location)
+    for namespace, key, value, at in rows:
+        try:
+            yield _build_note(namespace, key, value, at)
+        except EngrainError as exc:
+            yield exc
+
+
+def _build_note(namespace: str, key: str, value: Any, at: Any) -> Note:
+    if isinstance(value, (str, bytes)):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as exc:
+            raise InvalidInput(f"the value of {namespace}/{key} is not JSON: {exc}.") from exc
+    fields = value if isinstance(value, dict) else {}
+    text = next((fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)), None)
+    written = json.dumps(value, ensure_ascii=False) if text is None else text
+    metadata = {"namespace": namespace, "key": key}
+    happened = str(at).replace(" ", "T") if at else None
+    if happened and "T" in happened and "+" not in happened and not happened.endswith("Z"):
+        happened += "Z"  # SQLite's clock is in UTC
+    return check_note(make_note("langgraph", written, f"{namespace}\x1f{key}", metadata=metadata, occurred_at=happened))
+
+
+def _read_sqlite(path: str) -> list[Row]:
+    def decide(action: int, *_: object) -> int:
+        return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+            # The file is somebody else's: it is read, and nothing in it is run.
+            connection.set_authorizer(decide)
+            kinds = connection.execute("select type from sqlite_master where name = 'store'").fetchall()
+            if kinds != [("table",)]:
+                raise InvalidInput(f"{path} has no table `store`: it is not a store of LangGraph.")
+            return connection.execute(_QUERY).fetchall()
+    except sqlite3.Error as exc:
+        raise InvalidInput(f"{path} cannot be read as a store of LangGraph: {exc}.") from exc
+
+
+def _read_postgres(url: str) -> list[Row]:
+    try:
+        import psycopg
+    except ImportError as exc:
+        raise BackendMissing("The Postgres driver", "postgres") from exc
+    try:
+        with psycopg.connect(url, connect_timeout=10) as connection:
+            connection.read_only = True
+            return connection.execute(_QUERY).fetchall()
+    except psycopg.errors.UndefinedTable as exc:
+        raise InvalidInput(f"{hide_secrets(url)} has no table `store`: it is not a store of LangGraph.") from exc
+    except psycopg.Error as exc:
+        raise StoreUnavailable(f"{hide_secrets(url)} cannot be read: {type(exc).__name__}.") from exc

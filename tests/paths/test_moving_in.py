@@ -1,0 +1,268 @@
+"""Files and databases of other systems become items of a memory: text, Markdown, CSV, Letta, Zep, LangGraph."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import servers
+from engrain_conformance.embedder import HashEmbedder
+
+from engrain import BadFile, BadText, InvalidInput, Memory, Store
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), background=False) as opened:
+        yield opened
+
+
+def texts(memory: Memory) -> list[str]:
+    return sorted(item.text for item in memory.list(limit=1000))
+
+
+MARKDOWN = """# Home
+
+Ana lives in Quito.
+- She has a cat,
+  called Miso.
+1. [x] The rent is due on the first.
+
+---
+## Work #
+* Acme pays in **dollars**.
+
+```sh
+make test
+```
+"""
+
+
+def test_each_line_and_list_entry_of_markdown_is_a_note(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text(MARKDOWN)
+    loaded = memory.load(path)
+    assert (loaded.format, loaded.added) == ("text", 5)
+    found = {item.text: item for item in memory.list()}
+    assert found.keys() == {
+        "Ana lives in Quito.", "She has a cat, called Miso.", "The rent is due on the first.",
+        "Acme pays in **dollars**.", "```sh\nmake test\n```",
+    }  # fmt: skip
+    assert found["Acme pays in **dollars**."].metadata == {"section": "Work"}
+    assert found["Ana lives in Quito."].sources[0].name == "notes.md"
+    assert found["Ana lives in Quito."].sources[0].kind == "import"
+    assert memory.load(path).added == 0
+
+
+def test_a_row_of_csv_is_a_note_with_its_columns(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text(
+        'id;Memory;created_at;importance;slot;team\n'
+        '1;"Ana lives; in Quito";2025-03-01;0.9;user.city;blue\n'
+        "2;The API allows 200 calls;2025-03-02;;;\n"
+    )  # fmt: skip
+    assert memory.load(path).added == 2
+    city = memory.slots.get("user.city")
+    assert city is not None
+    assert (city.text, city.importance, city.metadata) == ("Ana lives; in Quito", 0.9, {"id": "1", "team": "blue"})
+    assert str(city.occurred_at).startswith("2025-03-01")
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"a,b\n1,2\n", InvalidInput),
+        (b"text\nonly one column\n", InvalidInput),
+        (b"id,text\n1,\n", BadFile),
+        (b"id,text,importance\n1,hello,high\n", InvalidInput),
+        (b"id,text\n1,\xff\xfe\n", BadText),
+    ],
+)
+def test_a_csv_file_that_cannot_be_read_changes_nothing(
+    memory: Memory, tmp_path: Path, content: bytes, error: type[Exception]
+) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_bytes(content)
+    with pytest.raises(error):
+        memory.load(path)
+    assert texts(memory) == []
+
+
+def test_text_through_a_pipe_needs_its_format(memory: Memory) -> None:
+    with pytest.raises(BadFile, match='format "text"'):
+        memory.load(io.BytesIO(b"Ana lives in Quito.\n"))
+    assert memory.load(io.BytesIO(b"Ana lives in Quito.\n"), format="text").added == 1
+
+
+LETTA = {
+    "agents": [
+        {
+            "id": "agent-0",
+            "name": "clerk",
+            "messages": [
+                {"id": "m0", "role": "system", "content": [{"type": "text", "text": "You are a clerk."}]},
+                {"id": "m1", "role": "user", "content": [{"type": "text", "text": "I moved to Quito."}],
+                 "created_at": "2025-05-01T10:00:00+00:00"},
+                {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": "Noted."}],
+                 "created_at": "2025-05-01T10:00:05+00:00"},
+                {"id": "m3", "role": "tool", "content": [{"type": "text", "text": "{}"}]},
+            ],
+        }
+    ],
+    "blocks": [{"id": "b0", "label": "human", "value": "Name: Ana"}, {"id": "b1", "label": "persona", "value": ""}],
+}  # fmt: skip
+
+
+def test_an_agent_file_of_letta_gives_slots_and_a_session(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "clerk.af"
+    path.write_text(json.dumps(LETTA))
+    assert memory.load(path, facts=True).format == "letta"
+    human = memory.slots.get("letta.human")
+    assert human is not None
+    assert human.text == "Name: Ana"
+    said = memory.sessions.messages("letta-agent-0")
+    assert [(message.role, message.text) for message in said] == [
+        ("user", "I moved to Quito."),
+        ("assistant", "Noted."),
+    ]
+    city = memory.slots.get("user.city")
+    assert city is not None
+    assert memory.load(path, facts=True).added == 0
+
+
+ZEP: dict[str, Any] = {
+    "episodes": [
+        {"uuid": "e1", "content": "Ana ordered two parcels.", "source": "text", "source_description": "shop",
+         "created_at": "2025-05-01T10:00:00Z"},
+        {"uuid": "e2", "content": "Where are they?", "source": "message", "role_type": "user", "thread_id": "t1",
+         "created_at": "2025-05-01T10:01:00Z"},
+    ],
+    "edges": [
+        {"uuid": "f1", "fact": "Ana lives in Lima.", "valid_at": "2024-01-01T00:00:00Z",
+         "invalid_at": "2025-01-01T00:00:00Z"},
+        {"uuid": "f2", "fact": "Ana lives in Quito.", "valid_at": "2025-01-01T00:00:00Z", "invalid_at": None},
+    ],
+}  # fmt: skip
+
+
+def test_episodes_and_facts_of_zep_and_graphiti(memory: Memory) -> None:
+    assert memory.load(io.BytesIO(json.dumps(ZEP).encode())).format == "zep"
+    assert texts(memory) == ["Ana lives in Quito.", "Ana ordered two parcels.", "Where are they?"]
+    assert [message.text for message in memory.sessions.messages("zep-t1")] == ["Where are they?"]
+    facts = [{"uuid": "g1", "fact": "Ana likes tea.", "valid_at": None}]
+    assert memory.load(io.BytesIO(json.dumps(facts).encode())).added == 1
+
+
+ROWS = [
+    ("memories.ana", "a", '{"text": "Ana likes tea."}', "2025-05-01 10:00:00"),
+    ("memories.ana", "b", '{"colour": "blue", "n": 2}', "2025-05-02 10:00:00"),
+]
+
+
+def test_the_sqlite_store_of_langgraph(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("create table store (prefix text, key text, value text, created_at text, updated_at text)")
+        other.executemany("insert into store values (?, ?, ?, ?, null)", ROWS)
+    other.close()
+    loaded = memory.load(path)
+    assert (loaded.format, loaded.added) == ("langgraph", 2)
+    item = next(one for one in memory.list() if one.text == "Ana likes tea.")
+    assert item.metadata == {"namespace": "memories.ana", "key": "a"}
+    assert str(item.occurred_at).startswith("2025-05-01 10:00")
+    assert texts(memory)[1] == '{"colour": "blue", "n": 2}'
+    assert memory.load(path).added == 0
+    with path.open("rb") as file, pytest.raises(InvalidInput, match="give its path"):
+        memory.load(io.BytesIO(file.read()))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "create table other (a)",
+        "create view store as select 'p' prefix, 'k' key, '{}' value, null created_at",
+        "create table store (prefix text)",
+    ],
+)
+def test_another_sqlite_file_is_refused(memory: Memory, tmp_path: Path, script: str) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute(script)
+    other.close()
+    with pytest.raises(InvalidInput, match="LangGraph"):
+        memory.load(path)
+
+
+def test_a_value_that_is_not_json_is_a_bad_line(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with sqlite3.connect(path) as other:
+        other.execute("create table store (prefix text, key text, value text, created_at timestamp)")
+        other.executemany("insert into store values (?, ?, ?, ?)", [*ROWS, ("p", "z", "{", None)])
+    other.close()
+    with pytest.raises(BadFile, match="not JSON"):
+        memory.load(path)
+    assert memory.load(path, skip_bad=True).added == 2
+
+
+def test_the_postgres_store_of_langgraph(memory: Memory) -> None:
+    import psycopg
+
+    url = servers.postgres().url("postgres").removesuffix("postgres") + "moving"
+    with psycopg.connect(servers.postgres().url("postgres"), autocommit=True) as admin:
+        admin.execute("drop database if exists moving")
+        admin.execute("create database moving")
+    try:
+        with pytest.raises(InvalidInput, match="no table `store`"):
+            memory.load(url)
+        with psycopg.connect(url) as other:
+            other.execute("create table store (prefix text, key text, value jsonb, created_at timestamptz)")
+            other.cursor().executemany("insert into store values (%s, %s, %s, %s)", ROWS)
+        assert memory.load(url).added == 2
+        assert "Ana likes tea." in texts(memory)
+    finally:
+        with psycopg.connect(servers.postgres().url("postgres"), autocommit=True) as admin:
+            admin.execute("drop database moving with (force)")
+
+
+# Verbs of other systems
+
+
+@pytest.mark.parametrize(
+    ("verb", "meant"),
+    [
+        ("add", "remember"), ("search", "recall"), ("get_all", "list"), ("delete", "forget"), ("delete_all", "erase"),
+        ("put", "remember"), ("history", "slots.history"), ("add_episode", "remember"), ("insert", "remember"),
+    ],
+)  # fmt: skip
+def test_a_verb_of_another_system_is_answered_with_the_verb_that_is_meant(
+    memory: Memory, verb: str, meant: str
+) -> None:
+    with pytest.raises(AttributeError, match=meant):
+        getattr(memory, verb)
+    assert not hasattr(memory, verb)
+
+
+def test_an_unknown_name_is_answered_as_python_does(memory: Memory) -> None:
+    with pytest.raises(AttributeError, match=r"'Memory' object has no attribute 'frobnicate'$"):
+        memory.frobnicate  # noqa: B018
+
+
+def test_a_keyword_of_another_system_is_answered_with_the_keyword_that_is_meant(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="n="):
+        memory.recall("tea", limit=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"store\.memory"):
+        memory.remember("tea", user_id="ana")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="user="):
+        Memory(tmp_path / "other.db", user_id="ana")  # type: ignore[call-arg]
+    with (
+        Store(tmp_path / "third.db", embedder=HashEmbedder(), background=False) as store,
+        pytest.raises(TypeError, match="user="),
+    ):
+        store.memory(user_id="ana")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'frobnicate'$"):
+        memory.recall("tea", frobnicate=1)  # type: ignore[call-arg]
