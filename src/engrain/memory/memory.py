@@ -14,7 +14,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
-from engrain.core.model.messages import Message, MessageResult
+from engrain.core.model.messages import Message, MessageResult, check_timeout
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
@@ -142,16 +142,21 @@ class Memory:
         where: Filter | None = None,
         min_importance: float = 0.0,
         shown: Collection[str] | None = None,
+        deadline: float | None = None,
     ) -> Recall:
         """Search every kind of memory. `str()` of the answer is the text for the prompt.
 
         `budget` bounds its tokens. `as_of` returns what was valid at that time; a date means the end of the day.
         Without `min_relevance` the embedder's own floor applies; 0 turns it off. The answer may be empty, and `omitted`
         says what was left out and why. `shown` are ids of items that the prompt has already: these and the work in
-        progress are left out.
+        progress are left out. If the embedder does not answer within `deadline` seconds, words alone are searched, and
+        `degraded` says so.
         """
+        from engrain.memory.deadline import search_until
         from engrain.memory.recall import finish_recall, prepare_recall
         from engrain.retrieval.search import search
+
+        seconds = None if deadline is None else check_timeout(deadline, "deadline")
 
         request = RecallRequest(
             query=check_text(query, "query", MAX_QUERY),
@@ -166,7 +171,11 @@ class Memory:
             shown=None if shown is None else frozenset(shown),
         )
         prepared = prepare_recall(self, self._services, request)
-        return finish_recall(self, self._services, prepared, search(prepared.request, self._services))
+        if seconds is None:
+            found = search(prepared.request, self._services)
+        else:
+            found = search_until(prepared.request, self._services, seconds)
+        return finish_recall(self, self._services, prepared, found)
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
