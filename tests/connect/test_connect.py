@@ -255,6 +255,12 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
     status = json.loads(run("connect", "--status", "--json"))
     assert [one["client"] for one in status["clients"] if one["connected"]] == ["gemini"]
     assert status["resident"] is None
+    found = next(one for one in status["findings"] if one["name"] == "Gemini CLI")
+    assert (found["state"], found["why"]) == ("pass", "connected; never heard")
+    (user_folder / ".gemini/settings.json").write_text("{}")
+    assert "Gemini CLI" in run("connect", "--status")
+    assert "lack entries of ours" in run("connect", "--status")
+    run("connect", "gemini")
     assert "off everywhere" in run("connect", "off")
     assert home.off.exists()
     run("connect", "on")

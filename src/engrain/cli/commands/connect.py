@@ -14,10 +14,11 @@ from engrain.cli.context import CommandContext, is_typed
 from engrain.cli.output import dim, escape, format_table
 from engrain.connect.home import ConnectHome
 from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.connect.changes import FileChange
-    from engrain.connect.switch import ClientState, Connector
+    from engrain.connect.switch import Connector
 
 ON_OFF = ("on", "off")
 project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
@@ -171,26 +172,11 @@ def _list_changed(changes: Iterable[FileChange]) -> Iterator[str]:
 
 
 def _print_status(cli: CommandContext, home: ConnectHome, connector: Connector) -> None:
-    from engrain.connect.resident import read_pid
-    from engrain.connect.switch import list_switched_off
+    from engrain.connect.status import read_status
 
-    states, pid = connector.describe(), read_pid(home)
-    off = {"all": home.off.exists(), "repositories": list(list_switched_off(home))}
-    value = {"store": home.store, "resident": pid, "off": off, "clients": states}
-    rows = [
-        ("store", home.store),
-        ("resident process", "not running; the next event starts it" if pid is None else f"running, process {pid}"),
-        ("switch", "off" if off["all"] else "on"),
-        *(("off in", name) for name in list_switched_off(home)),
-        *((state.title, _describe_state(state)) for state in states if state.installed or state.connected),
-    ]
+    status = read_status(home, connector, Path.cwd())
+    value = {**to_plain(status), "findings": list(status.list_findings())}
+    rows = [("store", status.store)]
+    rows += [(one.name, f"{one.why}{f'. {one.fix}' if one.fix else ''}") for one in status.list_findings()]
+    rows += [(one.title, "not connected") for one in status.clients if one.installed and not one.connected]
     cli.print_result(value, lambda: format_table(rows))
-
-
-def _describe_state(state: ClientState) -> str:
-    if not state.connected:
-        return "not connected"
-    parts = ["connected" if state.complete else f"incomplete: run `engrain connect {state.client}` again"]
-    heard = state.last_heard
-    parts.append("never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}")
-    return "; ".join([*parts, *([state.advice] if state.advice and heard is None else [])])
