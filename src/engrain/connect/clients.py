@@ -168,19 +168,27 @@ def _server(place: Place, **more: Any) -> dict[str, Any]:
     return {**more, "command": command, "args": args}
 
 
-def _edit_claude(place: Place) -> list[FileEdit]:
+def list_claude_hooks(place: Place) -> dict[str, dict[str, Any]]:
+    """The hooks of Claude Code by event, as in its settings and in a plugin."""
     hook = place.hook_command("claude")
     quiet = ("SessionStart", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd")
-    hooks = {event: _group(hook, timeout=HOOK_SECONDS) for event in quiet}
-    hooks |= {
-        event: _group(hook, _SHELL_TOOLS, timeout=HOOK_SECONDS) for event in ("PostToolUse", "PostToolUseFailure")
+    tools = ("PostToolUse", "PostToolUseFailure")
+    return {event: _group(hook, timeout=HOOK_SECONDS) for event in quiet} | {
+        event: _group(hook, _SHELL_TOOLS, timeout=HOOK_SECONDS) for event in tools
     }
+
+
+def list_claude_server(place: Place) -> dict[str, Any]:
+    return _server(place, type="stdio") | {"env": {}}
+
+
+def _edit_claude(place: Place) -> list[FileEdit]:
     where: tuple[str, ...] = ("mcpServers", NAME)
     if place.project is not None:
         where = ("projects", str(place.project), *where)
-    server = {where: _server(place, type="stdio") | {"env": {}}}
     settings = place.choose(".claude/settings.json", ".claude/settings.local.json")
-    return [edit_json(place.user_folder / ".claude.json", server), edit_json(settings, {}, hooks)]
+    server = edit_json(place.user_folder / ".claude.json", {where: list_claude_server(place)})
+    return [server, edit_json(settings, {}, list_claude_hooks(place))]
 
 
 def _edit_codex(place: Place) -> list[FileEdit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 import zlib
@@ -30,6 +31,7 @@ MAX_SEEN = 512
 MAX_ERROR_CHARACTERS = 1_500
 MAX_LOGGED_CHARACTERS = 20_000
 HEARD_SECONDS = 5.0
+REPEAT_SECONDS = 3.0
 SESSIONS_FILE = "sessions.json"
 _IMPORTANCE = {"rule": 0.8, "wish": 0.8, "correction": 0.8, "decision": 0.7, "cause": 0.7, "command": 0.6, "file": 0.5}
 _log = logging.getLogger("engrain")
@@ -43,7 +45,7 @@ class EventRecorder:
         self._home = home
         self._user = user
         self._sessions = SessionStates(home.folder / SESSIONS_FILE)
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[str, float] = OrderedDict()
         self._heard: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -137,9 +139,11 @@ class EventRecorder:
 
     def _is_new(self, event: HookEvent) -> bool:
         """False for an event that came already: a client may have our hook twice, as a plugin and in its settings."""
+        at = time.monotonic()
         with self._lock:
-            known = event.key in self._seen
-            self._seen[event.key] = None
+            # A session may start again, after /compact: only its key and the time tell a repeat.
+            known = at - self._seen.get(event.key, -math.inf) < (REPEAT_SECONDS if event.kind == "start" else math.inf)
+            self._seen[event.key] = at
             if len(self._seen) > MAX_SEEN:
                 self._seen.popitem(last=False)
         return not known

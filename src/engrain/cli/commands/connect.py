@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
         "engrain connect gemini --project --print",
         "engrain connect --status",
         "engrain connect off --project",
+        "engrain connect claude --plugin ~/engrain-plugin",
     ),
     prints="The files that were changed, or with --print the changes. With --status the state of each client.",
 )
@@ -40,8 +42,13 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
 @project_option
 @print_option
 @click.option("--status", is_flag=True, help="Show what is connected, and when it was last heard.")
+@click.option(
+    "--plugin", type=click.Path(path_type=Path), help="Write a plugin of Claude Code into this folder instead."
+)
 @click.option("--yes", "-y", is_flag=True, help="Connect what is installed, without a question.")
-def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, yes: bool) -> None:
+def connect(
+    cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, plugin: Path | None, yes: bool
+) -> None:
     """Give the coding agents on this machine a memory: local, without a key, without a model call.
 
     CLIENT is claude, codex, gemini, copilot, opencode, cursor or vscode; without one, those that are installed.
@@ -55,6 +62,9 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
     connector = _make_connector(home, project)
     if status:
         _print_status(cli, home, connector)
+        return
+    if plugin is not None:
+        _write_plugin(cli, home, plugin.absolute())
         return
     names = list(clients) or _choose_installed(connector, show or yes)
     if show:
@@ -126,6 +136,15 @@ def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], projec
     switch(home, words[0] == "on", Path.cwd() if project else None)
     where = "in this repository" if project else "everywhere"
     cli.print_result({"switched": words[0], "where": where}, lambda: [f"The memory is {words[0]} {where}."])
+
+
+def _write_plugin(cli: CommandContext, home: ConnectHome, folder: Path) -> None:
+    from engrain.connect.clients import Place
+    from engrain.connect.plugin import write_plugin
+
+    paths = write_plugin(Place(home.prepare(), Path.home()), folder)
+    install = [f"claude plugin marketplace add {shlex.quote(str(folder))}", "claude plugin install engrain@engrain"]
+    cli.print_result([str(path) for path in paths], lambda: ["The plugin is written. Install it:", *install])
 
 
 def _stop_if_unused(home: ConnectHome) -> None:
