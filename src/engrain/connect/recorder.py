@@ -154,7 +154,8 @@ class EventRecorder:
             if now - self._heard.get(client, 0) < HEARD_SECONDS:
                 return
             self._heard[client] = now
-            write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
+            with suppress(OSError):  # a full disk: the status is not worth an event
+                write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
 
 
 def _clean_event(event: HookEvent) -> HookEvent:

@@ -24,13 +24,14 @@ def are_hooks_trusted(mark: str, folder: Path, command: str = "codex") -> bool |
     if program is None:
         return None
     try:
-        hooks = [one for one in _list_hooks(program, folder) if mark in str(one.get("command"))]
+        hooks = [one for one in list_hooks(program, folder) if mark in str(one.get("command"))]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return bool(hooks) and all(one.get("enabled") and one.get("trustStatus") == "trusted" for one in hooks)
 
 
-def _list_hooks(program: str, folder: Path) -> list[Mapping[str, Any]]:
+def list_hooks(program: str, folder: Path) -> list[Mapping[str, Any]]:
+    """Return what Codex knows of the hooks that hold in a folder, by a request to its app server."""
     asked = (*_REQUESTS, {"id": 2, "method": "hooks/list", "params": {"cwds": [str(folder)]}})
     with subprocess.Popen(
         [program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
