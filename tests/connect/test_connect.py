@@ -167,7 +167,7 @@ def test_a_broken_file_is_refused_and_left_alone(home: ConnectHome, user_folder:
     path = user_folder / ".cursor/mcp.json"
     path.parent.mkdir()
     path.write_text('{"mcpServers": {\n nonsense')
-    with pytest.raises(ConfigError, match="line 2"):
+    with pytest.raises(ConfigError, match=r"mcp.json: line 2 is not JSON: correct it first. Nothing was changed"):
         Connector(home).connect("cursor")
     assert path.read_text() == '{"mcpServers": {\n nonsense'
     with pytest.raises(NotFound):

@@ -65,11 +65,18 @@ class ChangeLedger:
 
     def plan_connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that connect a client. Connecting twice is connecting once."""
-        return [FileChange(edit.path, _read(edit.path), self._add(client, edit)) for edit in edits]
+        return [self._plan(edit, lambda edit: self._add(client, edit)) for edit in edits]
 
     def plan_disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that disconnect a client: the backup if our text is still there, else our entries leave."""
-        return [FileChange(edit.path, _read(edit.path), self._base(client, edit)) for edit in edits]
+        return [self._plan(edit, lambda edit: self._base(client, edit)) for edit in edits]
+
+    def _plan(self, edit: FileEdit, change: Callable[[FileEdit], bytes | None]) -> FileChange:
+        try:
+            return FileChange(edit.path, _read(edit.path), change(edit))
+        except ConfigError as exc:
+            known = str(edit.path) in str(exc)
+            raise exc if known else ConfigError(f"{edit.path}: {exc} Nothing was changed.") from exc
 
     def connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """Write the entries; the original of each file is saved first."""

@@ -22,7 +22,7 @@ from engrain.connect.repository import Repository, find_repository, make_scopes
 from engrain.connect.rules import PERSONAL, Kept, read_answer, read_prompt
 from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.spool import clean, put_event, take_events
-from engrain.connect.switch import HEARD_FILE, list_switched_off
+from engrain.connect.switch import HEARD_FILE, is_off
 from engrain.core.errors import Conflict, InvalidInput, StoreError
 from engrain.core.model.items import Citation, SessionPosition, Source, SourceKind
 from engrain.memory import Memory, Store
@@ -57,7 +57,7 @@ class EventRecorder:
             return {}
         self._note_heard(event.client)
         repository = find_repository(event.folder)
-        if repository.name in list_switched_off(self._home):
+        if is_off(self._home, repository.name):
             return {}
         try:
             return make_output(event.client, event.name, self._record(event, repository).text)
@@ -73,7 +73,7 @@ class EventRecorder:
             event = read_event(message)
             if event is not None:
                 repository = find_repository(event.folder)
-                if repository.name not in list_switched_off(self._home):
+                if not is_off(self._home, repository.name):
                     try:
                         self._record(event, repository, show=False)
                     except StoreError as exc:

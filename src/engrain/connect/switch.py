@@ -73,6 +73,11 @@ def switch(home: ConnectHome, on: bool, repository: Path | None = None) -> None:
     home.write_state({**state, "off_in": names if on else [*names, name]})
 
 
+def is_off(home: ConnectHome, repository: str) -> bool:
+    """True if the memory is off for all, or for the repository of this name."""
+    return home.off.exists() or repository in list_switched_off(home)
+
+
 def list_switched_off(home: ConnectHome) -> Sequence[str]:
     """The repositories for which the memory is off."""
     found: Sequence[str] = home.read_state().get("off_in", [])
