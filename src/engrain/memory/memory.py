@@ -19,7 +19,6 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
-from engrain.ingest.write import compute_expiry
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store, fit_view
 from engrain.telemetry import traced
@@ -112,6 +111,8 @@ class Memory:
         from now, nobody finds the text any more. `position` puts it into a session as a turn. Repeating a text returns
         its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
+        from engrain.ingest.write import compute_expiry
+
         expires = compute_expiry(self._services.clock, expires_at, ttl)
         note = Note(text, importance, slot, metadata, source, occurred_at, position, expires_at=expires)
         return self.semantic.remember(note, request_id)
