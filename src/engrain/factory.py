@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +195,8 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
             f"a {scheme} server only searches vectors. Name it and a store of items in a .toml file: "
             f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
+    from importlib.metadata import entry_points
+
     for plugin in entry_points(group="engrain.stores", name=scheme):
         return plugin.load()(chosen.store, clock=clock, read_only=read_only)
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")

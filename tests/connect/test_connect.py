@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain.cli.main import root
-from engrain.connect import json_text
+from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
 from engrain.connect.clients import CLIENTS, HOOK_MARK
 from engrain.connect.home import ConnectHome
@@ -167,11 +167,127 @@ def test_a_broken_file_is_refused_and_left_alone(home: ConnectHome, user_folder:
     path = user_folder / ".cursor/mcp.json"
     path.parent.mkdir()
     path.write_text('{"mcpServers": {\n nonsense')
-    with pytest.raises(ConfigError, match="line 2"):
+    with pytest.raises(ConfigError, match=r"mcp.json: line 2 is not JSON: correct it first. Nothing was changed"):
         Connector(home).connect("cursor")
     assert path.read_text() == '{"mcpServers": {\n nonsense'
     with pytest.raises(NotFound):
         Connector(home).disconnect("opencode")
+
+
+NASTY_JSON = {
+    "with a mark": "\ufeff" + COMMENTED,
+    "with CRLF": COMMENTED.replace("\n", "\r\n"),
+    "with tabs": COMMENTED.replace("  ", "\t"),
+    "in one line": '{"model":"opus","hooks":{"Stop":[]},"mcpServers":{}} // mine',
+    "without an end of line": COMMENTED.rstrip("\n"),
+    "empty": "",
+    "blank": " \r\n\t\n",
+    "with strange keys": '{"a\\"b": 1, "é//": ["/* no */"], "\\u0041": {}}\n',
+}
+NASTY_TOML = {
+    "with a mark": "\ufeff" + FOREIGN[".codex/config.toml"],
+    "with CRLF": FOREIGN[".codex/config.toml"].replace("\n", "\r\n"),
+    "with our table in a text": 'text = """\n[mcp_servers.engrain]\n"""\n',
+    "without an end of line": 'model = "o5" # mine',
+    "empty": "",
+    "blank": "\n\n",
+    "with a dotted key": 'mcp_servers.other.command = "x"\n',
+}
+
+
+@for_each("kind", list(NASTY_JSON))
+def test_any_settings_are_restored(kind: str, home: ConnectHome, user_folder: Path) -> None:
+    for client, name in (("gemini", ".gemini/settings.json"), ("cursor", ".cursor/hooks.json")):
+        path = user_folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(NASTY_JSON[kind].encode())
+        Connector(home).connect(client)
+        added = path.read_bytes().decode()
+        assert json_text.read(added).keys() >= (json_text.read(NASTY_JSON[kind]) or {}).keys()
+        lines = [line.rstrip(",") for line in NASTY_JSON[kind].splitlines()]
+        assert [line for line in lines if line.strip() and "{" not in line and line not in added] == []
+        assert ("\r\n" in added) == ("\r\n" in NASTY_JSON[kind].strip())
+        assert not any(change.changes for change in Connector(home).connect(client))
+        Connector(home).disconnect(client)
+        assert path.read_bytes().decode() == NASTY_JSON[kind]
+
+
+@for_each("kind", list(NASTY_TOML))
+def test_any_config_of_codex_is_restored(kind: str, home: ConnectHome, user_folder: Path) -> None:
+    path = user_folder / ".codex/config.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(NASTY_TOML[kind].encode())
+    Connector(home).connect("codex")
+    added = path.read_bytes().decode()
+    assert added.startswith(NASTY_TOML[kind].rstrip())
+    assert "engrain" in tomllib.loads(added.removeprefix("\ufeff"))["mcp_servers"]
+    Connector(home).disconnect("codex")
+    assert path.read_bytes().decode() == NASTY_TOML[kind]
+
+
+@for_each(
+    "text",
+    ['mcp_servers = {other = {command = "x"}}\n', "[broken\n", "[[mcp_servers]]\na = 1\n", b"\xff\xfe\x00"],
+)
+def test_a_config_that_cannot_be_extended_stays(text: str | bytes, home: ConnectHome, user_folder: Path) -> None:
+    path = user_folder / ".codex/config.toml"
+    path.parent.mkdir(exist_ok=True)
+    content = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="config"):
+        Connector(home).connect("codex")
+    assert read_all(user_folder) == {path: content}
+    assert ChangeLedger(home).list_clients() == []
+
+
+def test_a_read_only_file_is_refused_before_anything_is_written(home: ConnectHome, user_folder: Path) -> None:
+    before = write_foreign(user_folder)
+    protected = user_folder / ".claude/settings.json"
+    protected.chmod(0o400)
+    with pytest.raises(ConfigError, match=r"settings.json is read-only: nothing was changed"):
+        Connector(home).connect("claude")
+    assert read_all(user_folder) == before
+    assert ChangeLedger(home).list_clients() == []
+    protected.chmod(0o600)
+    Connector(home).connect("claude")
+    connected = read_all(user_folder)
+    protected.chmod(0o400)
+    with pytest.raises(ConfigError, match="read-only"):
+        Connector(home).disconnect("claude")
+    assert read_all(user_folder) == connected
+    protected.chmod(0o640)
+    Connector(home).disconnect("claude")
+    assert read_all(user_folder) == before
+    assert protected.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_write_that_fails_takes_the_others_back(
+    home: ConnectHome, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = write_foreign(user_folder)
+    write = changes.write_file
+
+    def fail(path: Path, content: bytes) -> None:
+        if path.name == "settings.json" and HOOK_MARK.encode() in content:
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(changes, "write_file", fail)
+    with pytest.raises(ConfigError, match=r"No space left on device. Nothing was changed"):
+        Connector(home).connect("claude")
+    assert read_all(user_folder) == before
+    assert ChangeLedger(home).list_clients() == []
+
+
+def test_a_link_to_nothing_stays_a_link_to_nothing(home: ConnectHome, user_folder: Path, tmp_path: Path) -> None:
+    (user_folder / ".gemini").mkdir()
+    link = user_folder / ".gemini/settings.json"
+    link.symlink_to(tmp_path / "nowhere.json")
+    Connector(home).connect("gemini")
+    assert HOOK_MARK in (tmp_path / "nowhere.json").read_text()
+    Connector(home).disconnect("gemini")
+    assert link.is_symlink()
+    assert not link.exists()
 
 
 def test_a_project_has_its_own_files(home: ConnectHome, user_folder: Path, tmp_path: Path) -> None:
@@ -255,6 +371,12 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
     status = json.loads(run("connect", "--status", "--json"))
     assert [one["client"] for one in status["clients"] if one["connected"]] == ["gemini"]
     assert status["resident"] is None
+    found = next(one for one in status["findings"] if one["name"] == "Gemini CLI")
+    assert (found["state"], found["why"]) == ("pass", "connected; never heard")
+    (user_folder / ".gemini/settings.json").write_text("{}")
+    assert "Gemini CLI" in run("connect", "--status")
+    assert "lack entries of ours" in run("connect", "--status")
+    run("connect", "gemini")
     assert "off everywhere" in run("connect", "off")
     assert home.off.exists()
     run("connect", "on")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -128,6 +129,30 @@ def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome)
     (place.folder / "breaker.json").unlink(missing_ok=True)
     assert call(place, prompt(place, "after the kill", 9)).returncode == 0
     wait_for(lambda: read_pid(place) not in (None, process.pid))
+
+
+def test_an_unwritable_store_costs_no_event(place: ConnectHome) -> None:
+    process = start(place)
+    wait_for(lambda: read_pid(place) == process.pid)
+    wait_until_ready(place)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))  # a full disk, for root as well
+    for number in range(3):
+        done = call(place, prompt(place, f"message number {number}", number))
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    wait_for(lambda: len(list(place.spool.glob("*.json"))) == 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    start(place)
+    wait_for(lambda: not list(place.spool.glob("*.json")))
+    assert stop_resident(place)
+    assert sorted(read_prompts(place)) == [f"message number {number}" for number in range(3)]
+
+
+def test_a_folder_that_cannot_be_entered_disturbs_nobody(home: ConnectHome) -> None:
+    blocked = ConnectHome(home.folder.parent / "file")
+    blocked.folder.write_text("")
+    done = call(blocked, prompt(home, "hello"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:

@@ -132,6 +132,39 @@ def test_one_session_recalls_what_another_was_told(recorder: EventRecorder, proj
     assert "4711" not in block_of(recorder.answer(more))  # shown already
 
 
+def test_nothing_is_shown_twice_in_a_session_even_by_another_process(
+    recorder: EventRecorder, store: Store, home: ConnectHome, project: Path
+) -> None:
+    told = "Remember that the staging port is 4711."
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt=told, prompt_id="p1"))
+
+    def ask(asked: EventRecorder, number: int, session: str = "s2") -> str:
+        about = {"session_id": session, "turn_id": f"t{number}"}
+        return block_of(
+            asked.answer(message("codex", "UserPromptSubmit", project, prompt="Which port does staging use?", **about))
+        )
+
+    assert "4711" in ask(recorder, 1)
+    assert ask(recorder, 2) == ""
+    recorder.save_sessions()
+    restarted = EventRecorder(store, home, user="ana")
+    assert ask(restarted, 3) == ""
+    assert "4711" in ask(restarted, 4, "s3")
+    compacted = message("codex", "SessionStart", project, session_id="s2")
+    assert "4711" in block_of(restarted.answer(compacted))  # the client has lost what it was shown
+    assert ask(restarted, 5) == ""
+
+
+def test_a_rule_that_a_session_repeats_is_not_shown_to_it(recorder: EventRecorder, project: Path) -> None:
+    rule = "in this repo we never commit the dist folder"
+    for number, session in enumerate(("s1", "s2")):
+        about = {"session_id": session, "prompt_id": f"p{number}"}
+        recorder.answer(message("claude", "UserPromptSubmit", project, prompt=rule, **about))
+    asked = {"prompt": "may I commit the dist folder now?", "prompt_id": "p9"}
+    assert block_of(recorder.answer(message("claude", "UserPromptSubmit", project, session_id="s2", **asked))) == ""
+    assert "dist" in block_of(recorder.answer(message("claude", "UserPromptSubmit", project, session_id="s3", **asked)))
+
+
 def test_a_session_starts_with_rules_wishes_and_commands(recorder: EventRecorder, project: Path) -> None:
     for number, prompt in enumerate(("in this repo we never commit dist/", "I prefer short commit messages.")):
         recorder.answer(message("claude", "UserPromptSubmit", project, prompt=prompt, prompt_id=f"p{number}"))

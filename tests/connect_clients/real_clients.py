@@ -53,25 +53,29 @@ class Machine:
         path.write_text(text)
 
     def environment(self) -> dict[str, str]:
-        kept = ("PATH", "PYTHONPATH", "LANG", "TMPDIR")
-        return {name: os.environ[name] for name in kept if name in os.environ} | {
-            "HOME": str(self.user_folder),
-            "ENGRAIN_HOME": str(self.engrain_home),
-            "CI": "1",
-            "ENGRAIN_HOOK_PATIENCE": "4",  # other tests may run on this machine
-            "ANTHROPIC_BASE_URL": self.url,
-            "ANTHROPIC_API_KEY": "fake-key",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "FAKE_KEY": "x",
-            "GEMINI_API_KEY": "x",
-            "GOOGLE_GEMINI_BASE_URL": self.url,
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "COPILOT_OFFLINE": "true",
-            "COPILOT_PROVIDER_BASE_URL": f"{self.url}/v1",
-            "COPILOT_MODEL": "fake",
-            "OPENCODE_DISABLE_AUTOUPDATE": "1",
-            "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        }
+        kept = ("PATH", "PYTHONPATH", "LANG", "TMPDIR", "ENGRAIN_HOOK_PATIENCE")
+        known = {"ENGRAIN_HOOK_PATIENCE": "4"}  # other tests may run on this machine
+        return (
+            known
+            | {name: os.environ[name] for name in kept if name in os.environ}
+            | {
+                "HOME": str(self.user_folder),
+                "ENGRAIN_HOME": str(self.engrain_home),
+                "CI": "1",
+                "ANTHROPIC_BASE_URL": self.url,
+                "ANTHROPIC_API_KEY": "fake-key",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "FAKE_KEY": "x",
+                "GEMINI_API_KEY": "x",
+                "GOOGLE_GEMINI_BASE_URL": self.url,
+                "GEMINI_CLI_TRUST_WORKSPACE": "true",
+                "COPILOT_OFFLINE": "true",
+                "COPILOT_PROVIDER_BASE_URL": f"{self.url}/v1",
+                "COPILOT_MODEL": "fake",
+                "OPENCODE_DISABLE_AUTOUPDATE": "1",
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            }
+        )
 
     def run(self, name: str, prompt: str) -> subprocess.CompletedProcess[str]:
         """Run one session with one prompt."""

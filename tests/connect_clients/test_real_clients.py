@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from model_server import ModelServer, serve_model
+from model_server import ANSWER, ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
+from engrain.connect.clients import HOOK_MARK
 from engrain.connect.home import ConnectHome
 from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
 from engrain.connect.service import open_store
+from engrain.connect.trust import are_hooks_trusted, list_hooks
 
 INSTALLED = [name for name in NAMES if find_client(name)]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="no coding agent is installed")]
 READY_SECONDS = 60.0
+AT_ONCE = 2  # clients at the same time: a start takes a second of CPU
+SECRETS = (
+    "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789",
+    "ghp_aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5",
+    "AKIAIOSFODNN7EXAMPLE",
+    "4111 1111 1111 1111",
+    "xoxb-1234567890-abcdefghijklmnop",
+    "hunter-tulip-9",
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,25 +58,55 @@ def machine(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     stop_resident(ConnectHome(found.engrain_home))
 
 
-def run(machine: Machine, *words: str) -> None:
+def run(machine: Machine, *words: str) -> str:
     command = [sys.executable, "-m", "engrain", *words]
-    subprocess.run(command, env=machine.environment(), cwd="/", check=True, capture_output=True)
+    done = subprocess.run(command, env=machine.environment(), cwd="/", check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def run_client(machine: Machine, name: str, *words: str) -> str:
+    """Run a command of the client itself, such as `claude mcp list`."""
+    command = [str(find_client(name)), *words]
+    done = subprocess.run(
+        command, env=machine.environment(), cwd=machine.project, check=True, capture_output=True, text=True
+    )
+    return done.stdout
 
 
 def start(machine: Machine) -> None:
+    """Start the resident process and wait until it answers from its model."""
+    home = ConnectHome(machine.engrain_home)
     command = [sys.executable, "-P", "-m", "engrain.connect.service", str(machine.engrain_home)]
     subprocess.Popen(command, env=machine.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     end = time.monotonic() + READY_SECONDS
-    while read_pid(ConnectHome(machine.engrain_home)) is None:
+    while read_pid(home) is None:
         assert time.monotonic() < end, "the resident process does not start"
         time.sleep(0.1)
     time.sleep(5)  # the model loads: a user's second session comes later than that
 
 
 def wait_for_spool(machine: Machine) -> None:
-    end = time.monotonic() + READY_SECONDS
-    while list((machine.engrain_home / "spool").glob("*.json")) and time.monotonic() < end:
+    """Wait until what was spooled is stored: detached processes may still be writing."""
+    end, quiet = time.monotonic() + READY_SECONDS, 0
+    while quiet < 20 and time.monotonic() < end:
+        quiet = 0 if list((machine.engrain_home / "spool").glob("*.json")) else quiet + 1
         time.sleep(0.1)
+
+
+def run_all(machine: Machine, prompts: dict[str, str]) -> None:
+    """Run one session in each of these clients, some at the same time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        done = dict(zip(prompts, pool.map(lambda name: machine.run(name, prompts[name]), prompts), strict=True))
+    assert {name: one.returncode for name, one in done.items()} == dict.fromkeys(prompts, 0)
+    wait_for_spool(machine)
+
+
+def read_texts(machine: Machine, *prefixes: str) -> list[str]:
+    """The messages of all sessions whose name begins so."""
+    with open_store(ConnectHome(machine.engrain_home), background=False) as store:
+        memory = store.memory(agent=str(machine.project), user=find_user())
+        sessions = [one.session for one in memory.sessions.list() if one.session.startswith(prefixes)]
+        return [one.text for session in sessions for one in memory.session(session).messages(200)]
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -79,23 +125,106 @@ def test_a_session_knows_what_another_was_told(name: str, machine: Machine, mode
 def test_a_failed_command_and_its_fix_are_one_error_and_one_solution(name: str, machine: Machine) -> None:
     assert machine.run(name, "[[fail]] please run the check of this project").returncode == 0
     wait_for_spool(machine)
-    home = ConnectHome(machine.engrain_home)
-    with open_store(home, background=False) as store:
-        memory = store.memory(agent=str(machine.project), user=find_user())
-        sessions = [one.session for one in memory.sessions.list() if one.session.startswith(name)]
-        texts = [one.text for session in sessions for one in memory.session(session).messages(100)]
+    texts = read_texts(machine, name)
     asked = [text for text in texts if "[[fail]]" in text]
     errors = [text for text in texts if text.startswith("Error: ") and "no_such_module_xyz" in text]
     solutions = [text for text in texts if text.startswith("Resolved: ")]
     assert (len(asked), len(errors), len(solutions)) == (1, 1, 1)
-    assert any(text.startswith("FAKE-ANSWER") for text in texts)
+    assert ANSWER in texts
 
 
-def test_a_dead_process_and_an_unwritable_store_do_not_disturb(machine: Machine) -> None:
+def test_ten_sessions_at_once_keep_twenty_messages_in_one_process(machine: Machine) -> None:
+    name, before = INSTALLED[0], read_pid(ConnectHome(machine.engrain_home))
+    answers = read_texts(machine, name).count(ANSWER)
+    prompts = [f"This is session number {number} of ten." for number in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        done = list(pool.map(lambda prompt: machine.run(name, prompt), prompts))
+    assert [one.returncode for one in done] == [0] * 10
+    wait_for_spool(machine)
+    texts = read_texts(machine, name)
+    assert sorted(text for text in texts if text.endswith(" of ten.")) == sorted(prompts)
+    assert texts.count(ANSWER) == answers + 10
+    assert read_pid(ConnectHome(machine.engrain_home)) == before
+
+
+def test_secrets_in_a_prompt_reach_no_file(machine: Machine) -> None:
+    keys = " and ".join(SECRETS[:5])
+    run_all(machine, dict.fromkeys(INSTALLED, f"Rotate {keys} <private>{SECRETS[5]}</private> in the vault please."))
+    assert sum("in the vault please" in text for text in read_texts(machine, *INSTALLED)) == len(INSTALLED)
+    stored = b"".join(path.read_bytes() for path in machine.engrain_home.rglob("*") if path.is_file())
+    assert [secret for secret in SECRETS if secret.encode() in stored] == []
+
+
+@pytest.mark.skipif("claude" not in INSTALLED, reason="Claude Code is not installed")
+def test_a_plugin_and_the_settings_together_answer_once(machine: Machine, model: ModelServer) -> None:
+    folder = machine.user_folder.parent / "plugin"
+    run(machine, "connect", "claude", "--plugin", str(folder))
+    assert "Validation passed" in run_client(machine, "claude", "plugin", "validate", "--strict", str(folder))
+    assert "Connected" in run_client(machine, "claude", "mcp", "list")
+    run_client(machine, "claude", "plugin", "marketplace", "add", str(folder))
+    run_client(machine, "claude", "plugin", "install", "engrain@engrain")
+    model.take()
+    prompt = "Which port does claude-gateway have, with the plugin?"
+    assert machine.run("claude", prompt).returncode == 0
+    wait_for_spool(machine)
+    [request] = [one for one in model.take() if prompt in one]
+    assert request.count("Notes of earlier sessions") == 1
+    assert request.count("From earlier sessions") <= 1
+    assert read_texts(machine, "claude").count(prompt) == 1
+    run_client(machine, "claude", "plugin", "uninstall", "engrain@engrain")
+    run_client(machine, "claude", "plugin", "marketplace", "remove", "engrain")
+
+
+@pytest.mark.skipif("codex" not in INSTALLED, reason="Codex is not installed")
+def test_the_status_says_whether_codex_trusts_its_hooks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    codex = str(find_client("codex"))
+    monkeypatch.setenv("HOME", str(machine.user_folder))
+    assert are_hooks_trusted(HOOK_MARK, machine.project, codex) is False
+    config = machine.user_folder / ".codex/config.toml"
+    before = config.read_text()
+    config.write_text(before + "".join(trust_hooks(codex, machine.project)))  # as the user does it with /hooks
+    assert are_hooks_trusted(HOOK_MARK, machine.project, codex) is True
+    config.write_text(before)
+
+
+def trust_hooks(codex: str, folder: Path) -> Iterator[str]:
+    for hook in list_hooks(codex, folder):
+        yield f"\n[hooks.state.{json.dumps(hook['key'])}]\ntrusted_hash = {json.dumps(hook['currentHash'])}\n"
+
+
+def test_a_killed_a_stopped_and_an_unwritable_store_disturb_no_client(machine: Machine) -> None:
     home = ConnectHome(machine.engrain_home)
     stop_resident(home)
+    run_all(machine, {name: f"After the kill {name} goes on." for name in INSTALLED})
+    start(machine)
+    pid = read_pid(home)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        stopped = list(pool.map(lambda name: machine.run(name, f"While it is stopped {name} goes on."), INSTALLED))
+    assert [one.returncode for one in stopped] == [0] * len(INSTALLED)
+    os.kill(pid, signal.SIGCONT)
+    wait_for_spool(machine)
+    stop_resident(home)
+    start(machine)
+    forbid_writing(read_pid(home))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        unwritable = list(pool.map(lambda name: machine.run(name, f"Without a disk {name} goes on."), INSTALLED))
+    assert [one.returncode for one in unwritable] == [0] * len(INSTALLED)
+    stop_resident(home)
+    start(machine)
+    wait_for_spool(machine)
+    texts = read_texts(machine, *INSTALLED)
     for name in INSTALLED:
-        assert machine.run(name, f"We never use tabs in {name}.").returncode == 0
+        assert texts.count(f"After the kill {name} goes on.") == 1
+        assert texts.count(f"While it is stopped {name} goes on.") == 1
+        assert texts.count(f"Without a disk {name} goes on.") == 1
+
+
+def forbid_writing(pid: int | None) -> None:
+    """No file of this process may have a byte more, as on a full disk: also root cannot write then."""
+    assert pid is not None
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
 
 
 def test_disconnecting_leaves_no_entry_and_no_process(machine: Machine) -> None:

@@ -36,6 +36,7 @@ def find_id(page: Page, words: str, kind: str = "fact") -> str:
     ("tasks", "refund-7"),
     ("task?name=refund-7", "nobody knows whether it happened"),
     ("task?name=order-42", "parcels"),
+    ("repositories", "we use pnpm here"),
     ("privacy", "Take it along"),
     ("doctor", "Check this memory"),
     ("doctor/checks", "35 checks"),
@@ -50,7 +51,7 @@ def test_a_page_shows_what_the_memory_has(page: Page, path: str, expected: str) 
 def test_every_page_of_an_empty_memory_says_what_to_do(empty_page: Page) -> None:
     expected = {
         "timeline": "engrain remember", "slots": "--slot", "relations": "engrain relate", "sessions": "engrain chat",
-        "tasks": "memory.task", "ask": "Ask a question", "privacy": "The log is empty", "doctor": "Check this memory",
+        "repositories": "engrain connect", "tasks": "memory.task", "ask": "Ask a question", "privacy": "The log is empty", "doctor": "Check this memory",
     }  # fmt: skip
     for path, words in expected.items():
         assert words in empty_page.get(path).text, path

@@ -53,6 +53,8 @@ class Page:
 
 def furnish(store: Store) -> None:
     """Something for every page."""
+    coding = store.memory(user="ana", agent="github.com/ana/app")
+    coding.remember("we use pnpm here", metadata={"coding": "rule", "client": "claude"})
     ana = store.memory(user="ana")
     ana.remember("Ana prefers Python over JavaScript.", importance=0.8, metadata={"project": "apollo"})
     ana.remember("<script>alert('stored')</script> stood on a page.", source=Source("https://page.example", "web"))

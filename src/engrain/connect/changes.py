@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
+import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,38 +66,50 @@ class ChangeLedger:
 
     def plan_connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that connect a client. Connecting twice is connecting once."""
-        return [FileChange(edit.path, _read(edit.path), self._add(client, edit)) for edit in edits]
+        return [self._plan(edit, lambda edit: self._add(client, edit)) for edit in edits]
 
     def plan_disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """The changes that disconnect a client: the backup if our text is still there, else our entries leave."""
-        return [FileChange(edit.path, _read(edit.path), self._base(client, edit)) for edit in edits]
+        return [self._plan(edit, lambda edit: self._base(client, edit)) for edit in edits]
+
+    def _plan(self, edit: FileEdit, change: Callable[[FileEdit], bytes | None]) -> FileChange:
+        try:
+            return FileChange(edit.path, _read(edit.path), change(edit))
+        except ConfigError as exc:
+            known = str(edit.path) in str(exc)
+            raise exc if known else ConfigError(f"{edit.path}: {exc} Nothing was changed.") from exc
 
     def connect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """Write the entries; the original of each file is saved first."""
         edits = list(edits)
         changes = self.plan_connect(client, edits)
-        for edit, change in zip(edits, changes, strict=True):
-            base = self._choose_backup(client, edit, change.before)
-            if not change.changes and str(edit.path) in self._records(client):
+        bases = [self._choose_backup(client, edit, change.before) for edit, change in zip(edits, changes, strict=True)]
+        before = copy.deepcopy(self._state)
+        for change, base in zip(changes, bases, strict=True):
+            if not change.changes and str(change.path) in self._records(client):
                 continue
-            record = {"digest": _digest(change.after), "backup": self._save_backup(base)}
-            self._state["made"] = [*self._state.get("made", []), *_list_missing_folders(edit.path)]
-            # Recorded before it is written: after a crash between the two the file is merely found unchanged.
-            self._records(client)[str(edit.path)] = record
-            self._home.write_state(self._state)
-            if change.changes and change.after is not None:
-                write_file(edit.path, change.after)
+            self._state["made"] = [*self._state.get("made", []), *_list_missing_folders(change.path)]
+            self._records(client)[str(change.path)] = {
+                "digest": _digest(change.after), "backup": self._save_backup(base),
+            }  # fmt: skip
+        _check_writable(changes)
+        # Recorded before it is written: after a crash between the two a file is merely found unchanged.
+        self._home.write_state(self._state)
+        try:
+            _write_all(changes)
+        except ConfigError:
+            self._state = before
+            self._home.write_state(before)
+            raise
         return changes
 
     def disconnect(self, client: str, edits: Iterable[FileEdit]) -> list[FileChange]:
         """Take the entries out again."""
         changes = self.plan_disconnect(client, edits)
+        _check_writable(changes)
+        _write_all(changes)
         for change in changes:
             self._records(client).pop(str(change.path), None)
-            if change.after is None:
-                change.path.unlink(missing_ok=True)
-            elif change.changes:
-                write_file(change.path, change.after)
         self._state["clients"] = {name: records for name, records in self._state["clients"].items() if records}
         self._state["made"] = _remove_empty_folders(self._state.get("made", []))
         self._home.write_state(self._state)
@@ -152,6 +167,36 @@ class ChangeLedger:
         for path in self._home.backups.glob("*"):
             if path.name not in used:
                 path.unlink()
+
+
+def _check_writable(changes: Iterable[FileChange]) -> None:
+    """Raise before anything is written. A file without the right to write was made so on purpose."""
+    for path in (Path(os.path.realpath(change.path)) for change in changes if change.changes):
+        folder = next(parent for parent in path.parents if parent.exists())
+        protected = path.exists() and not path.stat().st_mode & stat.S_IWUSR
+        if protected or not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(f"{path} is read-only: nothing was changed.")
+
+
+def _write_all(changes: Iterable[FileChange]) -> None:
+    """Write each file, or none: what was written is taken back when one fails."""
+    done: list[FileChange] = []
+    try:
+        for change in changes:
+            if change.changes:
+                _write(change.path, change.after)
+                done.append(change)
+    except OSError as exc:
+        for change in done:
+            _write(change.path, change.before)
+        raise ConfigError(f"{change.path} cannot be written: {exc.strerror}. Nothing was changed.") from exc
+
+
+def _write(path: Path, content: bytes | None) -> None:
+    if content is None:
+        Path(os.path.realpath(path)).unlink(missing_ok=True)  # a link to it stays
+    else:
+        write_file(path, content)
 
 
 def _read(path: Path) -> bytes | None:

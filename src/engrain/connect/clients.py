@@ -25,6 +25,8 @@ HOOK_SCRIPT = Path(__file__).with_name("hook.py")
 HOOK_MARK = "engrain/connect/hook.py"
 HOOK_SECONDS = 5  # the hook itself ends after one; a client that kills it would report an error
 _SHELL_TOOLS = "Bash"
+BOM = "\ufeff"
+_BLANK = BOM + " \t\r\n"
 _OUR_TABLE = re.compile(rf"\s*\[mcp_servers\.{NAME}[\].]")
 
 
@@ -119,17 +121,25 @@ def edit_toml_server(path: Path, command: Sequence[str]) -> FileEdit:
     lines = [f"[{table}]", f"command = {json.dumps(command[0])}", f"args = {json.dumps(list(command[1:]))}"]
 
     def add(text: str) -> str:
-        head = f"{text.rstrip(chr(10))}\n\n" if text.strip() else ""
-        return _check_toml(path, head + "\n".join(lines) + "\n")
+        line = "\r\n" if "\r\n" in text else "\n"
+        head = f"{text.rstrip()}{line}{line}" if text.strip(_BLANK) else text
+        added = head + line.join(lines) + line
+        advice = f"has its servers in another form than tables: add [{table}] by hand"
+        _read_toml(path, text)
+        if NAME not in _find_servers(_read_toml(path, added, advice)):
+            raise ConfigError(f"{path} {advice}.")
+        return added
 
     def remove(text: str) -> str:
-        left = _drop_toml_tables(_check_toml(path, text))
-        if NAME in tomllib.loads(_check_toml(path, left)).get("mcp_servers", {}):
+        left, value = _drop_toml_tables(text), _read_toml(path, text)
+        if _find_servers(value).pop(NAME, None) is None:
+            return text
+        if _drop_empty(_read_toml(path, left)) != _drop_empty(value):
             raise ConfigError(f"{path} names {table} in another form: remove it by hand.")
         return left
 
     def holds(text: str) -> bool:
-        server = tomllib.loads(_check_toml(path, text)).get("mcp_servers", {}).get(NAME, {})
+        server = _find_servers(_read_toml(path, text)).get(NAME, {})
         return [server.get("command"), *server.get("args", [])] == list(command)
 
     return FileEdit(path, add, remove, holds)
@@ -149,12 +159,20 @@ def _drop_toml_tables(text: str) -> str:
     return "".join(kept)
 
 
-def _check_toml(path: Path, text: str) -> str:
+def _read_toml(path: Path, text: str, problem: str = "is not TOML: correct it first") -> dict[str, Any]:
     try:
-        tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(BOM))
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError(f"{path} is not TOML: {exc}. Correct it first.") from exc
-    return text
+        raise ConfigError(f"{path} {problem} ({exc}).") from exc
+
+
+def _find_servers(value: dict[str, Any]) -> dict[str, Any]:
+    found = value.get("mcp_servers")
+    return found if isinstance(found, dict) else {}
+
+
+def _drop_empty(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: inner for key, inner in value.items() if inner != {}}
 
 
 def _group(command: str, matcher: str | None = None, **options: Any) -> dict[str, Any]:
@@ -168,19 +186,27 @@ def _server(place: Place, **more: Any) -> dict[str, Any]:
     return {**more, "command": command, "args": args}
 
 
-def _edit_claude(place: Place) -> list[FileEdit]:
+def list_claude_hooks(place: Place) -> dict[str, dict[str, Any]]:
+    """The hooks of Claude Code by event, as in its settings and in a plugin."""
     hook = place.hook_command("claude")
     quiet = ("SessionStart", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd")
-    hooks = {event: _group(hook, timeout=HOOK_SECONDS) for event in quiet}
-    hooks |= {
-        event: _group(hook, _SHELL_TOOLS, timeout=HOOK_SECONDS) for event in ("PostToolUse", "PostToolUseFailure")
+    tools = ("PostToolUse", "PostToolUseFailure")
+    return {event: _group(hook, timeout=HOOK_SECONDS) for event in quiet} | {
+        event: _group(hook, _SHELL_TOOLS, timeout=HOOK_SECONDS) for event in tools
     }
+
+
+def list_claude_server(place: Place) -> dict[str, Any]:
+    return _server(place, type="stdio") | {"env": {}}
+
+
+def _edit_claude(place: Place) -> list[FileEdit]:
     where: tuple[str, ...] = ("mcpServers", NAME)
     if place.project is not None:
         where = ("projects", str(place.project), *where)
-    server = {where: _server(place, type="stdio") | {"env": {}}}
     settings = place.choose(".claude/settings.json", ".claude/settings.local.json")
-    return [edit_json(place.user_folder / ".claude.json", server), edit_json(settings, {}, hooks)]
+    server = edit_json(place.user_folder / ".claude.json", {where: list_claude_server(place)})
+    return [server, edit_json(settings, {}, list_claude_hooks(place))]
 
 
 def _edit_codex(place: Place) -> list[FileEdit]:

@@ -118,6 +118,8 @@ def _first(payload: Mapping[str, Any], *names: str) -> str:
 
 
 def _find_key(payload: Mapping[str, Any], message: Mapping[str, Any]) -> str:
+    if message.get("event") in ("SessionStart", "sessionStart"):
+        return _first(payload, "source")
     known = _first(payload, "tool_use_id", "agent_id", "turn_id", "prompt_id", "generation_id", "timestamp")
     return known or str(payload.get("timestamp") or message.get("at") or "")
 

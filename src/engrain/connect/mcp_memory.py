@@ -7,6 +7,8 @@ import os
 from engrain.connect.home import ConnectHome
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.connect.service import open_store
+from engrain.connect.switch import is_off
+from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.mcp.memories import StoreLoader
 from engrain.memory import Memory, Store
@@ -30,6 +32,9 @@ class RepositoryMemory:
         """The agent has no limits."""
 
     def open(self) -> Memory:
+        """Open the memory for one call of a tool. Conflict while the memory is switched off."""
+        if is_off(self._home, self._scope.agent or ""):
+            raise Conflict("the memory is switched off here: nothing is kept or shown. `engrain connect on` ends that.")
         return self.loader.get_memory(self._scope, (self._personal,))
 
     def _open_store(self) -> Store:

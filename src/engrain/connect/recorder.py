@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
@@ -19,38 +20,21 @@ from engrain.connect.events import HookEvent, make_output, read_event
 from engrain.connect.home import ConnectHome, write_file
 from engrain.connect.repository import Repository, find_repository, make_scopes
 from engrain.connect.rules import PERSONAL, Kept, read_answer, read_prompt
+from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.spool import clean, put_event, take_events
-from engrain.connect.switch import HEARD_FILE, list_switched_off
+from engrain.connect.switch import HEARD_FILE, is_off
 from engrain.core.errors import Conflict, InvalidInput, StoreError
 from engrain.core.model.items import Citation, SessionPosition, Source, SourceKind
 from engrain.memory import Memory, Store
 
-MAX_SESSIONS = 256
-MAX_PENDING_FAILURES = 5
 MAX_SEEN = 512
 MAX_ERROR_CHARACTERS = 1_500
 MAX_LOGGED_CHARACTERS = 20_000
 HEARD_SECONDS = 5.0
+REPEAT_SECONDS = 3.0
+SESSIONS_FILE = "sessions.json"
 _IMPORTANCE = {"rule": 0.8, "wish": 0.8, "correction": 0.8, "decision": 0.7, "cause": 0.7, "command": 0.6, "file": 0.5}
 _log = logging.getLogger("engrain")
-
-
-@dataclass
-class SessionState:
-    """A session in progress: what it was shown, and commands that failed in it."""
-
-    shown: set[str] = field(default_factory=set)
-    failures: list[Failure] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A failed command: the id of its error, and whether it was the last command."""
-
-    id: str
-    command: str
-    output: str
 
 
 class EventRecorder:
@@ -60,8 +44,8 @@ class EventRecorder:
         self._store = store
         self._home = home
         self._user = user
-        self._sessions: OrderedDict[str, SessionState] = OrderedDict()
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._sessions = SessionStates(home.folder / SESSIONS_FILE)
+        self._seen: OrderedDict[str, float] = OrderedDict()
         self._heard: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -73,7 +57,7 @@ class EventRecorder:
             return {}
         self._note_heard(event.client)
         repository = find_repository(event.folder)
-        if repository.name in list_switched_off(self._home):
+        if is_off(self._home, repository.name):
             return {}
         try:
             return make_output(event.client, event.name, self._record(event, repository).text)
@@ -89,7 +73,7 @@ class EventRecorder:
             event = read_event(message)
             if event is not None:
                 repository = find_repository(event.folder)
-                if repository.name not in list_switched_off(self._home):
+                if not is_off(self._home, repository.name):
                     try:
                         self._record(event, repository, show=False)
                     except StoreError as exc:
@@ -98,6 +82,10 @@ class EventRecorder:
             path.unlink(missing_ok=True)
             taken += 1
         return taken
+
+    def save_sessions(self) -> None:
+        """Keep what running sessions were shown for the next process."""
+        self._sessions.save()
 
     def load(self, events: Iterable[HookEvent]) -> int:
         """Record events of a transcript, and return their number. Those that hooks recorded already change nothing."""
@@ -122,7 +110,8 @@ class EventRecorder:
         memory = self._store.memory(agent=own.agent, user=own.user, reads=[personal])
         wishes = self._store.memory(user=personal.user)
         writer = EventWriter(event, repository, memory, wishes)
-        state = self._get_state(f"{own}/{event.session}")
+        key = f"{own}/{event.session}"
+        state = self._sessions.get(key)
         block = Block()
         with state.lock:
             if event.kind == "start" and show:
@@ -141,7 +130,7 @@ class EventRecorder:
                 if event.text:
                     self._write_late_answer(writer)
                 memory.sessions.end_if_writable(event.session)
-            state.shown |= block.ids
+            state.note_shown({**block.items, **writer.written})
         return block
 
     def _write_late_answer(self, writer: EventWriter) -> None:
@@ -150,20 +139,14 @@ class EventRecorder:
 
     def _is_new(self, event: HookEvent) -> bool:
         """False for an event that came already: a client may have our hook twice, as a plugin and in its settings."""
+        at = time.monotonic()
         with self._lock:
-            known = event.key in self._seen
-            self._seen[event.key] = None
+            # A session may start again, after /compact: only its key and the time tell a repeat.
+            known = at - self._seen.get(event.key, -math.inf) < (REPEAT_SECONDS if event.kind == "start" else math.inf)
+            self._seen[event.key] = at
             if len(self._seen) > MAX_SEEN:
                 self._seen.popitem(last=False)
         return not known
-
-    def _get_state(self, key: str) -> SessionState:
-        with self._lock:
-            state = self._sessions.setdefault(key, SessionState())
-            self._sessions.move_to_end(key)
-            if len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
-        return state
 
     def _note_heard(self, client: str) -> None:
         now = time.time()
@@ -171,7 +154,8 @@ class EventRecorder:
             if now - self._heard.get(client, 0) < HEARD_SECONDS:
                 return
             self._heard[client] = now
-            write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
+            with suppress(OSError):  # a full disk: the status is not worth an event
+                write_file(self._home.folder / HEARD_FILE, json.dumps(self._heard).encode())
 
 
 def _clean_event(event: HookEvent) -> HookEvent:
@@ -187,6 +171,7 @@ class EventWriter:
         self._repository = repository
         self._memory = memory
         self._wishes = wishes
+        self.written: dict[str, str] = {}  # texts by id: the session said these itself
         text = f"{event.text}\0{event.command}"
         self._request = f"{event.key}:{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
 
@@ -208,7 +193,8 @@ class EventWriter:
             error = f"`{event.command}` failed: {event.output[-MAX_ERROR_CHARACTERS:]}".rstrip(": ")
             about: dict[str, Any] = {"metadata": self._describe(), "occurred_at": event.at}
             id = self._memory.episodic.record_error(error, session=event.session, request_id=self._request, **about)
-            state.failures = [*state.failures, Failure(id, event.command, event.output)][-MAX_PENDING_FAILURES:]
+            self.written[id] = error
+            state.note_failure(Failure(id, event.command, event.output[-MAX_ERROR_CHARACTERS:]))
             return
         self._resolve(state)
         if is_work(event.command):
@@ -226,7 +212,7 @@ class EventWriter:
     def _write_message(self, role: str, kind: SourceKind) -> str:
         event = self._event
         speaker = "subagent" if event.kind == "subagent" else None
-        return self._memory.remember(
+        id = self._memory.remember(
             event.text[:MAX_LOGGED_CHARACTERS],
             position=SessionPosition(event.session, role=role, speaker=speaker),
             source=Source(kind=kind),
@@ -234,6 +220,8 @@ class EventWriter:
             occurred_at=event.at,
             request_id=self._request,
         )
+        self.written[id] = event.text
+        return id
 
     def _write_fact(self, kept: Kept, row: str | None, kind: SourceKind, number: int) -> None:
         personal = kept.kind in PERSONAL
@@ -244,7 +232,7 @@ class EventWriter:
             else (Citation(row, kept.start, kept.end),)
         )
         source = Source(None if cites else self._event.session, kind, cites)
-        (self._wishes if personal else self._memory).remember(
+        id = (self._wishes if personal else self._memory).remember(
             kept.text,
             importance=_IMPORTANCE.get(kept.kind, 0.5),
             source=source,
@@ -252,6 +240,7 @@ class EventWriter:
             occurred_at=self._event.at,
             request_id=f"{self._request}:{number}",
         )
+        self.written[id] = kept.text
 
     def _describe(self) -> dict[str, Any]:
         known = {"client": self._event.client, "branch": self._repository.branch}

@@ -41,7 +41,11 @@ _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECAS
 _QUOTED = re.compile(rf"{HIDDEN_LETTER}+")
 
 
+_LEAD_IN = _load("lead_in")
 _STANDING = _load("standing")
+_LASTING = _load("lasting")
+_CONSEQUENCE = _load("consequence")
+_KEEPING = _load("keeping")
 _ONCE = _load("once")
 _QUESTION = _load("question")
 _STANDING_REQUEST = re.compile(
@@ -121,9 +125,9 @@ def read_prompt(text: str) -> list[Kept]:
 
 
 def _find_own_words(text: str) -> str:
-    """Blank the words of others. A label such as "naming:" and short code in a sentence announce no such words."""
-    label = _LABEL.match(text)
-    head = label.end() if label else 0
+    """Blank the words of others. "Naming:", "wrong:" and short code in a sentence announce no such words."""
+    announced = _LABEL.match(text) or _REFUSAL.match(text)
+    head = announced.end() if announced and announced[0].rstrip().endswith(":") else 0
     own = text[:head] + find_own_words(text[head:]).text
     for match in _CODE.finditer(text):
         if (
@@ -176,7 +180,9 @@ class _PromptReader:
     def _is_void(self, said: str, sentence: Sentence) -> bool:
         """A question, a guess, a joke, a complaint, a feature, or an order for this once."""
         asks = sentence.is_question or _QUESTION.match(said) is not None
-        void = (_UNSURE.search(said), _ONCE.search(said), _SYMPTOM.search(said), _ONE_THING.match(said))
+        once = _ONCE.search(said) and not _KEEPING.search(said)
+        complains = _SYMPTOM.search(said) and not _CONSEQUENCE.search(said)
+        void = (_UNSURE.search(said), once, complains, _ONE_THING.match(said))
         return (asks and not _STANDING_REQUEST.match(said)) or any(void)
 
     def _classify(self, said: str, sentence: Sentence, refused: bool) -> Kind | None:
@@ -190,6 +196,8 @@ class _PromptReader:
         label = _LABEL.match(said)
         if label and len(said[label.end() :].split()) >= 2:
             return "decision" if _DECIDING_LABEL.match(said) else "rule"
+        lead_in = _LEAD_IN.match(said)
+        said = said[lead_in.end() :] if lead_in else said
         # "Write a test that always passes" asks for a test: only the order itself can hold for ever.
         order = _SUBORDINATE.split(said, maxsplit=1)[0] if _TASK.match(said) else said
         return self._classify_statement(order, sentence)
@@ -202,7 +210,7 @@ class _PromptReader:
         return len(rest.split()) >= 2 and (names_path or (content is not None and not _TASK.match(rest)))
 
     def _classify_statement(self, said: str, sentence: Sentence) -> Kind | None:
-        standing = _STANDING.search(said) is not None
+        standing = (_LASTING if _TASK.match(said) else _STANDING).search(said) is not None
         if kind := self._classify_wish(said, standing):
             return kind
         if _CENTRAL.search(said) and _PATH.search(said):

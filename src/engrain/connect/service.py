@@ -211,6 +211,7 @@ def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
                 try:
                     if recorder.take_spooled():
                         api.last_request = time.monotonic()
+                    recorder.save_sessions()
                     clear_breaker()
                 except Exception:  # noqa: BLE001  # the rim: the next round tries again
                     _log.exception("the spool could not be read")
@@ -220,6 +221,7 @@ def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
         server.serve_until_stopped(listener)
         stopped.set()
         keeper.join(DRAIN_SECONDS)
+        recorder.save_sessions()
 
 
 if __name__ == "__main__":

@@ -1,33 +1,17 @@
-"""Connect, disconnect and switch the memory on and off, and report the state of each client."""
+"""Connect and disconnect clients, and switch the memory on and off."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from engrain.connect.changes import ChangeLedger, FileChange
 from engrain.connect.clients import CLIENTS, Client, Place, find_client
-from engrain.connect.home import ConnectHome, read_json, write_file
+from engrain.connect.home import ConnectHome, write_file
 from engrain.connect.repository import find_repository
 from engrain.core.errors import NotFound
 
 HEARD_FILE = "heard.json"
-
-
-@dataclass(frozen=True)
-class ClientState:
-    """The state of one client: its files, whether they have our entries, and when it was last heard."""
-
-    client: str
-    title: str
-    installed: bool
-    connected: bool
-    complete: bool
-    files: tuple[str, ...]
-    last_heard: datetime | None
-    advice: str
 
 
 class Connector:
@@ -39,10 +23,10 @@ class Connector:
         self._ledger = ChangeLedger(home)
 
     def find_installed(self) -> list[Client]:
-        return [client for client in CLIENTS.values() if client.is_installed(self._place.user_folder)]
+        return [client for client in CLIENTS.values() if self.is_installed(client)]
 
     def find_connected(self) -> list[Client]:
-        return [client for name, client in CLIENTS.items() if self._ledger.list_files(self._key(name))]
+        return [client for name, client in CLIENTS.items() if self.list_files(name)]
 
     def preview(self, name: str) -> list[FileChange]:
         """The changes that `connect` would make."""
@@ -64,24 +48,12 @@ class Connector:
             raise NotFound(f"{name} is not connected.")
         return self._ledger.disconnect(key, edits)
 
-    def describe(self) -> list[ClientState]:
-        """The state of every client that is installed or connected."""
-        heard = read_json(self._home.folder / HEARD_FILE)
-        return [self._describe(client, heard.get(client.name)) for client in CLIENTS.values()]
+    def list_files(self, name: str) -> list[Path]:
+        """The files with our entries of this client."""
+        return self._ledger.list_files(self._key(name))
 
-    def _describe(self, client: Client, heard: float | None) -> ClientState:
-        files = self._ledger.list_files(self._key(client.name))
-        changes = self.preview(client.name) if files else []
-        return ClientState(
-            client.name,
-            client.title,
-            client.is_installed(self._place.user_folder),
-            bool(files),
-            bool(files) and not any(change.changes for change in changes),
-            tuple(map(str, files)),
-            None if heard is None else datetime.fromtimestamp(heard, UTC),
-            client.advice,
-        )
+    def is_installed(self, client: Client) -> bool:
+        return client.is_installed(self._place.user_folder)
 
     def _key(self, name: str) -> str:
         return name if self._place.project is None else f"{name}@{self._place.project}"
@@ -99,6 +71,11 @@ def switch(home: ConnectHome, on: bool, repository: Path | None = None) -> None:
     name, state = find_repository(repository).name, home.read_state()
     names = [one for one in state.get("off_in", []) if one != name]
     home.write_state({**state, "off_in": names if on else [*names, name]})
+
+
+def is_off(home: ConnectHome, repository: str) -> bool:
+    """True if the memory is off for all, or for the repository of this name."""
+    return home.off.exists() or repository in list_switched_off(home)
 
 
 def list_switched_off(home: ConnectHome) -> Sequence[str]:

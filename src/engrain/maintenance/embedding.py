@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, UnembeddedItem
 from engrain.core.model.results import MaintenanceAction
-from engrain.ingest import write
 from engrain.maintenance.passes import NO_LIMIT, MaintenanceContext, MaintenancePass, PassResult, ReportProgress
 from engrain.maintenance.vector_sync import BATCH_SIZE as FEED_BATCH
 from engrain.ports import Services
@@ -41,6 +40,8 @@ class VectorBackfill:
 
     def embed_batch(self, limit: int) -> list[str]:
         """Return the ids of the embedded items; none if only refused ones are left. EmbedderFailed if none is taken."""
+        from engrain.ingest import write  # late: a store opens without it
+
         began = self._services.items.current_time()
         while missing := self._read_missing(limit):
             try:
@@ -69,6 +70,8 @@ class VectorBackfill:
         return [item for item in found if item.id not in self.refused][:limit]
 
     def _embed_singly(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
+        from engrain.ingest import write
+
         made: list[str] = []
         for item in missing:
             try:
@@ -328,6 +331,8 @@ def _plan_vector_removal(context: MaintenanceContext, others: Sequence[str]) -> 
 
 def rebuild_indexes(services: Services, report: ReportProgress) -> int:
     """Rebuild every index from the stored items, and embed those without a vector."""
+    from engrain.ingest import write
+
     count = services.items.rebuild()
     while embedded := write.embed_missing(services, write.BATCH_SIZE):
         report(embedded)

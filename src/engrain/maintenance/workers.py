@@ -6,18 +6,21 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.results import MaintenanceReport
 from engrain.maintenance.embedding import EmbeddingWorker
-from engrain.maintenance.enrichment_worker import EnrichmentWorker
 from engrain.maintenance.metering import MeteredModel
 from engrain.maintenance.passes import RunHooks, list_scopes
 from engrain.maintenance.scheduler import MaintenanceScheduler
 from engrain.maintenance.vector_sync import VectorSync
 from engrain.ports import Services
+
+if TYPE_CHECKING:
+    from engrain.maintenance.enrichment_worker import EnrichmentWorker
 
 _METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
 _log = logging.getLogger("engrain")
@@ -37,8 +40,14 @@ class Workers:
         self._model = MeteredModel(services.model) if services.model else None
         ready = replace(services, embedder=self.embedding.embedder, model=self._model)
         self.services = replace(ready, background=self) if enabled else ready
-        self.enrichment = EnrichmentWorker(self.services, enabled)
         self.scheduler = MaintenanceScheduler(self.services, enabled, self._maintain_all, self._catch_up)
+
+    @cached_property
+    def enrichment(self) -> EnrichmentWorker:
+        """Made when it is first needed: without a model it has nothing to do, and its imports take time."""
+        from engrain.maintenance.enrichment_worker import EnrichmentWorker
+
+        return EnrichmentWorker(self.services, self._enabled)
 
     def start(self) -> None:
         self.embedding.start()
@@ -47,7 +56,8 @@ class Workers:
 
     def stop(self) -> None:
         self.scheduler.stop()
-        self.enrichment.stop()
+        if "enrichment" in vars(self):
+            self.enrichment.stop()
         self.embedding.stop()
         self.vectors.stop()
 
@@ -57,10 +67,12 @@ class Workers:
         self.embedding.wake()
 
     def enrich(self, scope: Scope, session: str, *, to_the_end: bool = False) -> None:
-        self.enrichment.wake(scope, session, to_the_end=to_the_end)
+        if self._model is not None:
+            self.enrichment.wake(scope, session, to_the_end=to_the_end)
 
     def refine(self, refine: Callable[[], bool]) -> None:
-        self.enrichment.refine(refine)
+        if self._model is not None:
+            self.enrichment.refine(refine)
 
     @property
     def target(self) -> Services:
@@ -74,7 +86,7 @@ class Workers:
     def follow_maintenance(self, scopes: Sequence[Scope], report: MaintenanceReport) -> MaintenanceReport:
         """Switch the embedder if it is ready after a round of maintenance, and catch up on enrichment."""
         self.embedding.switch_if_ready()
-        if not report.dry_run:
+        if not report.dry_run and self._model is not None:
             self.enrichment.catch_up(scopes)
         return report
 
@@ -120,10 +132,12 @@ class Workers:
             _log.warning("an erasure is still to be completed: %s", exc)
 
     def _maintain_all(self, check_lease: Callable[[], None]) -> MaintenanceReport:
-        from engrain.maintenance.maintain import maintain  # not with every opened store: it is half of the imports
+        # Imported here, as most of what maintenance needs: a store opens in half the time without.
+        from engrain.maintenance.maintain import maintain
 
         scopes = self.scopes()
         return self.follow_maintenance(scopes, maintain(self.target, *scopes, hooks=RunHooks(before_pass=check_lease)))
 
     def _catch_up(self) -> None:
-        self.enrichment.catch_up(list_scopes(self.services))
+        if self._model is not None:
+            self.enrichment.catch_up(list_scopes(self.services))

@@ -14,12 +14,11 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
-from engrain.core.model.messages import Message, MessageResult
+from engrain.core.model.messages import Message, MessageResult, check_timeout
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
-from engrain.ingest.write import compute_expiry
 from engrain.memory.other_names import explain_keywords, make_attribute_error
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store, fit_view
@@ -119,6 +118,8 @@ class Memory:
         from now, nobody finds the text any more. `position` puts it into a session as a turn. Repeating a text returns
         its id. Repeating a `request_id` returns the first answer and changes nothing.
         """
+        from engrain.ingest.write import compute_expiry
+
         expires = compute_expiry(self._services.clock, expires_at, ttl)
         note = Note(text, importance, slot, metadata, source, occurred_at, position, expires_at=expires)
         return self.semantic.remember(note, request_id)
@@ -149,16 +150,21 @@ class Memory:
         where: Filter | None = None,
         min_importance: float = 0.0,
         shown: Collection[str] | None = None,
+        deadline: float | None = None,
     ) -> Recall:
         """Search every kind of memory. `str()` of the answer is the text for the prompt.
 
         `budget` bounds its tokens. `as_of` returns what was valid at that time; a date means the end of the day.
         Without `min_relevance` the embedder's own floor applies; 0 turns it off. The answer may be empty, and `omitted`
         says what was left out and why. `shown` are ids of items that the prompt has already: these and the work in
-        progress are left out.
+        progress are left out. If the embedder does not answer within `deadline` seconds, words alone are searched, and
+        `degraded` says so.
         """
+        from engrain.memory.deadline import search_until
         from engrain.memory.recall import finish_recall, prepare_recall
         from engrain.retrieval.search import search
+
+        seconds = None if deadline is None else check_timeout(deadline, "deadline")
 
         request = RecallRequest(
             query=check_text(query, "query", MAX_QUERY),
@@ -173,7 +179,11 @@ class Memory:
             shown=None if shown is None else frozenset(shown),
         )
         prepared = prepare_recall(self, self._services, request)
-        return finish_recall(self, self._services, prepared, search(prepared.request, self._services))
+        if seconds is None:
+            found = search(prepared.request, self._services)
+        else:
+            found = search_until(prepared.request, self._services, seconds)
+        return finish_recall(self, self._services, prepared, found)
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:

@@ -62,7 +62,7 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
     recent, degraded = prepared.recent, prepared.degraded
     if services.feed is not None and (problem := services.feed.last_error):
         degraded = (*degraded, Degraded("vector server", problem))
-    found = replace(found, degraded=degraded) if degraded else found
+    found = replace(found, degraded=(*found.degraded, *degraded)) if degraded else found
     shown = [hit.item.id for hit in found.hits]
     if shown:
         services.items.touch(memory.scope, shown)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import IdleState
 from engrain.core.model.lifecycle_settings import Policies
 from engrain.core.model.queries import Finding
 from engrain.core.tokens import CountTokens
@@ -21,6 +20,7 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
+    from engrain.core.markdown.sync_state import IdleState
     from engrain.core.model.messages import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
 

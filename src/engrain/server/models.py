@@ -45,7 +45,7 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("prefix", "outcome", "why", "note"), _MaybeName),
     **dict.fromkeys(("importance", "min_importance"), wire.Share),
     **dict.fromkeys(("occurred_at", "expires_at", "as_of", "since"), wire.Time),
-    **dict.fromkeys(("ttl", "older_than"), wire.Number),
+    **dict.fromkeys(("ttl", "older_than", "deadline"), wire.Number),
     **dict.fromkeys(("n", "limit"), wire.whole(1, MAX_BATCH)),
     **dict.fromkeys(("value", "payload", "state"), wire.Json),
     **dict.fromkeys(("ids", "shown", "texts"), _Names),

@@ -18,7 +18,19 @@ from starlette.staticfiles import StaticFiles
 from engrain import EngrainError, InvalidInput, NotFound, TooLarge
 from engrain.ui.access import AccessMiddleware
 from engrain.ui.addresses import read_owner, write_owner
-from engrain.ui.pages import ask, doctor, items, memories, privacy, relations, sessions, slots, tasks, timeline
+from engrain.ui.pages import (
+    ask,
+    doctor,
+    items,
+    memories,
+    privacy,
+    relations,
+    repositories,
+    sessions,
+    slots,
+    tasks,
+    timeline,
+)
 from engrain.ui.rendering import render
 from engrain.ui.visit import Ui, Visit
 
@@ -50,6 +62,7 @@ PAGES: dict[str, Show] = {
     "tasks": tasks.show_tasks,
     "task": tasks.show_task,
     "task/act": tasks.show_action_dialog,
+    "repositories": repositories.show_repositories,
     "privacy": privacy.show_privacy,
     "privacy/preview": privacy.show_preview,
     "privacy/receipt": privacy.send_receipt,

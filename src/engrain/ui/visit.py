@@ -27,6 +27,7 @@ _NAV: tuple[tuple[str, str, str], ...] = (
     ("relations", "Relations", "r"),
     ("sessions", "Sessions", "c"),
     ("tasks", "Tasks", "d"),
+    ("repositories", "Repositories", "o"),
     ("privacy", "Privacy", "p"),
     ("doctor", "Doctor", "h"),
 )

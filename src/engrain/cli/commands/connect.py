@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from engrain.cli.context import CommandContext, is_typed
 from engrain.cli.output import dim, escape, format_table
 from engrain.connect.home import ConnectHome
 from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.connect.changes import FileChange
-    from engrain.connect.switch import ClientState, Connector
+    from engrain.connect.switch import Connector
 
 ON_OFF = ("on", "off")
 project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
@@ -32,6 +34,7 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
         "engrain connect gemini --project --print",
         "engrain connect --status",
         "engrain connect off --project",
+        "engrain connect claude --plugin ~/engrain-plugin",
     ),
     prints="The files that were changed, or with --print the changes. With --status the state of each client.",
 )
@@ -39,8 +42,13 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
 @project_option
 @print_option
 @click.option("--status", is_flag=True, help="Show what is connected, and when it was last heard.")
+@click.option(
+    "--plugin", type=click.Path(path_type=Path), help="Write a plugin of Claude Code into this folder instead."
+)
 @click.option("--yes", "-y", is_flag=True, help="Connect what is installed, without a question.")
-def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, yes: bool) -> None:
+def connect(
+    cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, plugin: Path | None, yes: bool
+) -> None:
     """Give the coding agents on this machine a memory: local, without a key, without a model call.
 
     CLIENT is claude, codex, gemini, copilot, opencode, cursor or vscode; without one, those that are installed.
@@ -54,6 +62,9 @@ def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bo
     connector = _make_connector(home, project)
     if status:
         _print_status(cli, home, connector)
+        return
+    if plugin is not None:
+        _write_plugin(cli, home, plugin.absolute())
         return
     names = list(clients) or _choose_installed(connector, show or yes)
     if show:
@@ -127,6 +138,15 @@ def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], projec
     cli.print_result({"switched": words[0], "where": where}, lambda: [f"The memory is {words[0]} {where}."])
 
 
+def _write_plugin(cli: CommandContext, home: ConnectHome, folder: Path) -> None:
+    from engrain.connect.clients import Place
+    from engrain.connect.plugin import write_plugin
+
+    paths = write_plugin(Place(home.prepare(), Path.home()), folder)
+    install = [f"claude plugin marketplace add {shlex.quote(str(folder))}", "claude plugin install engrain@engrain"]
+    cli.print_result([str(path) for path in paths], lambda: ["The plugin is written. Install it:", *install])
+
+
 def _stop_if_unused(home: ConnectHome) -> None:
     """End the resident process when no client is connected any more."""
     from engrain.connect.changes import ChangeLedger
@@ -171,26 +191,11 @@ def _list_changed(changes: Iterable[FileChange]) -> Iterator[str]:
 
 
 def _print_status(cli: CommandContext, home: ConnectHome, connector: Connector) -> None:
-    from engrain.connect.resident import read_pid
-    from engrain.connect.switch import list_switched_off
+    from engrain.connect.status import read_status
 
-    states, pid = connector.describe(), read_pid(home)
-    off = {"all": home.off.exists(), "repositories": list(list_switched_off(home))}
-    value = {"store": home.store, "resident": pid, "off": off, "clients": states}
-    rows = [
-        ("store", home.store),
-        ("resident process", "not running; the next event starts it" if pid is None else f"running, process {pid}"),
-        ("switch", "off" if off["all"] else "on"),
-        *(("off in", name) for name in list_switched_off(home)),
-        *((state.title, _describe_state(state)) for state in states if state.installed or state.connected),
-    ]
+    status = read_status(home, connector, Path.cwd())
+    value = {**to_plain(status), "findings": list(status.list_findings())}
+    rows = [("store", status.store)]
+    rows += [(one.name, f"{one.why}{f'. {one.fix}' if one.fix else ''}") for one in status.list_findings()]
+    rows += [(one.title, "not connected") for one in status.clients if one.installed and not one.connected]
     cli.print_result(value, lambda: format_table(rows))
-
-
-def _describe_state(state: ClientState) -> str:
-    if not state.connected:
-        return "not connected"
-    parts = ["connected" if state.complete else f"incomplete: run `engrain connect {state.client}` again"]
-    heard = state.last_heard
-    parts.append("never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}")
-    return "; ".join([*parts, *([state.advice] if state.advice and heard is None else [])])

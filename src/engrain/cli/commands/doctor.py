@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summa
 from engrain.core.validation import count_noun
 
 if TYPE_CHECKING:
+    from engrain.connect.status import Finding
     from engrain.core.model.results import CheckResult
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
@@ -50,9 +52,12 @@ def doctor(cli: CommandContext, rebuild: bool, everyone: bool, strict: bool) -> 
     checks = _run_checks(cli, rebuild, about)
     failed = any(check.state == "fail" for check in checks)
     counts = {state: sum(check.state == state for check in checks) for state in MARKS}
-    summary = {"counts": counts, "counted": summarize_checks(checks), "findings": checks}
-    cli.print_result({"ok": not failed, **about, **summary}, lambda: _format_report(checks, about))
-    if failed or (strict and any(check.state != "pass" for check in checks)):
+    agents = _check_agents()
+    failed = failed or any(one.state == "fail" for one in agents)
+    summary = {"counts": counts, "counted": summarize_checks(checks), "findings": checks, "agents": agents}
+    cli.print_result({"ok": not failed, **about, **summary}, lambda: _format_report(checks, about, agents))
+    states = [*(check.state for check in checks), *(one.state for one in agents)]
+    if failed or (strict and any(state != "pass" for state in states)):
         click.get_current_context().exit(1)
 
 
@@ -82,7 +87,21 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
         return explain_unopened(CHECKS, error, cli.store)
 
 
-def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:
+def _check_agents() -> list[Finding]:
+    """Check the coding agents that `engrain connect` gave a memory; none if there are none."""
+    from engrain.connect.home import ConnectHome
+    from engrain.connect.switch import Connector
+
+    home = ConnectHome.find()
+    connector = Connector(home)
+    if not connector.find_connected():
+        return []
+    from engrain.connect.status import read_status
+
+    return list(read_status(home, connector, Path.cwd()).list_findings())
+
+
+def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any], agents: Sequence[Finding]) -> Iterator[str]:
     if about["rebuilt"] is not None:
         yield f"Rebuilt every index from {count_noun(about['rebuilt'], 'item')}."
     if "empty" not in about:
@@ -103,6 +122,12 @@ def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any]) -> I
             yield bold(group.capitalize()) + dim(f"  {passed} of {len(members)}")
         for check in members:
             yield from _format_check(check, left)
+    if agents:
+        yield bold("Coding agents") + dim("  engrain connect --status")
+        for one in agents:
+            mark, colour = MARKS[one.state]
+            yield f"  {click.style(mark, fg=colour, bold=True)} {one.name}: {escape(one.why)}."
+            yield from _format_fix(one.fix, "    ") if one.fix else ()
     yield ""
     if problems := [f"{check.number} {check.name}" for check in shown if check.state != "pass"]:
         yield from wrap(f"See above: {', '.join(problems)}. docs/reference/checklist.md explains each.", limit=None)

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.errors import ConfigError, UnknownKey
-from engrain.core.markdown.layout import check_folder_pattern
 from engrain.core.model.items import Item
 
 DAY_SECONDS = 86_400.0
@@ -100,6 +99,8 @@ def _check_policy(name: str, value: object, wanted: type, where: str) -> None:
     if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
         raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
     if name == "mirror":
+        from engrain.core.markdown.layout import check_folder_pattern
+
         check_folder_pattern(str(value), where)
 
 

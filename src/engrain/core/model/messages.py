@@ -172,9 +172,9 @@ def match_results(messages: Sequence[Message | ChatMessage]) -> dict[int, tuple[
     return found
 
 
-def check_timeout(seconds: object) -> float:
+def check_timeout(seconds: object, what: str = "timeout") -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise InvalidInput(f"timeout must be a number of seconds above 0, not {seconds!r}.")
+        raise InvalidInput(f"{what} must be a number of seconds above 0, not {seconds!r}.")
     return float(seconds)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Draft, Vectors
 from engrain.core.model.sessions import EpisodeDraft
-from engrain.core.model.tasks import StepWrite
 from engrain.core.validation import check_key
+
+if TYPE_CHECKING:
+    from engrain.core.model.tasks import StepWrite
 
 NO_CHANGE = -1  # the change number of an answer that is no plan's
 OutcomeStatus = Literal[

@@ -94,9 +94,9 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A part of the memory whose server did not answer, and why. The result was made without it."""
+    """A part of the memory that did not answer, or not in time, and why. The result was made without it."""
 
-    part: Literal["recent context", "vector server"]
+    part: Literal["recent context", "vector server", "meaning"]
     why: str
 
     def __str__(self) -> str:

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
@@ -384,6 +383,8 @@ def require_encryption(engine: EngineName) -> None:
         raise ConfigError('the engine "stdlib" cannot encrypt. Leave the engine to "auto", or give no key.')
     if hasattr(apsw, "mc_version"):
         return
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         version("apsw-sqlite3mc")
     except PackageNotFoundError:

@@ -1,0 +1,112 @@
+"""Report on a connected memory: each client, the resident process, the switch, and events that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from engrain.connect.clients import CLIENTS, HOOK_MARK, Client
+from engrain.connect.home import ConnectHome, read_json
+from engrain.connect.resident import read_pid
+from engrain.connect.switch import HEARD_FILE, Connector, list_switched_off
+from engrain.connect.trust import are_hooks_trusted
+from engrain.core.validation import count_noun
+from engrain.server.resident import ask, find_place
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The state of one client. `trusted` is None if the client does not ask for trust, or does not answer."""
+
+    client: str
+    title: str
+    installed: bool
+    connected: bool
+    complete: bool
+    trusted: bool | None
+    files: tuple[str, ...]
+    last_heard: datetime | None
+    advice: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of the report, and what to do about it."""
+
+    name: str
+    state: Literal["pass", "warn", "fail"]
+    why: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class ConnectStatus:
+    """The whole report."""
+
+    store: str
+    resident: int | None
+    answers: bool
+    off: bool
+    off_in: Sequence[str]
+    waiting: int
+    clients: Sequence[ClientState]
+
+    def list_findings(self) -> Iterator[Finding]:
+        yield self._judge_resident()
+        if self.waiting:
+            yield Finding("spool", "warn", f"{count_noun(self.waiting, 'event')} wait", "the next event takes them in")
+        if self.off:
+            yield Finding("switch", "warn", "off everywhere: nothing is kept or shown", "engrain connect on")
+        for name in self.off_in:
+            yield Finding("switch", "warn", f"off in {name}", "engrain connect on --project")
+        yield from (_judge_client(state) for state in self.clients if state.connected)
+
+    def _judge_resident(self) -> Finding:
+        name = "resident process"
+        if self.resident is None:
+            return Finding(name, "pass", "not running; the next event starts it")
+        if not self.answers:
+            return Finding(name, "fail", f"process {self.resident} does not answer", f"kill -9 {self.resident}")
+        return Finding(name, "pass", f"running, process {self.resident}")
+
+
+def read_status(home: ConnectHome, connector: Connector, folder: Path) -> ConnectStatus:
+    """Read the state of everything. Codex is asked for its trust from this folder."""
+    heard, pid = read_json(home.folder / HEARD_FILE), read_pid(home)
+    clients = tuple(_read_client(client, connector, heard.get(client.name), folder) for client in CLIENTS.values())
+    answers = pid is not None and ask(find_place(home.store)) is not None
+    waiting = len(list(home.spool.glob("*.json")))
+    return ConnectStatus(home.store, pid, answers, home.off.exists(), list_switched_off(home), waiting, clients)
+
+
+def _read_client(client: Client, connector: Connector, heard: float | None, folder: Path) -> ClientState:
+    files = connector.list_files(client.name)
+    complete = bool(files) and not any(change.changes for change in connector.preview(client.name))
+    return ClientState(
+        client.name,
+        client.title,
+        connector.is_installed(client),
+        bool(files),
+        complete,
+        are_hooks_trusted(HOOK_MARK, folder) if complete and client.name == "codex" else None,
+        tuple(map(str, files)),
+        None if heard is None else datetime.fromtimestamp(heard, UTC),
+        client.advice,
+    )
+
+
+def _judge_client(state: ClientState) -> Finding:
+    heard = state.last_heard
+    when = "never heard" if heard is None else f"last heard {heard.astimezone():%Y-%m-%d %H:%M}"
+    if not state.complete:
+        return Finding(
+            state.title, "fail", f"its settings lack entries of ours; {when}", f"engrain connect {state.client}"
+        )
+    if state.trusted is False:
+        return Finding(state.title, "fail", f"connected, but its hooks are not trusted; {when}", state.advice)
+    trusted = ", trusted" if state.trusted else ""
+    advice = state.advice if heard is None and not state.trusted else ""
+    return Finding(state.title, "pass", f"connected{trusted}; {when}", advice)
