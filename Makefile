@@ -40,7 +40,8 @@ test-integrations: $(INTEGRATIONS:%=test-of-%) $(MCP_FRAMEWORKS:%=test-by-mcp-of
 
 test-of-%: .venv-integrations/%/.ready
 	INTEGRATION_FIGURES=$(FIGURES)/$*.json .venv-integrations/$*/bin/python -m pytest -rs \
-	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_every_framework.py
+	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_pages_of_frameworks.py \
+	  tests/integrations/test_erasure_in_frameworks.py
 
 test-by-mcp-of-%: .venv-integrations/%/.ready $(VENV)/.dev
 	INTEGRATION_FIGURES=$(FIGURES)/$*.json $(BIN)/python -m pytest -rs tests/integrations/test_mcp_frameworks.py -k $*

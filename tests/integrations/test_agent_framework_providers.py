@@ -37,8 +37,9 @@ def random_message(chance: random.Random) -> Message:
     ])  # fmt: skip
 
 
-async def random_step(chance: random.Random, ours: Any, theirs: Any, said: dict[str, list[Message]]) -> None:
-    session = chance.choice(["s", "s2"])
+async def random_step(
+    chance: random.Random, session: str, ours: Any, theirs: Any, said: dict[str, list[Message]]
+) -> None:
     act = chance.choices(["new", "again", "get"], [4, 2, 3])[0]
     new = [random_message(chance) for _ in range(chance.randint(0, 3))]
     if act == "again":  # the history, or its end, in front of the new messages
@@ -61,8 +62,9 @@ def test_random_calls_do_what_they_do_to_the_history_in_files(
             warnings.simplefilter("ignore")  # the class is marked as experimental
             theirs = FileHistoryProvider(tmp_path / "theirs")
         ours, chance, said = EngrainHistoryProvider(memory), random.Random(17), dict[str, list[Message]]()
-        for _ in range(steps):
-            await random_step(chance, ours, theirs, said)
+        for n in range(steps):
+            session = f"{n // 20} {chance.randint(0, 1)}"  # short ones: a history that is handed over again grows
+            await random_step(chance, session, ours, theirs, said)
 
     with open_store(backend, tmp_path) as opened:
         asyncio.run(use(opened.memory(user="ana")))

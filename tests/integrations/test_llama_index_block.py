@@ -68,7 +68,7 @@ def make_memory(block: Any, session: str) -> Any:
     )
 
 
-async def random_step(chance: random.Random, memory: Memory, ours: Any, theirs: Any, put: list[str]) -> str:
+async def random_step(chance: random.Random, ours: Any, theirs: Any, put: list[str]) -> None:
     words = f"{chance.choice(WORDS)} {chance.randint(100, 999)}"
     act = chance.choices(["put", "get"], [2, 3])[0]
     if act == "put":
@@ -78,31 +78,28 @@ async def random_step(chance: random.Random, memory: Memory, ours: Any, theirs: 
             await block.aput([given], session_id=None)
         put.append(text)
     elif put:
-        asked = [ChatMessage(role="user", content=f"Where is {chance.choice(put)[:-13]}?")]
+        wanted = chance.choice(put)
+        asked = [ChatMessage(role="user", content=f"Where is {wanted.removesuffix(' is in the room.')}?")]
         found, expected = [await block.aget(asked) for block in (ours, theirs)]
-        best = expected.partition(">")[2].partition("</message>")[0]
-        assert best in found[0].content, (best, found)
+        assert wanted in found[0].content or wanted not in expected, (wanted, found)
         assert found[0].role == "user"
-    return act
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 600), ("postgres", 500)])
-def test_what_the_vector_block_finds_first_is_recalled(
-    backend: str, steps: int, tmp_path: Path, figures: Figures
-) -> None:
+def test_what_the_vector_block_finds_is_recalled(backend: str, steps: int, tmp_path: Path, figures: Figures) -> None:
     async def use(memory: Memory) -> None:
         ours = EngrainMemoryBlock(memory=memory, budget=None, n=8)
-        theirs = VectorMemoryBlock(vector_store=StoreOfTexts(), embed_model=WordVectors(), similarity_top_k=1)
+        theirs = VectorMemoryBlock(vector_store=StoreOfTexts(), embed_model=WordVectors(), similarity_top_k=8)
         chance, put = random.Random(17), list[str]()
         for _ in range(steps):
-            await random_step(chance, memory, ours, theirs, put)
+            await random_step(chance, ours, theirs, put)
         kept = {item.text for item in memory.list({"kind": "message"}, limit=10_000)}
         assert kept == set(put)
 
     with open_store(backend, tmp_path) as opened:
         asyncio.run(use(opened.memory(user="ana")))
     figures.name_packages("llama-index-core")
-    figures.show("random calls: what `VectorMemoryBlock` finds first is recalled too", backend, steps)
+    figures.show("random calls: a message that `VectorMemoryBlock` finds is recalled too", backend, steps)
 
 
 def test_messages_that_leave_the_chat_are_recalled_in_another_session(
@@ -115,7 +112,8 @@ def test_messages_that_leave_the_chat_are_recalled_in_another_session(
             await monday.aput(ChatMessage(role="user", content=f"The parcel number {n} is in Lisbon now."))
             await monday.aput(ChatMessage(role="assistant", content="Noted."))
         tuesday = make_memory(EngrainMemoryBlock(memory=memory), "tuesday")
-        return await tuesday.aget(ChatMessage(role="user", content="Which tea do I like?"))
+        await tuesday.aput(ChatMessage(role="user", content="Which tea do I like?"))
+        return await tuesday.aget()
 
     given = asyncio.run(use())
     assert [one.role for one in given if "oolong" in (one.content or "")] == ["user"]  # recalled text is data
