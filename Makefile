@@ -9,7 +9,10 @@ WEIGHTS := packages/engrain-minilm
 SUITES := packages/engrain-conformance
 
 # Frameworks that have an extra of this name.
-INTEGRATIONS ?= anthropic google-adk langgraph openai-agents pydantic-ai
+INTEGRATIONS ?= agent-framework anthropic google-adk langchain langgraph llama-index openai-agents pydantic-ai
+# Frameworks that start our MCP server, whose packages their own exclude.
+MCP_FRAMEWORKS ?= autogen crewai smolagents
+FIGURES := tests/integrations/figures
 
 # Test workers, and the programs that tests start, reuse compiled files.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,11 +38,17 @@ tests: $(VENV)/.dev
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
 
-test-integrations: $(INTEGRATIONS:%=.venv-integrations/%/.ready)  ## each framework, in an environment of its own
-	@set -e; for name in $(INTEGRATIONS); do echo "$$name:"; \
-	  .venv-integrations/$$name/bin/python -m pytest -rs tests/integrations/test_$$(echo $$name | tr - _)_*.py \
-	    tests/integrations/test_pages_of_frameworks.py; done
+test-integrations: $(INTEGRATIONS:%=test-of-%) $(MCP_FRAMEWORKS:%=test-by-mcp-of-%)  ## each framework, in an environment of its own
+	$(BIN)/python tools/integrations_page.py
 	@$(MAKE) --no-print-directory test-clients
+
+test-of-%: .venv-integrations/%/.ready
+	INTEGRATION_FIGURES=$(FIGURES)/$*.json .venv-integrations/$*/bin/python -m pytest -rs \
+	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_pages_of_frameworks.py \
+	  tests/integrations/test_erasure_in_frameworks.py
+
+test-by-mcp-of-%: .venv-integrations/%/.ready $(VENV)/.dev
+	INTEGRATION_FIGURES=$(FIGURES)/$*.json $(BIN)/python -m pytest -rs tests/integrations/test_mcp_frameworks.py -k $*
 
 # Claude Code and opencode fetch their programs in scripts that npm does not run by itself.
 test-clients: $(VENV)/.dev  ## five real coding agents from npm, without a login, against a local model server
@@ -134,10 +143,7 @@ endif
 
 .venv-integrations/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
 	@echo "Installing $* into .venv-integrations/$* …"
-	@$(PYTHON) -m venv .venv-integrations/$*
-	@.venv-integrations/$*/bin/python -m pip --disable-pip-version-check -q install --upgrade "pip>=25.1"
-	@.venv-integrations/$*/bin/python -m pip --disable-pip-version-check -q install ./$(WEIGHTS) -e ./$(SUITES) \
-	  -e ".[$*,postgres]" --group integrations --group $*-tests
+	@$(PYTHON) tools/install_framework.py $* .venv-integrations/$*
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt requirements/encryption.txt $(SUITES)/pyproject.toml

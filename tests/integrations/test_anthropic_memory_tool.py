@@ -24,7 +24,7 @@ from anthropic import Anthropic, AsyncAnthropic
 from anthropic.lib.tools import ToolError
 from anthropic.tools.memory import BetaLocalFilesystemMemoryTool
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, count_bytes, open_store
 
 from engrain import Memory, Store
 from engrain.integrations.anthropic import AsyncEngrainMemoryTool, EngrainMemoryTool
@@ -84,7 +84,9 @@ def random_command(chance: random.Random, known: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 1_000), ("postgres", 500)])
-def test_random_commands_answer_as_the_tool_of_the_sdk(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_commands_answer_as_the_tool_of_the_sdk(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     with open_store(backend, tmp_path) as opened:
         ours, theirs = EngrainMemoryTool(opened.memory(user="ana")), BetaLocalFilesystemMemoryTool(str(tmp_path / "x"))
         chance, known, done = random.Random(17), list[str](), 0
@@ -98,6 +100,8 @@ def test_random_commands_answer_as_the_tool_of_the_sdk(backend: str, steps: int,
             if command["command"] == "create" and mine == "ok":
                 known.append(command["path"])
         assert done > steps / 4
+    figures.show("random commands equal to `BetaLocalFilesystemMemoryTool`", backend, steps)
+    figures.name_packages("anthropic")
 
 
 def test_paths_outside_are_refused(memory: Memory) -> None:
@@ -189,7 +193,9 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_a_tool_runner_keeps_what_claude_writes(memory: Memory, api: tuple[str, list[Any]]) -> None:
+def test_a_tool_runner_keeps_what_claude_writes(
+    memory: Memory, api: tuple[str, list[Any]], request: pytest.FixtureRequest, figures: Figures
+) -> None:
     url, seen = api
     client = Anthropic(base_url=url, api_key="none")
     final = client.beta.messages.tool_runner(**ASKED, tools=[EngrainMemoryTool(memory)]).until_done()
@@ -197,12 +203,16 @@ def test_a_tool_runner_keeps_what_claude_writes(memory: Memory, api: tuple[str, 
     results = [one["content"] for one in seen[-1]["messages"] if one["role"] == "user"]
     assert "Ana likes oolong." in str(results[-1])
     assert memory.records.read(SPACE, [("file", "ana.md")])[0].body == b"Ana likes oolong.\n"
+    figures.show("`tool_runner` against a local server", request.node.callspec.params["memory"], "yes")
 
 
-def test_the_async_tool_runner_too(memory: Memory, api: tuple[str, list[Any]]) -> None:
+def test_the_async_tool_runner_too(
+    memory: Memory, api: tuple[str, list[Any]], request: pytest.FixtureRequest, figures: Figures
+) -> None:
     async def use() -> Any:
         client = AsyncAnthropic(base_url=api[0], api_key="none")
         return await client.beta.messages.tool_runner(**ASKED, tools=[AsyncEngrainMemoryTool(memory)]).until_done()
 
     assert asyncio.run(use()).content[0].text == "Done."
     assert memory.records.read(SPACE, [("file", "ana.md")])[0].body == b"Ana likes oolong.\n"
+    figures.show("async `tool_runner` against a local server", request.node.callspec.params["memory"], "yes")

@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("google.adk.sessions", reason="make test-integrations runs it")
 
-from engrain_conformance.embedder import HashEmbedder
 from google.adk.agents import LlmAgent
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -24,7 +23,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, open_store
 
 from engrain import NotFound, Store
 from engrain.integrations.google_adk import EngrainMemoryService, EngrainSessionService
@@ -96,7 +95,9 @@ async def random_step(chance: random.Random, services: Any, held: dict[Any, list
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 1_000), ("postgres", 500)])
-def test_random_calls_do_what_they_do_to_the_service_in_memory(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_calls_do_what_they_do_to_the_service_in_memory(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     async def use(opened: Store) -> None:
         services = (EngrainSessionService(opened), InMemorySessionService())
         chance, held = random.Random(17), dict[Any, list[Any]]()
@@ -105,6 +106,8 @@ def test_random_calls_do_what_they_do_to_the_service_in_memory(backend: str, ste
 
     with open_store(backend, tmp_path) as opened:
         asyncio.run(use(opened))
+    figures.show("random calls equal to `InMemorySessionService`", backend, steps)
+    figures.name_packages("google-adk")
 
 
 def test_events_that_are_appended_at_once_are_all_kept(store: Store) -> None:
@@ -128,7 +131,7 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
 
 
-def test_a_runner_remembers_across_sessions(store: Store) -> None:
+def test_a_runner_remembers_across_sessions(store: Store, request: pytest.FixtureRequest, figures: Figures) -> None:
     async def use() -> Any:
         sessions, memories = EngrainSessionService(store), EngrainMemoryService(store)
         agent = LlmAgent(name="helper", model=Scripted(model="scripted"))
@@ -154,21 +157,4 @@ def test_a_runner_remembers_across_sessions(store: Store) -> None:
     assert not any("oolong" in one.content.parts[0].text for one in again.memories)
     with pytest.raises(NotFound):
         asyncio.run(memories.delete_memory(**named, memory_id="none"))
-
-
-def test_erasing_the_user_leaves_no_byte_of_a_session(tmp_path: Path) -> None:
-    async def fill(opened: Store, name: str) -> None:
-        sessions = EngrainSessionService(opened)
-        session = await sessions.create_session(app_name=APP, user_id=name, session_id=f"session-of-{name}")
-        await sessions.append_event(
-            session, say("user", f"zephyrquokka-{name} likes tea", **{"user:k": f"zephyrquokka-{name}"})
-        )
-        await EngrainMemoryService(opened).add_session_to_memory(session)
-
-    with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
-        for name in ("ana", "ben"):
-            asyncio.run(fill(opened, name))
-        assert opened.erase(user="ana").receipt
-        assert count_bytes(tmp_path, "zephyrquokka-ana") == count_bytes(tmp_path, "session-of-ana") == 0
-        left = asyncio.run(EngrainSessionService(opened).list_sessions(app_name=APP))
-        assert [one.user_id for one in left.sessions] == ["ben"]
+    figures.show("a `Runner` with a scripted model, session and memory", request.node.callspec.params["store"], "yes")

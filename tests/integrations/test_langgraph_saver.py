@@ -19,7 +19,7 @@ pytest.importorskip("langgraph.checkpoint.base", reason="make test-integrations 
 
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, open_store
 from langgraph.checkpoint.base import WRITES_IDX_MAP, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -64,7 +64,7 @@ def put(saver: Any, thread: str = "t", parent: Any = None, run: str = "", **valu
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_suite_of_langgraph_passes(backend: str, tmp_path: Path) -> None:
+def test_the_suite_of_langgraph_passes(backend: str, tmp_path: Path, figures: Figures) -> None:
     numbers = itertools.count()
 
     @checkpointer_test(name=f"engrain on {backend}")
@@ -78,7 +78,10 @@ def test_the_suite_of_langgraph_passes(backend: str, tmp_path: Path) -> None:
     results = report.results.values()
     assert [one.failures for one in results if one.failures] == []
     assert all(one.detected and one.passed for one in results)
-    print(f"langgraph-checkpoint-conformance on {backend}: {sum(one.tests_passed for one in results)} passed")  # noqa: T201
+    passed = sum(one.tests_passed for one in results)
+    assert passed >= 81
+    figures.show("langgraph-checkpoint-conformance: tests passed, none failed", backend, passed)
+    figures.name_packages("langgraph", "langgraph-checkpoint", "langgraph-checkpoint-conformance")
 
 
 # Beside the reference
@@ -137,12 +140,15 @@ def random_step(chance: random.Random, savers: list[Any], known: list[Any]) -> N
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 2_000), ("postgres", 600)])
-def test_random_calls_do_what_they_do_to_the_saver_in_memory(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_calls_do_what_they_do_to_the_saver_in_memory(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     with open_store(backend, tmp_path) as opened:
         savers, known = [InMemorySaver(), EngrainSaver(opened.memory(user="ana"))], list[Any]()
         chance = random.Random(17)
         for _ in range(steps):
             random_step(chance, savers, known)
+    figures.show("random calls equal to `InMemorySaver`", backend, steps)
 
 
 # Graphs
@@ -190,7 +196,7 @@ with Store(sys.argv[1], embedder=HashEmbedder()) as store:
 """
 
 
-def test_an_interrupted_graph_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_an_interrupted_graph_goes_on_in_another_process(tmp_path: Path, figures: Figures) -> None:
     answers = [
         subprocess.run(
             [sys.executable, "-c", PROGRAM, str(tmp_path / "agent.db"), act], capture_output=True, text=True, check=True
@@ -198,9 +204,10 @@ def test_an_interrupted_graph_goes_on_in_another_process(tmp_path: Path) -> None
         for act in ("start", "resume")
     ]
     assert answers == [["False", "True"], ["True", "False"]]
+    figures.show("an interrupted graph goes on in a second process", "sqlite", "yes")
 
 
-def test_sixty_turns_cost_the_same_each(tmp_path: Path) -> None:
+def test_sixty_turns_cost_the_same_each(tmp_path: Path, figures: Figures) -> None:
     """Process time and bytes of a turn do not grow with the turns before it."""
     with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
         graph, times, sizes = make_graph(EngrainSaver(opened.memory(user="ana"))), list[float](), list[int]()
@@ -211,9 +218,15 @@ def test_sixty_turns_cost_the_same_each(tmp_path: Path) -> None:
             sizes.append(opened.status().store["bytes"])
         first, last = sorted(times[5:20])[7], sorted(times[-15:])[7]
         grown = [b - a for a, b in itertools.pairwise(sizes)]
-        print(f"a turn: {first * 1_000:.1f} ms at first, {last * 1_000:.1f} ms after 60")  # noqa: T201
         assert last < 2 * first
         assert sum(grown[-20:]) < 2 * max(sum(grown[5:25]), 100_000)
+    figures.show(
+        "process time of a turn at first, and after 60 turns",
+        "sqlite",
+        f"{first * 1_000:.1f} ms, {last * 1_000:.1f} ms",
+    )
+    per_turn = [round(sum(some) / len(some) / 1_000) for some in (grown[5:25], grown[-20:])]
+    figures.show("kilobytes that a turn adds at first, and after 60 turns", "sqlite", f"{per_turn[0]}, {per_turn[1]}")
 
 
 def test_async_graphs_work(store: Store) -> None:
@@ -245,25 +258,12 @@ def test_a_thread_belongs_to_its_user(store: Store) -> None:
         EngrainSaver(store.memory(user="ana"), user_of=user_of)
 
 
-def test_erasing_the_user_leaves_no_byte_of_a_thread(tmp_path: Path) -> None:
-    with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
-        graph = make_graph(EngrainSaver(opened, user_of=user_of))
-        for name in ("ana", "ben"):
-            graph.invoke({"messages": [f"zephyrquokka-{name} " * 300]}, config(f"thread-of-{name}", user_id=name))
-        assert count_bytes(tmp_path, "zephyrquokka-ana") > 0
-        done = opened.erase(user="ana")
-        assert done.receipt
-        assert done.counts["record"] > 3
-        for word in ("zephyrquokka-ana", "thread-of-ana"):
-            assert count_bytes(tmp_path, word) == 0
-        assert graph.get_state(config("thread-of-ana", user_id="ana")).values == {}
-        assert graph.get_state(config("thread-of-ben", user_id="ben")).values["messages"]
-
-
 # Removing
 
 
-def test_a_late_put_does_not_bring_a_deleted_thread_back(store: Store) -> None:
+def test_a_late_put_does_not_bring_a_deleted_thread_back(
+    store: Store, request: pytest.FixtureRequest, figures: Figures
+) -> None:
     saver = EngrainSaver(store, user_of=user_of)
     first = put(saver, x=1)
     child = {"thread_id": "t", "checkpoint_ns": "child:1"}
@@ -278,6 +278,7 @@ def test_a_late_put_does_not_bring_a_deleted_thread_back(store: Store) -> None:
     put(saver, parent=again, x=5)
     saver.put_writes(again, [("x", 6)], "task")
     assert len(list(saver.list(config()))) == 2
+    figures.show("a late `put` brings a deleted thread back", request.node.callspec.params["store"], "no")
 
 
 def test_a_thread_that_is_copied_to_a_deleted_name_goes_on(store: Store) -> None:
@@ -292,7 +293,9 @@ def test_a_thread_that_is_copied_to_a_deleted_name_goes_on(store: Store) -> None
     assert [one.checkpoint["channel_values"] for one in saver.list(config())] == [{"x": 3}, {"x": 1}]
 
 
-def test_values_that_no_checkpoint_has_are_removed(store: Store) -> None:
+def test_values_that_no_checkpoint_has_are_removed(
+    store: Store, request: pytest.FixtureRequest, figures: Figures
+) -> None:
     saver, records = EngrainSaver(store, user_of=user_of), store.memory(user="ana").records
     first = put(saver, run="r1", x="one")
     second = put(saver, parent=first, run="r2", x="two")
@@ -307,6 +310,7 @@ def test_values_that_no_checkpoint_has_are_removed(store: Store) -> None:
     assert found.checkpoint["channel_values"] == {"x": "three"}
     saver.prune(["t"], strategy="delete")
     assert records.keys(SPACE, (BLOB,)) == records.keys(SPACE, (CHECKPOINT,)) == []
+    figures.show("`prune` and `delete_for_runs` remove orphaned values", request.node.callspec.params["store"], "yes")
 
 
 def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Store) -> None:
@@ -332,7 +336,7 @@ def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Store) -> Non
     assert len(before["log"]["writes"]) == 2
 
 
-def test_checkpoints_expire_and_values_in_use_do_not(tmp_path: Path) -> None:
+def test_checkpoints_expire_and_values_in_use_do_not(tmp_path: Path, figures: Figures) -> None:
     clock = SetClock()
     with Store(tmp_path / "agent.db", embedder=HashEmbedder(), clock=clock, background=False) as opened:
         saver = EngrainSaver(opened, user_of=user_of, ttl=timedelta(hours=10))
@@ -351,3 +355,4 @@ def test_checkpoints_expire_and_values_in_use_do_not(tmp_path: Path) -> None:
         assert saver.get_tuple(config()) is None
         opened.maintain()
         assert opened.status().store["records"] == 0
+    figures.show("maintenance removes expired checkpoints", "sqlite", "yes")

@@ -21,7 +21,7 @@ pytest.importorskip("langgraph.store.base", reason="make test-integrations runs 
 
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, count_bytes, open_store
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp
 from langgraph.store.memory import InMemoryStore
 
@@ -97,12 +97,16 @@ def random_step(chance: random.Random, ours: Any, theirs: Any, there: set[Any]) 
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 2_000), ("postgres", 400)])
-def test_random_calls_do_what_they_do_to_the_store_in_memory(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_calls_do_what_they_do_to_the_store_in_memory(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     with open_store(backend, tmp_path) as opened:
         ours, theirs = EngrainStore(opened.memory(user="ana"), fields=()), InMemoryStore()
         chance, there = random.Random(17), set[Any]()
         for _ in range(steps):
             random_step(chance, ours, theirs, there)
+    figures.show("random calls equal to `InMemoryStore`, but for its listed faults", backend, steps)
+    figures.name_packages("langgraph", "langgraph-checkpoint")
 
 
 def test_a_search_finds_by_words_and_says_how_relevant(memory: Memory) -> None:

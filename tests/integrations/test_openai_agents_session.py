@@ -13,11 +13,10 @@ import pytest
 pytest.importorskip("agents.memory", reason="make test-integrations runs it")
 
 from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, set_tracing_disabled
-from engrain_conformance.embedder import HashEmbedder
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, open_store
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
-from engrain import Memory, Store
+from engrain import Memory
 from engrain.integrations.openai_agents import SPACE, EngrainSession
 
 set_tracing_disabled(True)
@@ -62,7 +61,9 @@ async def random_step(chance: random.Random, ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 1_000), ("postgres", 500)])
-def test_random_calls_do_what_they_do_to_the_session_of_the_sdk(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_calls_do_what_they_do_to_the_session_of_the_sdk(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     async def use(memory: Memory) -> None:
         pairs = [(EngrainSession(name, memory), SQLiteSession(name, tmp_path / "theirs.db")) for name in ("s", "s2")]
         chance = random.Random(17)
@@ -71,6 +72,8 @@ def test_random_calls_do_what_they_do_to_the_session_of_the_sdk(backend: str, st
 
     with open_store(backend, tmp_path) as opened:
         asyncio.run(use(opened.memory(user="ana")))
+    figures.show("random calls equal to `SQLiteSession`", backend, steps)
+    figures.name_packages("openai-agents")
 
 
 def test_many_who_add_at_once_lose_nothing(memory: Memory) -> None:
@@ -99,7 +102,9 @@ class Scripted(Model):
         raise NotImplementedError
 
 
-def test_a_runner_remembers_across_turns_and_sessions(memory: Memory) -> None:
+def test_a_runner_remembers_across_turns_and_sessions(
+    memory: Memory, request: pytest.FixtureRequest, figures: Figures
+) -> None:
     async def use() -> list[str]:
         agent = Agent(name="helper", model=Scripted())
         session = EngrainSession("monday", memory)
@@ -111,6 +116,9 @@ def test_a_runner_remembers_across_turns_and_sessions(memory: Memory) -> None:
     assert any("oolong" in hit.text for hit in memory.recall("Which tea does she like?").hits)
     said = memory.list({"session": "monday", "kind": "message"})
     assert [item.role for item in said][::-1] == ["user", "assistant"] * 2
+    figures.show(
+        "a `Runner` with a scripted model, two turns, found by recall", request.node.callspec.params["memory"], "yes"
+    )
 
 
 def test_a_popped_item_and_a_cleared_session_are_not_found(memory: Memory) -> None:
@@ -124,14 +132,3 @@ def test_a_popped_item_and_a_cleared_session_are_not_found(memory: Memory) -> No
     asyncio.run(use())
     assert memory.recall("Where is the parcel?").hits == ()
     assert memory.records.keys(SPACE) == []
-
-
-def test_erasing_the_user_leaves_no_byte_of_a_session(tmp_path: Path) -> None:
-    with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
-        for name in ("ana", "ben"):
-            session = EngrainSession(f"session-of-{name}", opened.memory(user=name))
-            call = {"type": "function_call", "call_id": "c", "name": f"zephyrquokka-{name}-call", "arguments": "{}"}
-            asyncio.run(session.add_items([say("user", f"zephyrquokka-{name} likes tea"), call]))
-        assert opened.erase(user="ana").receipt
-        assert count_bytes(tmp_path, "zephyrquokka-ana") == count_bytes(tmp_path, "session-of-ana") == 0
-        assert len(asyncio.run(EngrainSession("session-of-ben", opened.memory(user="ben")).get_items())) == 2

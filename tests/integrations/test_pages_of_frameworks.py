@@ -6,19 +6,23 @@ import json
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from integration_kit import is_installed
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
 NEEDS = {
+    "agent-framework": "agent_framework",
     "anthropic": "anthropic",
     "google-adk": "google.adk",
+    "langchain": "langchain_core",
     "langgraph": "langgraph",
+    "llama-index": "llama_index",
     "openai-agents": "agents",
     "pydantic-ai": "pydantic_ai",
 }
+BY_MCP = {"autogen", "crewai", "smolagents"}  # tests/integrations/test_mcp_frameworks.py
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 RUN = """
 import json, sys
@@ -28,13 +32,8 @@ for n, code in enumerate(json.load(sys.stdin)):
 """
 
 
-def is_installed(module: str) -> bool:
-    parents = [module.rsplit(".", n)[0] for n in range(module.count("."), 0, -1)]
-    return all(find_spec(one) is not None for one in (*parents, module))
-
-
 def test_every_page_names_its_framework() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == set(NEEDS)
+    assert {page.stem for page in PAGES.glob("*.md")} == {*NEEDS, *BY_MCP}
 
 
 @pytest.mark.parametrize("name", NEEDS)

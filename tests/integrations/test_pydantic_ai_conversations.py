@@ -12,8 +12,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai.conversation_store", reason="make test-integrations runs it")
 
-from engrain_conformance.embedder import HashEmbedder
-from integration_kit import count_bytes, open_store
+from integration_kit import Figures, open_store
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, InMemoryConversationStore
@@ -21,7 +20,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import BinaryContent, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from engrain import Memory, Store
+from engrain import Memory
 from engrain.integrations.pydantic_ai import EngrainConversationStore, RecallFromMemory
 from engrain.integrations.pydantic_ai.conversations import ENTRY, SPACE
 
@@ -92,7 +91,9 @@ async def random_step(chance: random.Random, stores: Any, held: dict[str, list[C
 
 
 @pytest.mark.parametrize(("backend", "steps"), [("sqlite", 1_000), ("postgres", 500)])
-def test_random_calls_do_what_they_do_to_the_store_in_memory(backend: str, steps: int, tmp_path: Path) -> None:
+def test_random_calls_do_what_they_do_to_the_store_in_memory(
+    backend: str, steps: int, tmp_path: Path, figures: Figures
+) -> None:
     async def use(memory: Memory) -> None:
         theirs, chance, held = InMemoryConversationStore(), random.Random(17), dict[str, list[Conversation]]()
         stores = (EngrainConversationStore(memory), theirs)
@@ -104,9 +105,13 @@ def test_random_calls_do_what_they_do_to_the_store_in_memory(backend: str, steps
 
     with open_store(backend, tmp_path) as opened:
         asyncio.run(use(opened.memory(user="ana")))
+    figures.show("random calls equal to `InMemoryConversationStore`", backend, steps)
+    figures.name_packages("pydantic-ai-slim")
 
 
-def test_of_many_who_save_at_once_one_succeeds_and_nothing_is_lost(memory: Memory) -> None:
+def test_of_many_who_save_at_once_one_succeeds_and_nothing_is_lost(
+    memory: Memory, request: pytest.FixtureRequest, figures: Figures
+) -> None:
     async def add(store: EngrainConversationStore, n: int) -> int:
         conflicts = 0
         while True:
@@ -131,6 +136,7 @@ def test_of_many_who_save_at_once_one_succeeds_and_nothing_is_lost(memory: Memor
     assert sorted(one.parts[0].content for one in messages) == sorted(f"message {n}" for n in range(24))
     assert conflicts > 0
     assert len(memory.records.keys(SPACE, (ENTRY,))) == 24
+    figures.show("24 programs save one conversation at once: messages lost", request.node.callspec.params["memory"], 0)
 
 
 def test_a_conversation_goes_on_with_an_agent(memory: Memory) -> None:
@@ -150,7 +156,9 @@ def test_a_conversation_goes_on_with_an_agent(memory: Memory) -> None:
     assert asyncio.run(use()) == ["I saw 1 messages.", "I saw 3 messages."]
 
 
-def test_recalled_texts_are_a_part_of_the_message_and_not_an_instruction(memory: Memory) -> None:
+def test_recalled_texts_are_a_part_of_the_message_and_not_an_instruction(
+    memory: Memory, request: pytest.FixtureRequest, figures: Figures
+) -> None:
     seen: list[Any] = []
 
     def reply(messages: Any, info: AgentInfo) -> ModelResponse:
@@ -169,16 +177,4 @@ def test_recalled_texts_are_a_part_of_the_message_and_not_an_instruction(memory:
     assert "favourite tea is oolong" not in str(result.all_messages())
     said = memory.list({"kind": "message"})
     assert [item.text for item in said][::-1] == ["Which favourite tea does Ana drink?", "Oolong, I think."]
-
-
-def test_erasing_the_user_leaves_no_byte_of_a_conversation(tmp_path: Path) -> None:
-    async def save(memory: Memory, name: str) -> None:
-        message = ModelRequest(parts=[UserPromptPart(content=f"zephyrquokka-{name} likes tea " * 50)])
-        await EngrainConversationStore(memory).save(Conversation(conversation_id=f"talk-{name}", messages=[message]))
-
-    with Store(tmp_path / "agent.db", embedder=HashEmbedder()) as opened:
-        for name in ("ana", "ben"):
-            asyncio.run(save(opened.memory(user=name), name))
-        assert opened.erase(user="ana").receipt
-        assert count_bytes(tmp_path, "zephyrquokka-ana") == count_bytes(tmp_path, "talk-ana") == 0
-        assert asyncio.run(EngrainConversationStore(opened.memory(user="ben")).load("talk-ben")) is not None
+    figures.show("recalled texts are data, not instructions", request.node.callspec.params["memory"], "yes")

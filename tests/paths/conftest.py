@@ -23,7 +23,7 @@ from engrain.server.access import OpenAccess
 LOCAL_FILES = {
     **dict.fromkeys(("test_task_care", "test_task_caught", "test_task_desk", "test_task_effects"), "task"),
     **dict.fromkeys(("test_task_runs", "test_tasks", "test_resumable"), "task"),
-    "test_records": "records",
+    **dict.fromkeys(("test_records", "test_indexed_records"), "records"),
 }
 LOCAL_TESTS = {
     "test_many_notes_are_checked_before_the_first_is_written": "progress is not reported over HTTP",

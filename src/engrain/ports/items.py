@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
@@ -24,6 +24,8 @@ from engrain.core.model.queries import (
     StoreStatus,
     UnembeddedItem,
 )
+
+Answer = TypeVar("Answer")
 
 
 class ItemStore(Protocol):
@@ -115,9 +117,15 @@ class ItemStore(Protocol):
     def once(self, scope: Scope, request: Request | None, do: Callable[[], Applied]) -> Applied:
         """Run `do` and store its answer under the request's id. All that `do` writes to this store is one transaction.
 
-        A known request returns the first answer as `answer` does, and `do` is not called. If `do` raises, nothing is
-        written. `do` may be called twice, on another thread, and must neither embed nor call a server: others wait for
-        it. Without a request `do` is only called.
+        A known request returns the first answer as `answer` does, and `do` is not called. `do` is run as by
+        `in_transaction`. Without a request `do` is only called.
+        """
+
+    def in_transaction(self, do: Callable[[], Answer]) -> Answer:
+        """Run `do`, and return its answer. All that it reads and writes in this store is one transaction.
+
+        If `do` raises, nothing is written. It may be called twice, on another thread, and must neither embed nor call a
+        server: others wait for it.
         """
 
     def drop_answers(self, before: datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.identity import Scope
@@ -24,6 +24,9 @@ from engrain.core.model.records import (
 from engrain.core.validation import check_count, check_list
 from engrain.ports import Services
 from engrain.ports.records import Records
+
+if TYPE_CHECKING:
+    from engrain.tiers.indexed_records import IndexedRecords
 
 
 class ScopedRecords:
@@ -97,6 +100,12 @@ class ScopedRecords:
         if removed:
             self._services.items.purge()
         return removed
+
+    def indexed(self, space: str) -> IndexedRecords:
+        """Return the records of a space that are written together with texts, so that recall finds them."""
+        from engrain.tiers.indexed_records import IndexedRecords
+
+        return IndexedRecords(self._services, self._scope, space, self._port)
 
     @property
     def _port(self) -> Records:

@@ -157,13 +157,9 @@ class SemanticMemory:
                 raise self._not_found(what)
         else:
             outcomes = self._forget_matching(what, keep_source, make_request(request_id, "forget", what, keep_source))
-        forgotten = [outcome for outcome in outcomes if outcome.status == "forgotten"]
-        ids = tuple(dict.fromkeys(id for outcome in forgotten for id in (outcome.id, *outcome.others) if id))
-        marked = tuple(dict.fromkeys(id for outcome in outcomes for id in outcome.marked))
-        done = not outcomes or write.finish_forgetting(ids, marked, self._scope, self._services)
-        if ids or marked:
-            done = push_changes(self._services.feed, self._scope, [*ids, *marked]) and done
-        return ForgetResult(ids, marked, pending=not done)
+        if not outcomes:
+            return ForgetResult((), ())
+        return finish_forgetting(outcomes, self._scope, self._services)
 
     def _forget_matching(self, what: object, keep_source: bool, request: Request | None) -> tuple[Outcome, ...]:
         """Forget in batches. A repeated request continues with the items that the first call found."""
@@ -261,6 +257,17 @@ class Relations:
         check_count(limit, "limit", 1, MAX_BATCH)
         query = ListQuery(self._scope, _RELATIONS, parse_as_of(as_of), False, limit, after)
         return self._services.items.page(query)
+
+
+def finish_forgetting(outcomes: Sequence[Outcome], scope: Scope, services: Services) -> ForgetResult:
+    """Remove the bytes of forgotten items from every store, and return what was forgotten."""
+    forgotten = [outcome for outcome in outcomes if outcome.status == "forgotten"]
+    ids = tuple(dict.fromkeys(id for outcome in forgotten for id in (outcome.id, *outcome.others) if id))
+    marked = tuple(dict.fromkeys(id for outcome in outcomes for id in outcome.marked))
+    done = write.finish_forgetting(ids, marked, scope, services)
+    if ids or marked:
+        done = push_changes(services.feed, scope, [*ids, *marked]) and done
+    return ForgetResult(ids, marked, pending=not done)
 
 
 def find_derived(explain: Callable[[str], Explanation], id: str) -> builtins.list[Item]:

@@ -62,6 +62,17 @@ class RequestSuite(Suite):
         reader.join(30)
         assert seen in ([[]], [["Two.", "One."]])
 
+    def test_what_runs_in_a_transaction_is_written_together_or_not_at_all(self, store: ItemStore) -> None:
+        def add_and_fail() -> None:
+            add(store, fact("Tea."))
+            assert texts(list_items(store)) == ["Tea.", "Rain."]  # it reads what it wrote
+            raise ZeroDivisionError
+
+        assert len(store.in_transaction(lambda: add(store, fact("Rain.")))) == 1
+        with pytest.raises(ZeroDivisionError):
+            store.in_transaction(add_and_fail)
+        assert texts(list_items(store)) == ["Rain."]
+
     def test_without_a_request_it_is_done_every_time(self, store: ItemStore) -> None:
         assert [store.once(ANA, None, Applied).repeated for _ in range(2)] == [False, False]
         assert store.answer(ANA, None) is None

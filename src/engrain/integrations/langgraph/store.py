@@ -24,20 +24,21 @@ from langgraph.store.base import (
     tokenize_path,
 )
 
-from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.items import Source
-from engrain.core.model.records import Record, RecordDraft, RecordKey
+from engrain.core.errors import InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.items import Note, Source
+from engrain.core.model.records import RecordKey
 from engrain.integrations.langgraph.filters import fits_namespace, matches_filter
 from engrain.integrations.owners import Owners, UserOf
 from engrain.memory.memory import MAX_HITS, Memory
 from engrain.memory.store import Store
+from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord
 
 SPACE = "langgraph store"
 # It ends the namespace in a record's key: no label of a namespace is empty.
 _END = ""
 # Metadata of an item: the prefixes of its namespace, and the whole of it with the key.
 _UNDER, _NAME = "langgraph_under", "langgraph_key"
-_PAGE = 500
 Namespace = tuple[str, ...]
 
 
@@ -46,10 +47,9 @@ class _Stored(NamedTuple):
     key: str
     value: dict[str, Any]
     created_at: datetime
-    items: tuple[str, ...]  # ids of the indexed texts
     index: Any
     ttl: float | None  # minutes
-    record: Record
+    record: IndexedRecord
 
     def item(self) -> Item:
         return Item(
@@ -88,7 +88,7 @@ class EngrainStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer all reads, then write; of two writes of one key the last counts."""
+        """Answer all reads, then write in one transaction for each memory; of two writes of one key the last counts."""
         answers: list[Result] = []
         puts: dict[tuple[Namespace, str], PutOp] = {}
         for op in ops:
@@ -104,12 +104,8 @@ class EngrainStore(BaseStore):
             else:
                 raise InvalidInput(f"unknown operation {type(op).__name__}.")
             answers.append(answer)
-        for op in puts.values():
-            memory = self._owners.find(op.namespace)
-            if op.value is None:
-                self._delete(memory, op.namespace, op.key)
-            else:
-                self._put(memory, op)
+        for memory, some in self._group_by_owner(puts.values()):
+            self._write(memory, some)
         return answers
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -132,7 +128,7 @@ class EngrainStore(BaseStore):
         for memory in self._list_memories(op.namespace_prefix):
             scored = list(_find_by_text(memory, op, wanted)) if op.query else []
             seen = {stored.record.key for stored, _ in scored}
-            rest = (one for one in _iterate_records(memory, op.namespace_prefix) if one.key not in seen)
+            rest = (one for one in memory.records.indexed(SPACE).iterate(op.namespace_prefix) if one.key not in seen)
             others = ((one, None) for one in map(_read, rest) if matches_filter(one.value, op.filter))
             for stored, score in (*scored, *_take(others, max(0, wanted - len(scored)))):
                 found.append(stored.found(score))
@@ -157,33 +153,40 @@ class EngrainStore(BaseStore):
 
     # Write
 
-    def _put(self, memory: Memory, op: PutOp) -> None:
-        """Remember the texts, then write the record that names them, then forget the texts of the value before."""
-        now = memory.records.now()
-        ends = None if op.ttl is None else now + timedelta(minutes=op.ttl)
-        items = [self._remember(memory, op, text, now, ends) for text in self._list_texts(op)]
-        while True:
-            before = _load(memory, op.namespace, op.key)
-            created = before.created_at if before else now
-            head = {"created_at": created.isoformat(), "items": items, "index": op.index, "ttl": op.ttl}
-            draft = RecordDraft(_record_key(op.namespace, op.key), _encode(head, op.value), expires_at=ends)
-            try:
-                memory.records.write(SPACE, [draft], expect=[(draft.key, before.record.hash if before else None)])
-            except Conflict:  # somebody else wrote it just now
-                continue
-            _forget(memory, before.items if before else ())
-            return
+    def _group_by_owner(self, puts: Iterable[PutOp]) -> list[tuple[Memory, list[PutOp]]]:
+        found: dict[Scope, tuple[Memory, list[PutOp]]] = {}
+        for op in puts:
+            memory = self._owners.find(op.namespace)
+            found.setdefault(memory.scope, (memory, []))[1].append(op)
+        return list(found.values())
 
-    def _delete(self, memory: Memory, namespace: Namespace, key: str) -> None:
-        before = _load(memory, namespace, key)
-        memory.records.drop(SPACE, _record_key(namespace, key))
-        _forget(memory, before.items if before else ())
+    def _write(self, memory: Memory, puts: Sequence[PutOp]) -> None:
+        now = memory.records.now()
+        named = {_record_key(op.namespace, op.key): op for op in puts}
+
+        def make_drafts(before: Mapping[RecordKey, IndexedRecord]) -> list[IndexedDraft]:
+            return [
+                self._make_draft(key, op, now, _read(before[key]).created_at if key in before else now)
+                for key, op in named.items()
+                if op.value is not None
+            ]
+
+        memory.records.indexed(SPACE).update(list(named), make_drafts)
+
+    def _make_draft(self, key: RecordKey, op: PutOp, now: datetime, created: datetime) -> IndexedDraft:
+        ends = None if op.ttl is None else now + timedelta(minutes=op.ttl)
+        head = {"created_at": created.isoformat(), "index": op.index, "ttl": op.ttl}
+        under = [json.dumps(op.namespace[:n]) for n in range(1, len(op.namespace) + 1)]
+        metadata = {_UNDER: under, _NAME: [*op.namespace, op.key]}
+        source = Source("langgraph store", "agent")
+        notes = [Note(text, metadata=metadata, source=source, expires_at=ends) for text in self._list_texts(op)]
+        return IndexedDraft(key, _encode(head, op.value), notes, ends)
 
     def _refresh(self, memory: Memory, stored: _Stored) -> None:
         """Give a value its whole time again, once half of it has passed."""
         ends = stored.record.expires_at
         if stored.ttl and ends and ends - memory.records.now() < timedelta(minutes=stored.ttl) / 2:
-            self._put(memory, PutOp(stored.namespace, stored.key, stored.value, stored.index, stored.ttl))
+            self._write(memory, [PutOp(stored.namespace, stored.key, stored.value, stored.index, stored.ttl)])
 
     def _list_texts(self, op: PutOp) -> list[str]:
         paths = self._fields if op.index is None else op.index or ()
@@ -191,48 +194,25 @@ class EngrainStore(BaseStore):
         texts = [text for path in tokens for text in get_text_at_path(op.value, path) or ()]
         return [text for text in dict.fromkeys(texts) if text.strip()]
 
-    def _remember(self, memory: Memory, op: PutOp, text: str, now: datetime, ends: datetime | None) -> str:
-        under = [json.dumps(op.namespace[:n]) for n in range(1, len(op.namespace) + 1)]
-        metadata = {_UNDER: under, _NAME: [*op.namespace, op.key]}
-        source = Source("langgraph store", "agent")
-        # With a date, equal texts of two values stay two items.
-        return memory.remember(text, metadata=metadata, source=source, occurred_at=now, expires_at=ends)
-
 
 def _find_by_text(memory: Memory, op: SearchOp, wanted: int) -> Iterator[tuple[_Stored, float]]:
     """Yield the values that recall finds, best first, each once."""
     where = {"exists": True} if not op.namespace_prefix else {"contains": json.dumps(op.namespace_prefix)}
     n = MAX_HITS if op.filter else min(MAX_HITS, 2 * wanted + 20)
     hits = memory.recall(op.query or "", n=n, where={f"metadata.{_UNDER}": where}, min_relevance=0).hits
-    best: dict[RecordKey, tuple[str, float]] = {}
+    best: dict[RecordKey, float] = {}
     for hit in hits:
         *namespace, key = hit.item.metadata[_NAME]
-        best.setdefault(_record_key(tuple(namespace), key), (hit.item.id, hit.relevance))
-    records = {one.key: _read(one) for one in memory.records.read(SPACE, list(best))}
-    for name, (id, relevance) in sorted(best.items(), key=lambda pair: -pair[1][1]):
-        stored = records.get(name)
-        # An item that no record names is left of an interrupted write.
-        if stored and id in stored.items and matches_filter(stored.value, op.filter):
-            yield stored, relevance
-
-
-def _forget(memory: Memory, items: Iterable[str]) -> None:
-    for id in items:
-        if memory.get(id) is not None:
-            memory.forget(id)
+        best.setdefault(_record_key(tuple(namespace), key), hit.relevance)
+    for record in memory.records.indexed(SPACE).read(sorted(best, key=lambda key: -best[key])):
+        stored = _read(record)
+        if matches_filter(stored.value, op.filter):
+            yield stored, best[record.key]
 
 
 def _load(memory: Memory, namespace: Namespace, key: str) -> _Stored | None:
-    found = memory.records.read(SPACE, [_record_key(namespace, key)])
+    found = memory.records.indexed(SPACE).read([_record_key(namespace, key)])
     return _read(found[0]) if found else None
-
-
-def _iterate_records(memory: Memory, prefix: Namespace) -> Iterator[Record]:
-    """Yield the records under a namespace, the last written first."""
-    after: RecordKey | None = None
-    while page := memory.records.scan(SPACE, prefix, limit=_PAGE, order="newest", after=after):
-        yield from page
-        after = page[-1].key
 
 
 def _iterate_keys(memory: Memory) -> Iterator[RecordKey]:
@@ -255,12 +235,12 @@ def _encode(head: Mapping[str, Any], value: Mapping[str, Any]) -> bytes:
         raise InvalidInput(f"a value must be plain JSON: {exc}.") from exc
 
 
-def _read(record: Record) -> _Stored:
+def _read(record: IndexedRecord) -> _Stored:
     found = orjson.loads(record.body)
     end = record.key.index(_END)
     created = datetime.fromisoformat(found["created_at"]).astimezone(UTC)
     place = record.key[:end], record.key[-1]
-    return _Stored(*place, found["value"], created, tuple(found["items"]), found["index"], found["ttl"], record)
+    return _Stored(*place, found["value"], created, found["index"], found["ttl"], record)
 
 
 def _take(found: Iterator[Any], limit: int) -> list[Any]:

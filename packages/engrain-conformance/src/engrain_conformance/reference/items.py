@@ -31,6 +31,7 @@ from engrain.core.model.queries import (
     UnprocessedSession,
 )
 from engrain.core.text.passages import index_words
+from engrain.ports.items import Answer
 from engrain_conformance.reference.state import (
     ChangeRow,
     State,
@@ -77,11 +78,17 @@ class ReferenceItems(StateHolder):
     def once(self, scope: Scope, request: Request | None, do: Callable[[], Applied]) -> Applied:
         if request is None:
             return do()
+
+        def answer_or_do() -> Applied:
+            self._state.check_writable(scope)
+            return self.answer(scope, request) or self._store_answer(scope, request, do())
+
+        return self.in_transaction(answer_or_do)
+
+    def in_transaction(self, do: Callable[[], Answer]) -> Answer:
         with self.whole() as before:
             try:
-                before.check_writable(scope)
-                first = self.answer(scope, request)
-                return first or self._store_answer(scope, request, do())
+                return do()
             except BaseException:
                 self._state = before  # every write replaced it by a changed copy
                 raise

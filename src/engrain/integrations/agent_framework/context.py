@@ -1,0 +1,60 @@
+"""EngrainContextProvider: recalls for an agent of Microsoft Agent Framework, and keeps what was said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from agent_framework import ContextProvider, Message
+
+from engrain.core.errors import TooLarge
+from engrain.core.validation import MAX_QUERY
+from engrain.memory.memory import Memory
+
+_LOGGED_ROLES = ("user", "assistant")
+
+
+class EngrainContextProvider(ContextProvider):
+    """A context provider for Agent(context_providers=[…]).
+
+        provider = EngrainContextProvider(store.memory(user="ana"))
+
+    Recalled texts are a message of their own in front of the user's, quoted with their sources, and never instructions.
+    The words of user and assistant go to the log of the session; with `remember=False` nothing is kept.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        source_id: str = "engrain",
+        *,
+        n: int = 5,
+        budget: int | None = 1_000,
+        remember: bool = True,
+    ) -> None:
+        super().__init__(source_id)
+        self._memory, self._n, self._budget, self._remember = memory, n, budget, remember
+
+    async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
+        asked = "\n".join(message.text for message in context.input_messages if message.role == "user").strip()
+        if not asked:
+            return
+        query = asked[: MAX_QUERY // 4]
+        recalled = await asyncio.to_thread(self._memory.recall, query, n=self._n, budget=self._budget)
+        if recalled:
+            context.extend_messages(self, [Message("user", [str(recalled)])])
+
+    async def after_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
+        if self._remember:
+            answered = context.response.messages if context.response else []
+            said = [*context.input_messages, *answered]
+            await asyncio.to_thread(self._keep, context.session_id or self.source_id, said)
+
+    def _keep(self, session: str, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message.role in _LOGGED_ROLES and message.text.strip():
+                try:
+                    self._memory.add_message(message.role, message.text, session=session)
+                except TooLarge:  # the history has it nevertheless
+                    continue

@@ -1,0 +1,44 @@
+"""EngrainByteStore: bytes by key in a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from langchain_core.stores import ByteStore
+
+from engrain.core.model.records import RecordDraft, RecordKey
+from engrain.core.validation import check_key
+from engrain.memory.memory import Memory
+
+SPACE = "langchain bytes"
+_PAGE = 1_000
+
+
+class EngrainByteStore(ByteStore):
+    """A key-value store in the memory of one user, such as for CacheBackedEmbeddings.
+
+    store = EngrainByteStore(engrain_store.memory(user="ana"), name="embeddings")
+    """
+
+    def __init__(self, memory: Memory, *, name: str = "bytes") -> None:
+        self._records, self._name = memory.records, check_key(name, "name")
+
+    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
+        found = {one.key: one.body for one in self._records.read(SPACE, [self._key(key) for key in keys])}
+        return [found.get(self._key(key)) for key in keys]
+
+    def mset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
+        """Write all pairs in one transaction."""
+        self._records.write(SPACE, [RecordDraft(self._key(key), value) for key, value in key_value_pairs])
+
+    def mdelete(self, keys: Sequence[str]) -> None:
+        self._records.write(SPACE, drops=[self._key(key) for key in keys])
+
+    def yield_keys(self, *, prefix: str | None = None) -> Iterator[str]:
+        after: RecordKey | None = None
+        while page := self._records.keys(SPACE, (self._name,), limit=_PAGE, after=after):
+            yield from (key[1] for key in page if key[1].startswith(prefix or ""))
+            after = page[-1]
+
+    def _key(self, key: str) -> RecordKey:
+        return self._name, key

@@ -1,0 +1,54 @@
+"""EngrainCache: the answers of a model by prompt, in a memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from langchain_core.caches import BaseCache
+from langchain_core.load import dumps, loads
+from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, GenerationChunk
+
+from engrain.core.clock import check_duration
+from engrain.core.model.records import RecordDraft, RecordKey
+from engrain.memory.memory import Memory
+
+SPACE = "langchain cache"
+# A stored answer cannot make any other object.
+_ALLOWED = [
+    Generation, GenerationChunk, ChatGeneration, ChatGenerationChunk, AIMessage, AIMessageChunk, ChatMessage,
+]  # fmt: skip
+
+
+class EngrainCache(BaseCache):
+    """A cache for set_llm_cache(…), in the memory of one user. With `ttl`, an answer expires after so many seconds.
+
+    set_llm_cache(EngrainCache(store.memory(user="ana"), ttl=3600))
+    """
+
+    def __init__(self, memory: Memory, *, ttl: timedelta | float | None = None) -> None:
+        self._records = memory.records
+        self._ttl = None if ttl is None else check_duration(ttl, "ttl")
+
+    def lookup(self, prompt: str, llm_string: str) -> Sequence[Generation] | None:
+        found = self._records.read(SPACE, [_make_key(prompt, llm_string)])
+        try:
+            return loads(found[0].body.decode(), allowed_objects=_ALLOWED) if found else None
+        except ValueError:  # of another class, or damaged: the model answers again
+            return None
+
+    def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        ends = None if self._ttl is None else self._records.now() + self._ttl
+        body = dumps(list(return_val)).encode()
+        self._records.write(SPACE, [RecordDraft(_make_key(prompt, llm_string), body, expires_at=ends)])
+
+    def clear(self, **kwargs: Any) -> None:
+        self._records.drop(SPACE)
+
+
+def _make_key(prompt: str, llm_string: str) -> RecordKey:
+    """Return hashes: a prompt may be longer than a key."""
+    return tuple(hashlib.sha256(part.encode()).hexdigest() for part in (llm_string, prompt))

@@ -1,0 +1,59 @@
+"""EngrainMemoryBlock: the long-term memory of a LlamaIndex agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from engrain.core.errors import BackendMissing, TooLarge
+from engrain.core.validation import MAX_QUERY
+from engrain.memory.memory import Memory
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole
+    from llama_index.core.memory import BaseMemoryBlock
+    from pydantic import Field
+except ImportError as exc:
+    raise BackendMissing("the LlamaIndex integration", "llama-index") from exc
+
+_LOGGED_ROLES = ("user", "assistant")
+_SESSION = "session_id"  # Memory puts the session of a message here
+_WITHOUT_SESSION = "llama-index"
+
+
+class EngrainMemoryBlock(BaseMemoryBlock[list[ChatMessage]]):
+    """A memory block for Memory.from_defaults(memory_blocks=[…]).
+
+        block = EngrainMemoryBlock(memory=store.memory(user="ana"))
+
+    Messages that leave the short-term memory go to the log of their session, so that recall finds them in later
+    sessions too. Recalled texts are a message of the user, quoted with their sources, and never part of the system
+    message.
+    """
+
+    name: str = Field(default="engrain", description="The name of the memory block.")
+    memory: Memory = Field(description="The memory of one user.", exclude=True)
+    n: int = Field(default=5, description="How many texts are recalled at most.")
+    budget: int | None = Field(default=1_000, description="The tokens that recalled texts have at most.")
+
+    async def _aget(self, messages: list[ChatMessage] | None = None, **block_kwargs: Any) -> list[ChatMessage]:
+        asked = [text for one in messages or () if one.role == MessageRole.USER and (text := one.content)]
+        if not asked or not asked[-1].strip():
+            return []
+        query = asked[-1][: MAX_QUERY // 4]
+        recalled = await asyncio.to_thread(self.memory.recall, query, n=self.n, budget=self.budget)
+        return [ChatMessage(role=MessageRole.USER, content=str(recalled))] if recalled else []
+
+    async def _aput(self, messages: list[ChatMessage]) -> None:
+        await asyncio.to_thread(self._keep, messages)
+
+    def _keep(self, messages: Iterable[ChatMessage]) -> None:
+        for message in messages:
+            session = str(message.additional_kwargs.pop(_SESSION, None) or _WITHOUT_SESSION)
+            role, text = message.role.value, message.content or ""
+            if role in _LOGGED_ROLES and text.strip():
+                try:
+                    self.memory.add_message(role, text, session=session)
+                except TooLarge:  # it was in the history, and is not searched
+                    continue
