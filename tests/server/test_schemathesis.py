@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from server_kit import run_server
 
 from engrain.core.http_routes import GROUPS
@@ -18,7 +19,7 @@ COMMAND = Path(sys.executable).with_name("schemathesis")
 
 
 def run_schemathesis(folder: Path, *options: str) -> None:
-    with run_server(folder) as server:
+    with run_server(folder, embedder=HashEmbedder()) as server:
         key = server.add_key("all", chooses=("tenant", "agent", "user"))
         command = [
             str(COMMAND), "--config-file", str(CONFIG), "run", f"{server.listener.address}/openapi.json",
