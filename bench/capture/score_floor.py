@@ -1,6 +1,6 @@
 """Score the relevance floor: questions whose answer is cut or missed, and hits that answer nothing.
 
-Run: python bench/capture/score_floor.py [FILE …]
+Run: python bench/capture/score_floor.py [FILE …] [--misses]
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def score_file(path: Path, memory: Memory) -> str:
         anyway = [hit.item.id for hit in memory.recall(one["question"], n=HITS, min_relevance=0)]
         missed_anyway += wanted.isdisjoint(anyway)
     asked = sum(not one["empty"] for one in questions)
-    if "--misses" in sys.argv:
-        print(*(f"  missed: {one}" for one in missed), *(f"  not empty: {one}" for one in off_topic), sep="\n")
-    return (
-        f"{path.stem:<10} {len(items):>5} items  {len(missed):>3} of {asked:>3} missed ({missed_anyway} without a floor)"
-        f"  {extra / asked:.2f} other hits a question  {len(off_topic):>2} of {len(questions) - asked} off-topic not empty"
+    wrong = [*(f"  missed: {one}" for one in missed), *(f"  not empty: {one}" for one in off_topic)]
+    row = (
+        f"{path.stem}, {len(items)} items: {len(missed)} of {asked} missed, {missed_anyway} without a floor; "
+        f"{extra / asked:.2f} other hits a question; "
+        f"{len(off_topic)} of {len(questions) - asked} off-topic ones not empty"
     )
+    return "\n".join((row, *(wrong if "--misses" in sys.argv else ())))
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def main() -> None:
     embedder = open_embedder(Settings())
     for path in paths or sorted((HERE / "floor").glob("*.jsonl")):
         with TemporaryDirectory() as folder, Store(Path(folder) / "floor.db", embedder=embedder) as store:
-            print(score_file(path, store.memory(user=path.stem)))
+            sys.stdout.write(score_file(path, store.memory(user=path.stem)) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from engrain.agent.prompt import MemoryPrompt, build_system_text
+from engrain.agent.prompt import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.tools import (
     NOT_KEPT,
     REMEMBER,
@@ -184,7 +184,7 @@ class Turn:
         self._steps = self._replayed = self._tokens_in = self._tokens_out = 0
         self._calls: list[CallResult] = []
         self._whole_results: dict[str, str] = {}  # by the id of their message
-        self._memory_text: str | None = None
+        self._memory_text: MemoryText | None = None
         self._conversation: ConversationMemory | None = None
 
     def flow(self) -> Flow[AgentReply]:

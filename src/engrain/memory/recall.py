@@ -29,6 +29,7 @@ from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_text
 from engrain.retrieval.query import parse_query
 from engrain.retrieval.search import search
+from engrain.tiers.sessions import collect_user_facts
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 RECENT_EPISODES = 3
 RECENT_TIME = timedelta(days=1)
-MAX_FACTS_READ = 200  # about the user, from which a prompt's profile is chosen
+MAX_NEAREST_FACTS = 200  # from which a prompt's profile is chosen
 MAX_WISHES = 12
 MAX_PROFILE_FACTS = 24  # in a prompt
 MAX_BEARING_FACTS = 8  # that a subject of the request calls for
@@ -88,7 +89,7 @@ def _choose_user_facts(
     """Choose the standing wishes and the facts about the user for a request about now and everything."""
     if not whole and not _is_unrestricted(request):
         return [], []
-    facts = memory.sessions.collect_profile(MAX_FACTS_READ)
+    facts = collect_user_facts(services, memory.scope)
     wishes = [item for item in facts if is_standing_wish(item)][:MAX_WISHES]
     others = [item for item in facts if item not in wishes and is_about_user(item)]
     topics = find_topics(request.query)
@@ -105,7 +106,7 @@ def _choose_user_facts(
 
 def _find_nearest_facts(request: RecallRequest, services: Services) -> list[str]:
     """Return the ids of the facts that are nearest to the request, however far that is."""
-    own = replace(request, scopes=request.scopes[:1], where=_FACTS, n=MAX_FACTS_READ, budget=None, min_relevance=0.0)
+    own = replace(request, scopes=request.scopes[:1], where=_FACTS, n=MAX_NEAREST_FACTS, budget=None, min_relevance=0.0)
     return [hit.item.id for hit in search(own, services)]
 
 

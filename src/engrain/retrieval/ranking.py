@@ -182,7 +182,7 @@ BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
 BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
 SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, in a memory of the smallest size
-FAR_BEHIND = 2.0  # the best match: from there on a fact counts less
+FAR_BEHIND = 2.5  # the best match: from there on a fact counts less
 NAMED_SPEAKER_BONUS = 0.5
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8

@@ -190,20 +190,12 @@ class Sessions:
         rows = self._services.log.last(self._scope, check_key(session, "session"), n)
         return [item_to_message(row) for row in rows]
 
-    def collect_profile(self, most: int = MAX_PROFILE_ITEMS) -> builtins.list[Item]:
+    def collect_profile(self) -> builtins.list[Item]:
         """Return the user's slots, pinned and important facts, standing wishes, then what they said of themselves.
 
         Each is newest first. Facts that others said about themselves are left out.
         """
-        items, few = self._services.items, MAX_PROFILE_ITEMS
-        slots = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
-        pinned = items.page(ListQuery(self._scope, _PINNED, limit=few))
-        important = items.page(ListQuery(self._scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
-        wishes = items.having(self._scope, INSTRUCTION_OR_PREFERENCE, _WISHES, few, None)
-        newest = items.page(ListQuery(self._scope, _TRUSTED, limit=MAX_NEWEST_FACTS))
-        found = (*important, *items.get_many(self._scope, wishes), *filter(is_about_user, newest))
-        own = (item for item in found if SPEAKER_KEY not in item.metadata)
-        return list({item.id: item for item in (*slots, *pinned, *own)}.values())[:most]
+        return collect_user_facts(self._services, self._scope)[:MAX_PROFILE_ITEMS]
 
     def _collect_derived(self, session: str, start: int) -> builtins.list[Item]:
         """Return the facts and important episodes that were derived from messages from number `start` on."""
@@ -216,3 +208,16 @@ class Sessions:
 
     def _list_newest(self, kind: str, n: int) -> builtins.list[Item]:
         return self._services.items.page(ListQuery(self._scope, parse_filter({"kind": kind}), limit=n))
+
+
+def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
+    """Return the facts about the user in the order of a profile: the ones that may be left out come last."""
+    items, few = services.items, MAX_PROFILE_ITEMS
+    slots = [item for item in items.slots(scope, "user.", None) if item.kind == "fact"]
+    pinned = items.page(ListQuery(scope, _PINNED, limit=few))
+    important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
+    wishes = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, few, None)
+    newest = items.page(ListQuery(scope, _TRUSTED, limit=MAX_NEWEST_FACTS))
+    found = (*important, *items.get_many(scope, wishes), *filter(is_about_user, newest))
+    own = (item for item in found if SPEAKER_KEY not in item.metadata)
+    return list({item.id: item for item in (*slots, *pinned, *own)}.values())

@@ -24,7 +24,8 @@ _RECALLED_ITEM = re.compile(
 )
 _ITEM_DETAILS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
-_HEADING = re.compile(rf"{_MARGIN}## (?:{WISHES_HEADING}|{PROFILE_HEADING}|{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
+_HEADINGS = "|".join((WISHES_HEADING, PROFILE_HEADING, SESSION_HEADING, RECENT_HEADING))
+_HEADING = re.compile(rf"{_MARGIN}## (?:{_HEADINGS})[ \t]*$", re.MULTILINE)
 # Parts of a section that may follow an empty line.
 _SECTION_PART = re.compile(
     rf"{_MARGIN}(?:## |Current Task: |Current Goal: |Subgoals: |Intermediate Results|Recent Thoughts:|Earlier:|Latest)",
