@@ -75,7 +75,7 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
     with opened(path) as memory:
         memory.start_session("monday")
         id = memory.remember(FACT)
-        memory.add_message("user", "What a day.")
+        memory.add_message("user", "What a day, and no tea.")
         whole = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert "Recent context" in str(whole)
         assert whole.degraded == ()

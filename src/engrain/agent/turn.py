@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.agent.attachments import keep_attachments, show_attachments
 from engrain.agent.journal import EphemeralJournal, Part
-from engrain.agent.prompt import MemoryPrompt, build_system_text
+from engrain.agent.prompt import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
 from engrain.agent.tools import (
     FINAL_ANSWER,
@@ -122,7 +122,7 @@ class Turn:
         self._steps = self._replayed = self._tokens_in = self._tokens_out = 0
         self._calls: list[CallResult] = []
         self._whole_results: dict[str, str] = {}  # by the id of their message
-        self._memory_text: str | None = None
+        self._memory_text: MemoryText | None = None
         self._conversation: ConversationMemory | None = None
 
     def flow(self) -> Flow[AgentReply]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
+PROMPT_HITS = 8
 Filter = Mapping[str, Any]
 Part = TypeVar("Part")
 
@@ -160,12 +161,7 @@ class Memory:
         progress are left out. If the embedder does not answer within `deadline` seconds, words alone are searched, and
         `degraded` says so.
         """
-        from engrain.memory.deadline import search_until
-        from engrain.memory.recall import finish_recall, prepare_recall
-        from engrain.retrieval.search import search
-
         seconds = None if deadline is None else check_timeout(deadline, "deadline")
-
         request = RecallRequest(
             query=check_text(query, "query", MAX_QUERY),
             scopes=(self._scope, *self._reads),
@@ -178,20 +174,39 @@ class Memory:
             min_importance=check_share(min_importance, "min_importance"),
             shown=None if shown is None else frozenset(shown),
         )
-        prepared = prepare_recall(self, self._services, request)
-        if seconds is None:
+        return self._search(request, deadline=seconds)
+
+    def _search(self, request: RecallRequest, whole_profile: bool = False, deadline: float | None = None) -> Recall:
+        from engrain.memory.deadline import search_until
+        from engrain.memory.recall import finish_recall, prepare_recall
+        from engrain.retrieval.search import search
+
+        prepared = prepare_recall(self, self._services, request, whole_profile)
+        if deadline is None:
             found = search(prepared.request, self._services)
         else:
-            found = search_until(prepared.request, self._services, seconds)
+            found = search_until(prepared.request, self._services, deadline)
         return finish_recall(self, self._services, prepared, found)
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
-        """Return a request with the work in progress, recalled items and the conversation so far."""
+        """Return a request with all that a model should know for it.
+
+        It holds, in this order: standing wishes, facts about the user, the work in progress, recalled items and the
+        conversation so far.
+        """
         from engrain.memory.recall import prepare_prompt
 
         prepared = prepare_prompt(self, self._services, request, budget, history)
-        return prepared.render(self.recall(request, budget=prepared.budget, shown=prepared.shown))
+        wanted = RecallRequest(
+            query=check_text(request, "query", MAX_QUERY),
+            scopes=(self._scope, *self._reads),
+            n=PROMPT_HITS,
+            budget=prepared.budget,
+            now=self._services.clock(),
+            shown=prepared.shown,
+        )
+        return prepared.render(self._search(wanted, whole_profile=True))
 
     @traced
     def get(self, id: str) -> Item | None:

@@ -1,25 +1,35 @@
-"""Add to recall and prompt what other tiers have: the work in progress, recent events and the conversation."""
+"""Add to recall and prompt what else the model needs: wishes, the profile, work in progress, events, conversation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import message_to_note
-from engrain.core.model.recall import Degraded, Recall, RecallRequest
+from engrain.core.model.recall import Degraded, Recall, RecallRequest, ToldFact, quote_item
 from engrain.core.model.recall_block import (
+    PROFILE_HEADING,
     RECENT_HEADING,
     SESSION_HEADING,
+    WISHES_HEADING,
     Section,
     escape_text,
     quote_lines,
     quote_name,
 )
 from engrain.core.model.sessions import Event
+from engrain.core.rules.profile import bears_on, find_topics, is_about_user, is_standing_wish
+from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_text
+from engrain.retrieval.query import parse_query
+from engrain.retrieval.search import search
+from engrain.tiers.sessions import collect_user_facts
 
 if TYPE_CHECKING:
     from engrain.memory.memory import Memory
@@ -27,9 +37,15 @@ if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
 
 RECENT_EPISODES = 3
+RECENT_TIME = timedelta(days=1)
+MAX_NEAREST_FACTS = 200  # from which a prompt's profile is chosen
+MAX_WISHES = 12
+MAX_PROFILE_FACTS = 24  # in a prompt
+MAX_BEARING_FACTS = 8  # that a subject of the request calls for
 MAX_WORKING_TOKENS = 2_000  # in an answer without a budget
 MAX_EPISODE_CHARACTERS = 300
 HISTORY_HEADING = "Conversation so far"
+_FACTS = parse_filter({"kind": "fact", "trust": {">=": TRUST["agent"]}})
 
 
 class PreparedRecall(NamedTuple):
@@ -51,10 +67,51 @@ class PreparedPrompt(NamedTuple):
         return "\n\n".join(part for part in (self.head, self.work, str(found), self.conversation) if part)
 
 
-def prepare_recall(memory: Memory, services: Services, request: RecallRequest) -> PreparedRecall:
-    """Add the current work and recent events to a request."""
+def prepare_recall(
+    memory: Memory, services: Services, request: RecallRequest, whole_profile: bool = False
+) -> PreparedRecall:
+    """Add to a request what the block opens with: wishes, profile, current work and recent events.
+
+    Unless the whole profile is wanted, it has only the facts that bear on the request.
+    """
     recent, degraded = _load_recent_events(memory, services, request)
-    return PreparedRecall(replace(request, context=_build_context(memory, request, recent)), recent, degraded)
+    wishes, profile = _choose_user_facts(memory, services, request, whole_profile)
+    told = tuple(ToldFact(item, quote_item(item)) for item in (*wishes, *profile))
+    lines = [one.line for one in told]
+    user = (Section(WISHES_HEADING, tuple(lines[: len(wishes)])), Section(PROFILE_HEADING, tuple(lines[len(wishes) :])))
+    context = (*(one for one in user if one.lines), *_build_context(memory, request, recent))
+    return PreparedRecall(replace(request, context=context, told=told), recent, degraded)
+
+
+def _choose_user_facts(
+    memory: Memory, services: Services, request: RecallRequest, whole: bool
+) -> tuple[list[Item], list[Item]]:
+    """Choose the standing wishes and the facts about the user for a request about now and everything."""
+    if not whole and not _is_unrestricted(request):
+        return [], []
+    facts = collect_user_facts(services, memory.scope)
+    wishes = [item for item in facts if is_standing_wish(item)][:MAX_WISHES]
+    others = [item for item in facts if item not in wishes and is_about_user(item)]
+    topics = find_topics(request.query)
+    chosen = [item for item in others if topics and bears_on(item, topics)]
+    if whole:
+        near = _find_nearest_facts(request, services)
+        nearest = sorted((item for item in others if item.id in near), key=lambda item: near.index(item.id))
+        chosen = [*chosen[:MAX_BEARING_FACTS], *nearest, *others]
+    distinct = list({item.id: item for item in chosen}.values())
+    few = distinct[: MAX_PROFILE_FACTS if whole else MAX_BEARING_FACTS]
+    # The newest first: an older fact may no longer hold.
+    return _sort_newest(wishes), _sort_newest(few)
+
+
+def _find_nearest_facts(request: RecallRequest, services: Services) -> list[str]:
+    """Return the ids of the facts that are nearest to the request, however far that is."""
+    own = replace(request, scopes=request.scopes[:1], where=_FACTS, n=MAX_NEAREST_FACTS, budget=None, min_relevance=0.0)
+    return [hit.item.id for hit in search(own, services)]
+
+
+def _sort_newest(items: list[Item]) -> list[Item]:
+    return sorted(items, key=lambda item: item.occurred_at or item.recorded_at, reverse=True)
 
 
 def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, found: Recall) -> Recall:
@@ -66,11 +123,16 @@ def finish_recall(memory: Memory, services: Services, prepared: PreparedRecall, 
     shown = [hit.item.id for hit in found.hits]
     if shown:
         services.items.touch(memory.scope, shown)
-    if any(event.item in shown for event in recent):
-        fewer = [event for event in recent if event.item not in shown]
+    told = {*shown, *_list_cited([*(hit.item for hit in found.hits), *(one.item for one in prepared.request.told)])}
+    if any(event.item in told for event in recent):
+        fewer = [event for event in recent if event.item not in told]
         found = replace(found, context=_drop_repeats(found, fewer))
         found = replace(found, tokens=services.count_tokens(str(found)))
     return found
+
+
+def _list_cited(items: Sequence[Item]) -> list[str]:
+    return [cite.item for item in items for source in item.sources for cite in source.cites]
 
 
 def prepare_prompt(
@@ -123,7 +185,8 @@ def _load_recent_events(
     if not _is_unrestricted(request) or services.episodes is None:
         return [], ()
     try:
-        return memory.episodic.recent(RECENT_EPISODES, memory.current_session), ()
+        recent = memory.episodic.recent(RECENT_EPISODES, memory.current_session)
+        return [event for event in recent if _is_worth_telling(event, request)], ()
     except StoreUnavailable as exc:
         # If episodes are on a server of their own, everything else is still available.
         if services.same_store:
@@ -131,6 +194,14 @@ def _load_recent_events(
         warning = f"engrain: {exc} Recall answers without the recent context."
         warnings.warn(warning, BackendUnavailableWarning, stacklevel=2)
         return [], (Degraded("recent context", str(exc)),)
+
+
+def _is_worth_telling(event: Event, request: RecallRequest) -> bool:
+    """Tell if an event happened recently, and has a word of the question or is asked for as recent."""
+    if request.now - event.happened_at > RECENT_TIME:
+        return False
+    question = parse_query(request.query, (), request.now)
+    return bool(question.spans) or not set(question.terms).isdisjoint(extract_terms(event.text))
 
 
 def _build_context(memory: Memory, request: RecallRequest, recent: Sequence[Event]) -> tuple[Section, ...]:

@@ -179,7 +179,10 @@ WEIGHTS = {
 SECONDS_PER_MONTH = 30 * 86_400.0
 FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in full
 BEST_PER_SESSION = 3
-MAX_TURN_LIFT, MAX_FACT_LIFT = -1.0, -2.0
+MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
+BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
+SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, in a memory of the smallest size
+FAR_BEHIND = 2.5  # the best match: from there on a fact counts less
 NAMED_SPEAKER_BONUS = 0.5
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8
@@ -248,27 +251,38 @@ def _compute_item_priors(sketches: list[Sketch], occurred: Floats, now: float) -
 
 
 def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], named: Floats) -> Floats:
-    """Estimate how likely each item answers the question, from its own match and this memory's best match.
+    """Estimate how likely each item answers the question, from its own match and this memory's best matches.
 
-    A larger memory has better matches by chance, so the same match counts less there.
-    A good best match lifts the others, a turn further than a fact: a turn may answer by its context.
+    A larger memory has better matches by chance, so the same match counts less there. In a small one the best few
+    count alike: they stand and fall with the question. A good best match lifts the others, a turn further than a
+    fact: a turn may answer by its context. A fact far behind the best one is noise.
     """
     if not len(table):
         return np.zeros(0)
-    meaning = table.meaning - table.background
+    meaning, cover = table.meaning - table.background, table.cover_unnamed
     least, most = CALIBRATED_PASSAGES
-    crowd = math.log1p(min(max(table.passage_count, least), most) / 10)
-    lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
-    logit = (
+    crowd = math.log1p(min(max(table.passage_count, least), most) / 10) - math.log1p(least / 10)
+    own = (
         1.0 * meaning
-        + 4.7 * table.cover_unnamed
+        + 4.7 * cover
         + 3.4 * np.minimum(features["date"], 1)
         + 2.0 * (features["instruction"] + features["preference"])
         + NAMED_SPEAKER_BONUS * named
-        + np.minimum(lift, np.where(table.session >= 0, MAX_TURN_LIFT, MAX_FACT_LIFT))
     )
+    best = np.sort(meaning)[-BEST_MATCHES:]
+    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 0.8 * crowd - 2.2
+    is_turn, behind = table.session >= 0, own.max() - own
+    # In a language whose texts are all near each other, nearness alone lifts nothing.
+    slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
+    logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
+    logit -= np.where(is_turn, 0.0, 0.5 * np.maximum(0, behind - FAR_BEHIND))
     probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return probability
+
+
+def _ease_small_memory(crowd: float) -> tuple[float, float]:
+    """Return how far behind the best match others count like it, and the most that a fact is lifted."""
+    return max(0.0, SMALL_MEMORY_SLACK - 0.4 * crowd), max(MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT - 0.5 * crowd)
 
 
 def _values_of_rows(values: Floats, rows: Ints) -> Floats:

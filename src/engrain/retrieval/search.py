@@ -88,7 +88,8 @@ def search(request: RecallRequest, services: Services) -> Recall:
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
     related = {one: hit for one, hit in _expand_relations(hits, request, services).items() if one.relevance >= floor}
-    return pack_hits(_add_related(hits, related, selection, request.n), selection, budget, request.context)
+    hits = _add_related(hits, related, selection, request.n)
+    return pack_hits(hits, selection, budget, request.context, request.told)
 
 
 def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.queries import OutdatedSpan
-from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall
+from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, ToldFact
 from engrain.core.model.recall_block import Section, choose_heading, render_block
 from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
@@ -216,7 +216,11 @@ def build_hit(
 
 
 def pack_hits(
-    hits: Mapping[Candidate, Hit], selection: Selection, budget: TokenBudget, context: tuple[Section, ...] = ()
+    hits: Mapping[Candidate, Hit],
+    selection: Selection,
+    budget: TokenBudget,
+    context: tuple[Section, ...] = (),
+    told: Sequence[ToldFact] = (),
 ) -> Recall:
     """Pack as many hits, in order, as fit into the budget, however small it is.
 
@@ -224,6 +228,7 @@ def pack_hits(
     takes its place: a model would take it for the answer.
     """
     context = budget.fit_context(context)
+    hits = _mark_told(hits, told, context)
     packed: dict[Candidate, Hit] = {}
     cut: list[Candidate] = []
     titles: set[str] = set()
@@ -231,6 +236,9 @@ def pack_hits(
     used = budget.count(render_block(context, ())) if limited else 0
     for candidate in _order_for_packing(hits, budget):
         hit = hits[candidate]
+        if hit.told:  # costs nothing
+            packed[candidate] = hit
+            continue
         # A long text of a stranger must not keep out what the user said.
         best_cut = max((one.relevance for one in cut if one.trusted or not candidate.trusted), default=0.0)
         title = choose_heading(hit)
@@ -250,6 +258,24 @@ def pack_hits(
     text = render_block(context, shown)
     tokens = budget.count(text) if text else 0
     return Recall(tuple(shown), tokens, _summarize_omitted({**selection.omitted, "budget": cut}), context)
+
+
+def _mark_told(
+    hits: Mapping[Candidate, Hit], told: Sequence[ToldFact], context: tuple[Section, ...]
+) -> Mapping[Candidate, Hit]:
+    """Mark the hits that the context tells: its facts, and the messages that these cite for the most part."""
+    lines = {line for section in context for line in section.lines}
+    items = [one.item for one in told if one.line in lines]
+    ids, cited = {item.id for item in items}, Counter[str]()
+    for cite in (cite for item in items for source in item.sources for cite in source.cites):
+        cited[cite.item] += MAX_WHOLE_CHARACTERS if cite.start is None or cite.end is None else cite.end - cite.start
+    return {
+        candidate: replace(hit, told=True)
+        if hit.item.id in ids
+        or (hit.item.kind == "message" and cited[hit.item.id] >= MIN_CITED_SHARE * len(hit.item.text))
+        else hit
+        for candidate, hit in hits.items()
+    }
 
 
 def _order_for_packing(hits: Mapping[Candidate, Hit], budget: TokenBudget) -> list[Candidate]:
@@ -352,8 +378,12 @@ def _find_contained(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
         elif hit.item.kind == "fact" and hit.item.slot is None:
             cited = {cite.item for source in hit.item.sources for cite in source.cites}
             other = next((one for one in hits if one.id in cited and _holds(hits[one], hit)), None)
-        if other is not None and (other.trusted or not candidate.trusted):
+        if other is None:
+            continue
+        if other.trusted or not candidate.trusted:
             found[candidate] = other
+        elif hit.item.kind == "summary":  # which names it as pasted
+            found[other] = candidate
     return found
 
 

@@ -17,6 +17,7 @@ from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, 
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
+from engrain.core.rules.profile import is_about_user
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
@@ -28,12 +29,14 @@ from engrain.retrieval.search import load_items
 # Instructions and preferences count only from a trusted source: a page that says "always" is nobody's wish.
 _WISHES = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})
 _IMPORTANT = parse_filter({"kind": "fact", "importance": {">=": 0.75}, "trust": {">=": TRUST["agent"]}})
+_TRUSTED = parse_filter({"kind": "fact", "trust": {">=": TRUST["agent"]}})
 _PINNED = parse_filter({"kind": "fact", "pinned": True})
 _log = logging.getLogger("engrain")
 new_session = SortableIds()
 
 MAX_PROFILE_ITEMS = 30
 MAX_IMPORTANT_FACTS = 100  # read before facts about others are left out
+MAX_NEWEST_FACTS = 200
 MAX_EPISODES = 5
 MAX_EARLIER_SESSIONS = 3  # checked for a missing summary
 MAX_MESSAGES_READ = 1_000  # the newest of a session, whose derived items are collected
@@ -188,18 +191,11 @@ class Sessions:
         return [item_to_message(row) for row in rows]
 
     def collect_profile(self) -> builtins.list[Item]:
-        """Return the user's slots, then pinned and important facts and standing wishes, newest first.
+        """Return the user's slots, pinned and important facts, standing wishes, then what they said of themselves.
 
-        Facts that others said about themselves are left out.
+        Each is newest first. Facts that others said about themselves are left out.
         """
-        items, most = self._services.items, MAX_PROFILE_ITEMS
-        slots = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
-        pinned = items.page(ListQuery(self._scope, _PINNED, limit=most))
-        important = items.page(ListQuery(self._scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
-        wishes = items.having(self._scope, INSTRUCTION_OR_PREFERENCE, _WISHES, most, None)
-        found = (*important, *items.get_many(self._scope, wishes))
-        own = (item for item in found if SPEAKER_KEY not in item.metadata)
-        return list({item.id: item for item in (*slots, *pinned, *own)}.values())[:most]
+        return collect_user_facts(self._services, self._scope)[:MAX_PROFILE_ITEMS]
 
     def _collect_derived(self, session: str, start: int) -> builtins.list[Item]:
         """Return the facts and important episodes that were derived from messages from number `start` on."""
@@ -212,3 +208,16 @@ class Sessions:
 
     def _list_newest(self, kind: str, n: int) -> builtins.list[Item]:
         return self._services.items.page(ListQuery(self._scope, parse_filter({"kind": kind}), limit=n))
+
+
+def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
+    """Return the facts about the user in the order of a profile: the ones that may be left out come last."""
+    items, few = services.items, MAX_PROFILE_ITEMS
+    slots = [item for item in items.slots(scope, "user.", None) if item.kind == "fact"]
+    pinned = items.page(ListQuery(scope, _PINNED, limit=few))
+    important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
+    wishes = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, few, None)
+    newest = items.page(ListQuery(scope, _TRUSTED, limit=MAX_NEWEST_FACTS))
+    found = (*important, *items.get_many(scope, wishes), *filter(is_about_user, newest))
+    own = (item for item in found if SPEAKER_KEY not in item.metadata)
+    return list({item.id: item for item in (*slots, *pinned, *own)}.values())

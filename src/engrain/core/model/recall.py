@@ -31,8 +31,8 @@ _REASONS: Mapping[str, str] = {
 class RecallRequest:
     """`scopes` are the memory's own scope, then those that it may read. `min_relevance=None` is the embedder's floor.
 
-    `context` precedes the hits: the current task and recent events. `shown` are items that the prompt has already:
-    they are not repeated.
+    `context` precedes the hits: standing wishes, the profile, the current task and recent events. `told` are the facts
+    in it. `shown` are items that the prompt has already: they are not repeated.
     """
 
     query: str
@@ -46,6 +46,15 @@ class RecallRequest:
     min_importance: float = 0.0
     context: tuple[Section, ...] = ()
     shown: frozenset[str] | None = None
+    told: tuple[ToldFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFact:
+    """A fact that the context tells in one of its lines."""
+
+    item: Item
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Hit:
     """A found item. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
     `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
-    `scope` is the memory that it was read from, None for the caller's own.
+    `scope` is the memory that it was read from, None for the caller's own. `told`: the context of the block says it.
     """
 
     item: Item
@@ -74,6 +83,7 @@ class Hit:
     arms: Mapping[str, float] = field(default_factory=dict)
     outlived: tuple[OutdatedText, ...] = ()
     scope: Scope | None = None
+    told: bool = False
 
     def __str__(self) -> str:
         return render_hit(self)

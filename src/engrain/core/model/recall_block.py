@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from engrain.core.model.items import TRUST
 from engrain.core.text.invisible import escape_invisible
+from engrain.core.text.relative_dates import add_absolute_dates
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Hit
 
+# What a prompt opens with, in this order. Wishes are the user's own words, and the only part that is no mere data.
+WISHES_HEADING, PROFILE_HEADING = "What the user always wants", "About the user"
 SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
 FACTS, KNOWLEDGE, HOW_TO, OTHERS = "Facts", "Relevant knowledge", "How to", "Said by others"
 
@@ -42,9 +45,9 @@ class Section:
 
 
 def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
-    """Group hits under their headings, each in the given order. Empty headings are left out."""
+    """Group hits under their headings, each in the given order. A hit that the context tells is not repeated."""
     lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: [], OTHERS: []}
-    for hit in hits:
+    for hit in (one for one in hits if not one.told):
         lines[choose_heading(hit)].append(render_hit(hit))
     return tuple(Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted)
 
@@ -68,7 +71,14 @@ def render_hit(hit: Hit) -> str:
     if hit.item.kind == "summary":
         return "\n".join((f"- {SUMMARY_LABEL} ({details}):", *quote_lines(hit.text)))
     slot = f"{quote_name(hit.item.slot)}: " if hit.item.slot and hit.item.kind == "fact" else ""
-    return f'- {slot}"{escape_text(hit.text)}" ({details})'
+    return f'- {slot}"{escape_text(_date_text(hit))}" ({details})'
+
+
+def _date_text(hit: Hit) -> str:
+    """Return the text with the dates that "yesterday" and the like meant when it was said."""
+    item = hit.item
+    is_told = item.kind in ("message", "fact", "episode") and item.trust >= TRUST["agent"]
+    return add_absolute_dates(hit.text, (item.occurred_at or item.recorded_at).date()) if is_told else hit.text
 
 
 def escape_text(text: str) -> str:

@@ -9,15 +9,17 @@ from typing import Any
 
 from engrain.core.model.items import Item
 from engrain.core.model.recall import OutdatedText, quote_item
-from engrain.core.model.recall_block import Section, escape_text
+from engrain.core.model.recall_block import WISHES_HEADING, Section, escape_text
 from engrain.core.rules.importance import decay_importance
+from engrain.core.rules.profile import is_standing_wish
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """The user's profile, the last session's summary and important episodes. `str()` is the block for the prompt.
 
-    `outlived` are words of the summary that no longer hold.
+    The profile includes the standing wishes, which the block tells first. `outlived` are words of the summary that no
+    longer hold.
     """
 
     session: str
@@ -28,9 +30,19 @@ class SessionStart:
 
     def __str__(self) -> str:
         last = [quote_item(self.summary, self.outlived)] if self.summary else []
-        profile, episodes = [*map(quote_item, self.profile)], [*map(quote_item, self.episodes)]
-        parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
+        wishes, others = self.wishes, [item for item in self.profile if item not in self.wishes]
+        parts = (
+            (WISHES_HEADING, [*map(quote_item, wishes)]),
+            ("Profile", [*map(quote_item, others)]),
+            ("Last session", last),
+            ("Important episodes", [*map(quote_item, self.episodes)]),
+        )
         return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
+
+    @property
+    def wishes(self) -> tuple[Item, ...]:
+        """The items of the profile that say how the user always wants to be answered."""
+        return tuple(filter(is_standing_wish, self.profile))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engrain.core.model.recall_block import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
+from engrain.core.model.recall_block import (
+    PROFILE_HEADING,
+    RECENT_HEADING,
+    SESSION_HEADING,
+    SUMMARY_LABEL,
+    WISHES_HEADING,
+)
 from engrain.core.text.passages import Span, merge_spans
 
 # Opens the summary of a conversation in a prompt. Its lines are quoted with ">".
@@ -19,7 +25,8 @@ _RECALLED_ITEM = re.compile(
 )
 _ITEM_DETAILS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
-_HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
+_HEADINGS = "|".join((WISHES_HEADING, PROFILE_HEADING, SESSION_HEADING, RECENT_HEADING))
+_HEADING = re.compile(rf"{_MARGIN}## (?:{_HEADINGS})[ \t]*$", re.MULTILINE)
 # Parts of a section that may follow an empty line.
 _SECTION_PART = re.compile(
     rf"{_MARGIN}(?:## |Current Task: |Current Goal: |Subgoals: |Intermediate Results|Recent Thoughts:|Earlier:|Latest)",

@@ -1,0 +1,85 @@
+"""Tell which facts of a person an assistant must know for a request: standing wishes, and facts that bear on it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from engrain.core.model.items import TRUST, Item
+from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.rules.statements import INSTRUCTION, detect_traits
+
+_MAX_READ_CHARACTERS = 2_000
+_USER_SLOT = "user."
+_MIN_IMPORTANCE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    asks: re.Pattern[str]
+    facts: re.Pattern[str]
+    slots: frozenset[str]
+
+
+def is_standing_wish(item: Item) -> bool:
+    """Tell if a fact is the user's own word on how the assistant should always answer or act."""
+    if item.kind != "fact" or item.trust < TRUST["user"] or SPEAKER_KEY in item.metadata:
+        return False
+    text = _fold(item.text)
+    if detect_traits(text) & INSTRUCTION:
+        return True
+    wishes = _load_wishes()
+    return bool(wishes["sure"].search(text) or (wishes["verbs"].search(text) and wishes["objects"].search(text)))
+
+
+def is_about_user(item: Item) -> bool:
+    """Tell if a fact is part of who the user is: said by them, in a slot of theirs, pinned or important."""
+    if item.kind != "fact" or item.trust < TRUST["agent"] or SPEAKER_KEY in item.metadata:
+        return item.pinned and item.kind == "fact"
+    said = any(cite for source in item.sources if source.kind == "user" for cite in source.cites)
+    slotted = item.slot is not None and item.slot.startswith(_USER_SLOT)
+    return said or slotted or item.pinned or item.importance >= _MIN_IMPORTANCE
+
+
+def find_topics(request: str) -> frozenset[str]:
+    """Return the subjects of a request on which facts about a person bear, such as food for a dinner."""
+    text = _fold(request)
+    return frozenset(name for name, topic in _load_topics().items() if topic.asks.search(text))
+
+
+def bears_on(item: Item, topics: frozenset[str]) -> bool:
+    """Tell if a fact bears on one of the subjects: an allergy on food, the city on a trip."""
+    text, leaf = _fold(item.text), (item.slot or "").rpartition(".")[2]
+    chosen = (_load_topics()[name] for name in topics)
+    return any(leaf in topic.slots or topic.facts.search(text) is not None for topic in chosen)
+
+
+def _fold(text: str) -> str:
+    return text[:_MAX_READ_CHARACTERS].lower().replace("\u2019", "'")
+
+
+@cache
+def _load_wishes() -> Mapping[str, re.Pattern[str]]:
+    return {name: _join(patterns) for name, patterns in _read("wishes").items()}
+
+
+@cache
+def _load_topics() -> Mapping[str, _Topic]:
+    return {
+        name: _Topic(_join(table["asks"]), _join(table["facts"]), frozenset(table["slots"].split()))
+        for name, table in _read("topics").items()
+    }
+
+
+def _join(patterns: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{one})" for one in patterns))
+
+
+def _read(name: str) -> dict[str, Any]:
+    path = resources.files("engrain.core") / "data" / "profile" / f"{name}.toml"
+    return tomllib.loads(path.read_text("utf-8"))

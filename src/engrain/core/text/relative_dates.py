@@ -1,0 +1,145 @@
+"""Write the date that a relative one means behind it: "last Friday" becomes "last Friday (2026-11-13)"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, timedelta
+from functools import cache
+
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import tokenize
+
+MAX_AMOUNT = 1_000
+_WEEKDAYS = (
+    "monday|montag|lunes|lundi",
+    "tuesday|dienstag|martes|mardi",
+    "wednesday|mittwoch|miércoles|mercredi",
+    "thursday|donnerstag|jueves|jeudi",
+    "friday|freitag|viernes|vendredi",
+    "saturday|samstag|sonnabend|sábado|samedi",
+    "sunday|sonntag|domingo|dimanche",
+)
+_NUMBERS = (
+    "one|a|an|ein|eine|einem|einer|un|una|une|eins",
+    "two|zwei|dos|deux",
+    "three|drei|tres|trois",
+    "four|vier|cuatro|quatre",
+    "five|fünf|cinco|cinq",
+    "six|sechs|seis",
+    "seven|sieben|siete|sept",
+    "eight|acht|ocho|huit",
+    "nine|neun|nueve|neuf",
+    "ten|zehn|diez|dix",
+)
+_DAY_NUMBERS = {name: number for number, names in enumerate(_WEEKDAYS) for name in names.split("|")}
+_AMOUNTS = {name: number for number, names in enumerate(_NUMBERS, 1) for name in names.split("|")}
+_UNITS = {
+    **dict.fromkeys(("day", "days", "tag", "tage", "tagen", "día", "días", "jour", "jours"), "day"),
+    **dict.fromkeys(("week", "weeks", "woche", "wochen", "semana", "semanas", "semaine", "semaines"), "week"),
+    **dict.fromkeys(("month", "months", "monat", "monate", "monaten", "mes", "meses", "mois"), "month"),
+    **dict.fromkeys(("year", "years", "jahr", "jahre", "jahren", "año", "años", "an", "ans", "année"), "year"),
+}
+_FRENCH_YESTERDAY = "hier"
+_WEEKDAY = "|".join(_DAY_NUMBERS)
+_UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
+_AMOUNT = rf"\d{{1,4}}|{'|'.join(sorted(_AMOUNTS, key=len, reverse=True))}"
+_LAST = r"last|letzte[nrsm]?|vergangene[nrsm]?|vorige[nrsm]?|pasad[oa]|dernière|dernier"
+_NEXT = r"next|nächste[nrsm]?|kommende[nrsm]?|próxim[oa]|que viene|prochaine?"
+_THIS = r"this|diese[nrsm]?|este|esta|cette|cet|ce"
+
+# Days from the day of the text. "morgen" and "mañana" are also the morning, and "hier" is German for "here".
+_PLAIN_DAYS = {
+    "the day before yesterday|vorgestern|anteayer|avant-hier": -2,
+    "the day after tomorrow|übermorgen|pasado mañana|après-demain": 2,
+    "yesterday|gestern|ayer|hier": -1,
+    "today|tonight|heute|hoy|aujourd'hui": 0,
+    "tomorrow|demain": 1,
+    r"(?<!am )(?<!guten )(?<!jeden )(?<!heute )(?<!gestern )(?<!bis zum )(?-i:morgen)(?! (?:früh)?s\b)": 1,
+    r"(?<!la )(?<!esta )(?<!por )(?<!cada )(?<!pasado )mañana": 1,
+}
+
+
+def add_absolute_dates(text: str, said_on: date) -> str:
+    """Add its date to each relative date of a text that was said on that day."""
+    plain = text.replace("’", "'")
+    if not _MAY_NAME_A_DAY.search(plain):
+        return text
+    written: list[str] = []
+    at = 0
+    is_french = _FRENCH_YESTERDAY in plain.lower() and load_languages().detect(tokenize(text)) == "fr"
+    for match in _compile().finditer(plain):
+        meant = _resolve(match, said_on)
+        if meant and (is_french or match[0].lower() != _FRENCH_YESTERDAY):
+            written += [text[at : match.end()], f" ({meant})"]
+            at = match.end()
+    return "".join((*written, text[at:]))
+
+
+_MAY_NAME_A_DAY = re.compile(
+    rf"ago\b|day|gest|heute|hoy|hui\b|ayer|hier|morg|mañana|tonight|tomorrow|demain|{_LAST}|{_NEXT}|{_THIS}"
+    r"|\bvor |\bhace |\bil y a |\bin |\bdans |dentro de",
+    re.IGNORECASE,
+)
+
+
+@cache
+def _compile() -> re.Pattern[str]:
+    plain = "|".join(f"(?P<plain{number}>{pattern})" for number, pattern in enumerate(_PLAIN_DAYS))
+    what = rf"{_WEEKDAY}|{_UNIT}"
+    return re.compile(
+        rf"\b(?:{plain}"
+        rf"|(?:(?P<last>{_LAST})|(?P<next>{_NEXT})|(?P<this>{_THIS})) (?P<what>{what})"
+        rf"|(?P<what_first>{what}) (?:(?P<last_behind>{_LAST})|(?P<next_behind>{_NEXT}))(?! (?:{_UNIT})\b)"
+        rf"|(?P<ago>{_AMOUNT}) (?P<ago_unit>{_UNIT}) ago"
+        rf"|(?:vor|hace|il y a) (?P<since>{_AMOUNT}) (?P<since_unit>{_UNIT})"
+        rf"|(?:in|dans|dentro de|en) (?P<ahead>{_AMOUNT}) (?P<ahead_unit>{_UNIT})"
+        r")\b(?! ?\()",
+        re.IGNORECASE,
+    )
+
+
+def _resolve(match: re.Match[str], day: date) -> str | None:
+    found = {name: value.lower() for name, value in match.groupdict().items() if value}
+    for number, days in enumerate(_PLAIN_DAYS.values()):
+        if f"plain{number}" in found:
+            return _move(day, "day", days)
+    for name, sign in (("ago", -1), ("since", -1), ("ahead", 1)):
+        if name in found:
+            amount = _AMOUNTS.get(found[name]) or int(found[name])
+            return _move(day, _UNITS[found[f"{name}_unit"]], sign * amount) if amount <= MAX_AMOUNT else None
+    what = found.get("what") or found["what_first"]
+    step = -1 if found.keys() & {"last", "last_behind"} else 1 if found.keys() & {"next", "next_behind"} else 0
+    if what in _DAY_NUMBERS:
+        return _find_weekday(day, _DAY_NUMBERS[what], step)
+    # "this day" and "the next days" name no day.
+    return None if _UNITS[what] == "day" else _move(day, _UNITS[what], step)
+
+
+def _find_weekday(day: date, wanted: int, step: int) -> str | None:
+    ahead = (wanted - day.weekday()) % 7
+    if step < 0:
+        ahead -= 7
+    elif step > 0 and ahead == 0:
+        ahead = 7
+    return _guard(lambda: str(day + timedelta(days=ahead)))
+
+
+def _move(day: date, unit: str, amount: int) -> str | None:
+    """Return a day, the Monday of a week, a month or a year, as exact as the unit is."""
+    if unit == "day":
+        return _guard(lambda: str(day + timedelta(days=amount)))
+    if unit == "week":
+        return _guard(lambda: f"week of {day + timedelta(days=7 * amount - day.weekday())}")
+    months = day.year * 12 + day.month - 1 + (amount if unit == "month" else 12 * amount)
+    year, month = divmod(months, 12)
+    if not 1 <= year <= 9999:
+        return None
+    return f"{year:04d}-{month + 1:02d}" if unit == "month" else f"{year:04d}"
+
+
+def _guard(compute: Callable[[], str]) -> str | None:
+    try:
+        return compute()
+    except OverflowError:
+        return None
