@@ -10,7 +10,7 @@ from typing import Any
 
 from engrain.core.chat.parse import parse_messages
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Note, Source, Statement
@@ -41,7 +41,7 @@ from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
-from engrain.ports.search import SpanPooling, pin_embedder
+from engrain.ports.search import find_span_pooling, pin_embedder
 from engrain.ports.sessions import Episodes
 
 # The gate reads this much at either end of a message: the middle is pasted text.
@@ -229,13 +229,16 @@ def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Ser
 
 def _find_judge(services: Services) -> gate.JudgeSentences | None:
     """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message."""
-    embedder = pin_embedder(services.embedder)
-    if not isinstance(embedder, SpanPooling):
+    embedder, pooling = pin_embedder(services.embedder), find_span_pooling(services.embedder)
+    if pooling is None:
         return None
 
     def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
-        window = embedder.windows(text)[0]
-        return judge_sentences(window, [one for one in sentences if one.end <= len(window)], embedder.pool_spans)
+        try:
+            window = embedder.windows(text)[0]
+            return judge_sentences(window, [one for one in sentences if one.end <= len(window)], pooling.pool_spans)
+        except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
+            return []
 
     return judge
 
