@@ -187,6 +187,8 @@ class Draft:
     traits: int = 0
     # Extracted, imported or replayed: a tombstone of the same words rejects it.
     derived: bool = False
+    # Items without this slot that no longer hold once this one is stored: ids, or references to earlier steps.
+    ends: tuple[str, ...] = ()
 
 
 MAX_PLACE = 2**53
