@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 MONTHS_BETWEEN = timedelta(days=120)
 # A text states a value if it holds this share of the value's words.
 MIN_SHARE = 0.6
-MARKS = ("held until", "(earlier", "earlier)")
+MARKS = ("held until", "- (earlier)")
 LISTED = ("stands, new", "stands, both", "no stale value first", "right, certain", "right, nothing to cut")
 Record = dict[str, Any]
 

@@ -54,13 +54,19 @@ def list_aspects() -> list[str]:
     return [str(name) for name in load_weights()["names"]]
 
 
-def score_change(new: Said, old: Said) -> float:
-    """Return the chance, 0 to 1, that the older statement no longer holds once the newer one is said."""
+def choose_ended(new: Said, known: Sequence[Said]) -> list[float]:
+    """Return for each known statement the chance that the new one ends it. The rest to 1 is the chance of none.
+
+    The more statements are likely, the less likely is each of them.
+    """
     import numpy as np
 
+    if not known:
+        return []
     weights = load_weights()
-    score = float(np.dot(compare(new, old), weights["change"]) + weights["change_bias"])
-    return float(1 / (1 + np.exp(-score)))
+    scores = np.stack([compare(new, one) for one in known]) @ weights["change"] + weights["change_bias"]
+    powers = np.exp(np.clip(scores, -30, 30))
+    return [float(one) for one in powers / (1 + powers.sum())]
 
 
 def compare(new: Said, old: Said) -> Matrix:

@@ -26,6 +26,7 @@ from engrain.core.text.passages import Sentence
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
+from engrain.ingest.change_finder import NO_CHANGE, ChangeFinder
 from engrain.ingest.facts import (
     USER_NAME,
     StoredFacts,
@@ -48,6 +49,7 @@ from engrain.ports.sessions import Episodes
 MAX_GATE_CHARACTERS = 20_000
 MAX_ATTEMPTS = 5
 MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
+MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
 _log = logging.getLogger("engrain")
@@ -135,7 +137,8 @@ def _write_messages(
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     redacted = [redact_message(one, services.redact) for one in messages]
-    turns = _analyze_messages(redacted, earlier, _find_judge(services))
+    finder = ChangeFinder(scope, services)
+    turns = _analyze_messages(redacted, earlier, _find_judge(finder))
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
@@ -143,7 +146,7 @@ def _write_messages(
         if turn.message.role == "assistant" and turn.message.text:
             note = _cite_results(note, _list_results(turns[:k], earlier))
         steps.append(Add(write.build_draft(note, services.redact), request))
-    derived = _plan_derived(turns, scope, services, forgets)
+    derived = _plan_derived(turns, finder, forgets)
     steps += derived.steps
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
@@ -176,8 +179,9 @@ def _cite_results(note: Note, results: Sequence[str]) -> Note:
     return replace(note, source=replace(note.source, cites=tuple(Citation(id, 0, 0) for id in results)))
 
 
-def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> _Derived:
+def _plan_derived(turns: Sequence[AnalyzedMessage], finder: ChangeFinder, forgets: bool) -> _Derived:
     """Plan the facts and lasting items of the messages, and the facts that they ask to forget."""
+    scope, services = finder.scope, finder.services
     steps: list[Step] = []
     proposed: list[tuple[str, ...]] = []
     # Several user messages at once are a transcript, not live speech.
@@ -190,7 +194,7 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
         for found in _list_own(turn, utterance, scope, services):
             if not forgets and isinstance(found, ForgetRequest):
                 continue
-            stored = _read_stored(found, utterance, scope, services)
+            stored = _read_stored(found, utterance, finder)
             if isinstance(found, ForgetRequest) and found.doubtful:
                 doubtful += [item.id for item in find_meant(found, utterance.quote(found), stored)]
             else:
@@ -215,8 +219,12 @@ def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, service
     return [replace(one, doubtful=True, slot=one.slot if isinstance(one, ForgetRequest) else None) for one in sure]
 
 
-def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Services) -> StoredFacts:
+def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder) -> StoredFacts:
+    scope, services = finder.scope, finder.services
     reads, items = list_reads(found, utterance), services.items
+    change = NO_CHANGE
+    if isinstance(found, Statement) and not found.doubtful:
+        change = finder.find(utterance.quote(found), found.slot, utterance.speaker)
     query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
     hits = services.words.best(query).hits if query.terms else ()
     likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []
@@ -224,21 +232,34 @@ def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Ser
         {slot: items.slot(scope, slot, None) for slot in reads.slots},
         items.history(scope, reads.history) if reads.history else (),
         [item for item in likely if item.metadata.get(SPEAKER_KEY) == utterance.speaker],
+        change,
     )
 
 
-def _find_judge(services: Services) -> gate.JudgeSentences | None:
-    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message."""
-    embedder, pooling = pin_embedder(services.embedder), find_span_pooling(services.embedder)
+def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
+    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message.
+
+    A sentence that would not be kept on its own is kept if it changes something known.
+    """
+    embedder = pin_embedder(finder.services.embedder)
+    pooling = find_span_pooling(embedder)
     if pooling is None:
         return None
 
     def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
         try:
             window = embedder.windows(text)[0]
-            return judge_sentences(window, [one for one in sentences if one.end <= len(window)], pooling.pool_spans)
+            within = [one for one in sentences if one.end <= len(window)]
+            verdicts = judge_sentences(window, within, pooling.pool_spans)
         except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
             return []
+        asked = (one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS for one in within)
+        return [
+            verdict
+            if verdict.keep or skipped or not finder.is_change(text[one.start : one.end], verdict.score)
+            else replace(verdict, keep=True)
+            for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
+        ]
 
     return judge
 
@@ -395,7 +416,7 @@ def _build_result(
 ) -> RecordResult:
     rows, rest = applied.outcomes[: len(messages)], applied.outcomes[len(messages) :]
     removed = [id for one in rest if one.status == "forgotten" for id in (one.id, *one.others) if id]
-    added = {one.id for one in rest if one.status not in ("forgotten", "missing")}
+    added = {one.id for one in rest if one.status not in ("forgotten", "missing", "changed")}
     own: list[list[Outcome]] = [[] for _ in rows]
     for owner, outcome in zip(_find_owners(steps, len(messages)), rest, strict=False):
         own[owner].append(outcome)
@@ -416,7 +437,7 @@ def _build_result(
 def _describe_result(
     row: Outcome, own: Sequence[Outcome], proposed: tuple[str, ...], removed: set[str], added: set[str | None]
 ) -> MessageResult:
-    kept = [one for one in own if one.status not in ("forgotten", "missing")]
+    kept = [one for one in own if one.status not in ("forgotten", "missing", "changed")]
     gone = (id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id)
     return MessageResult(
         row.id or "",

@@ -62,7 +62,8 @@ class Hit:
     """A found item. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
     `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
-    `scope` is the memory that it was read from, None for the caller's own.
+    `scope` is the memory that it was read from, None for the caller's own. `earlier`: something newer was said about the
+    same matter since, and may have changed it.
     """
 
     item: Item
@@ -74,6 +75,13 @@ class Hit:
     arms: Mapping[str, float] = field(default_factory=dict)
     outlived: tuple[OutdatedText, ...] = ()
     scope: Scope | None = None
+    earlier: bool = False
+
+    @property
+    def stale(self) -> bool:
+        """Tell if the hit is shown for its past: most of it no longer holds, or something newer was said."""
+        outlived = sum(len(old.text) for old in self.outlived)
+        return self.earlier or self.item.valid_to is not None or outlived > len(self.text) / 2
 
     def __str__(self) -> str:
         return render_hit(self)
