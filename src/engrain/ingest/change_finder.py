@@ -11,7 +11,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.queries import VectorQuery
-from engrain.core.rules.change_cues import read_cues
+from engrain.core.rules.change_cues import are_of_others, read_cues
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import is_short_question
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 20
 # The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
 MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.36, 10
+MIN_CHANCE_UNSAID = 0.5  # without any word of change or end
 MIN_CHANCE_OF_LATER = 0.12  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
 MAX_MESSAGE_CHARACTERS = 300
@@ -98,15 +99,15 @@ class ChangeFinder:
         least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
         best = max(range(len(found)), key=chances.__getitem__)
         item = found[best][0]
+        if not {"ended", "changed"} & new.cues.found and ("negated" in new.cues.found) == _is_negated(found[best][1]):
+            least = MIN_CHANCE_UNSAID
         sure = chances[best] >= least
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
         ended = (item,) if sure and item.kind == "fact" else ()
         likeness = max(float(vector @ said.vector) for _, said in found)
         return FoundChange(ended, tuple(one for one in likely if one not in ended), chances[best], likeness, name)
 
-    def _read_candidates(
-        self, vector: Matrix, model: str, new: Said, speaker: str | None
-    ) -> list[tuple[Item, Said]]:
+    def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
         import numpy as np
 
         items = self.services.items
@@ -131,6 +132,10 @@ class ChangeFinder:
         return {one.cite.item for one in citing if one.item in facts}
 
 
+def _is_negated(said: Said) -> bool:
+    return "negated" in said.cues.found
+
+
 def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
     """Tell if a statement may end this item: one of the same speaker, in other words, about no other slot."""
     if item.kind == "message":
@@ -139,7 +144,6 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
         return not is_short_question(item.text) and not find_own_words(item.text).mixed
     if item.metadata.get(SPEAKER_KEY) != speaker or item.text == new.text:
         return False
-    people = read_cues(item.text).people
-    if people and new.cues.people and people.isdisjoint(new.cues.people):
-        return False  # "my cousin moved" says nothing of "my sister lives in Ghent"
+    if are_of_others(new.cues, read_cues(item.text)):
+        return False
     return item.slot is None or new.slot is None or item.slot == new.slot

@@ -29,6 +29,7 @@ from engrain.core.text.passages import split_sentences
 from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
 from engrain.ingest.change_finder import NO_CHANGE, FoundChange
+from engrain.ingest.forget_targets import Candidate
 from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
@@ -70,13 +71,14 @@ class FactReads:
 class StoredFacts:
     """The facts that were read. `likely` are those that share words with the statement, by the same speaker.
 
-    `change` is what the statement ends by its meaning.
+    `change` is what the statement ends by its meaning. `targets` are what a request to forget means, if that is certain.
     """
 
     slots: Mapping[str, Item | None]
     history: Sequence[Item]
     likely: Sequence[Item]
     change: FoundChange = NO_CHANGE
+    targets: Sequence[Candidate] = ()
 
 
 def resolve_slots(found: Sequence[Statement | ForgetRequest], utterance: Utterance) -> list[Statement | ForgetRequest]:
@@ -122,10 +124,13 @@ def plan_steps(
     if isinstance(found, Statement):
         return [*planned, *_plan_statement(found, utterance, planned, stored, services)]
     writes = [step for step in planned if isinstance(step, (Add, Correct))]
-    retracted = [step for step in writes if _retracts_draft(found, utterance, step.draft)]
+    retracted = [step for step in writes if found.topic is None and _retracts_draft(found, utterance, step.draft)]
     others = [step for step in planned if step not in retracted]
-    meant = find_meant(found, utterance.quote(found), stored)
-    return [*others, *_plan_forgetting(found, utterance, meant, [step.draft for step in retracted], services)]
+    meant = [one.item for one in stored.targets if one.item.kind != "message"]
+    meant = meant or find_meant(found, utterance.quote(found), stored)
+    words = [cite for step in retracted for cite in step.draft.source.cites]
+    words += [Citation(one.item.id, *one.span) for one in stored.targets if one.item.kind == "message"]
+    return [*others, *_plan_forgetting(found, utterance, meant, words, services)]
 
 
 def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
@@ -244,17 +249,16 @@ def _plan_forgetting(
     found: ForgetRequest,
     utterance: Utterance,
     meant: Sequence[Item],
-    retracted: Sequence[Draft],
+    words: Sequence[Citation],
     services: Services,
 ) -> list[Step]:
-    """Plan to forget the facts that are meant, the words that name them in this message, and the retracted drafts.
+    """Plan to forget the facts that are meant, the words that name them in this message, and other words of the log.
 
     A statement cites all of these words, so forgetting a meant fact forgets them too. If no fact is known yet, the
     statement has expired from the start and the caller forgets it: this keeps the words from being ingested later.
     """
     now = services.clock()
     span = Citation(utterance.row_id, found.start, found.end)
-    words = [cite for draft in retracted for cite in draft.source.cites]
     statement = Draft(
         utterance.quote(found),
         source=Source(kind="user", cites=(*(Citation(item.id) for item in meant[:1]), span, *words)),

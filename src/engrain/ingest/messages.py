@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +19,7 @@ from engrain.core.model.messages import Message, MessageResult, item_to_message,
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.rules.forget_requests import find_forget_topics
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
@@ -38,6 +40,7 @@ from engrain.ingest.facts import (
     plan_steps,
     resolve_slots,
 )
+from engrain.ingest.forget_targets import Candidate, TargetFinder
 from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
@@ -52,6 +55,12 @@ MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with i
 MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
+# A whole statement, rather than a name of a matter.
+_STATEMENT = re.compile(
+    r"^(?:i|i'm|im|i've|we|we're|we've|he|she|they|it|you|ich|wir|yo|je|nous)\b|^j'|"
+    r"\b(?:is|are|was|were|has|have|ist|sind|heißt|es|son|soy|est|suis|sont)\b",
+    re.IGNORECASE,
+)
 _log = logging.getLogger("engrain")
 
 
@@ -146,7 +155,7 @@ def _write_messages(
         if turn.message.role == "assistant" and turn.message.text:
             note = _cite_results(note, _list_results(turns[:k], earlier))
         steps.append(Add(write.build_draft(note, services.redact), request))
-    derived = _plan_derived(turns, finder, forgets)
+    derived = _plan_derived(turns, session, finder, forgets)
     steps += derived.steps
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
@@ -179,7 +188,7 @@ def _cite_results(note: Note, results: Sequence[str]) -> Note:
     return replace(note, source=replace(note.source, cites=tuple(Citation(id, 0, 0) for id in results)))
 
 
-def _plan_derived(turns: Sequence[AnalyzedMessage], finder: ChangeFinder, forgets: bool) -> _Derived:
+def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: ChangeFinder, forgets: bool) -> _Derived:
     """Plan the facts and lasting items of the messages, and the facts that they ask to forget."""
     scope, services = finder.scope, finder.services
     steps: list[Step] = []
@@ -195,9 +204,17 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], finder: ChangeFinder, forget
             if not forgets and isinstance(found, ForgetRequest):
                 continue
             stored = _read_stored(found, utterance, finder)
-            if isinstance(found, ForgetRequest) and found.doubtful:
-                doubtful += [item.id for item in find_meant(found, utterance.quote(found), stored)]
+            if isinstance(found, Statement):
+                steps = plan_steps(found, utterance, steps, stored, services)
+                continue
+            meant = [item.id for item in find_meant(found, utterance.quote(found), stored)]
+            targets, certain = _find_targets(
+                found, utterance, TargetFinder(scope, services, utterance.speaker, session)
+            )
+            if found.doubtful or (not meant and not certain and (targets or found.topic is not None)):
+                doubtful += meant or [one.item.id for one in targets]
             else:
+                stored = stored if meant else replace(stored, targets=targets if certain else ())
                 steps = plan_steps(found, utterance, steps, stored, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
         # Forgetting cuts words out of the message, and would move those that a later fact of it cites.
@@ -206,6 +223,14 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], finder: ChangeFinder, forget
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
     return _Derived(steps, proposed)
+
+
+def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFinder) -> tuple[list[Candidate], bool]:
+    """Return what a request to forget means, and whether that is certain."""
+    topic = utterance.quote(found) if found.topic is None else found.topic
+    if found.topic is None and _STATEMENT.search(topic):
+        return [], False  # only the facts with its own words are meant
+    return finder.find(topic, everything=found.everything)
 
 
 def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, services: Services) -> list[Found]:
@@ -286,7 +311,21 @@ def _find_user_statements(
     head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
-    return gate.find_statements(own, [(one.role, one.text) for one in earlier], judge)
+    before = [(one.role, one.text) for one in earlier]
+    return _add_requests(own, before, gate.find_statements(own, before, judge))
+
+
+def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
+    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
+    words = find_own_words(own, before)
+    topics = find_forget_topics(words.text)
+    if any(isinstance(one, ForgetRequest) for one in found):
+        everything = len(topics) == 1 and topics[0].everything
+        return [replace(one, everything=everything) if isinstance(one, ForgetRequest) else one for one in found]
+    doubtful = words.mixed or len(topics) > 1
+    requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
+    kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
+    return [*kept, *requests]
 
 
 def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:
@@ -438,12 +477,14 @@ def _describe_result(
     row: Outcome, own: Sequence[Outcome], proposed: tuple[str, ...], removed: set[str], added: set[str | None]
 ) -> MessageResult:
     kept = [one for one in own if one.status not in ("forgotten", "missing", "changed")]
-    gone = (id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id)
+    # Where no fact was made of the words, the messages that lost them are what was forgotten.
+    gone = [id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id and id not in added]
+    gone = gone or [id for one in own if one.status == "forgotten" for id in one.marked if id != row.id]
     return MessageResult(
         row.id or "",
         facts=tuple(dict.fromkeys(one.id for one in kept if one.id and one.id not in removed)),
         replaced=tuple(dict.fromkeys(id for one in kept for id in one.others)),
-        forgotten=tuple(dict.fromkeys(id for id in gone if id not in added)),
+        forgotten=tuple(dict.fromkeys(gone)),
         proposed=proposed,
     )
 

@@ -351,6 +351,7 @@ class Statement:
 class ForgetRequest:
     """The speaker wants a slot's value forgotten, or the statement between `start` and `end`.
 
+    `topic` names the matter in free words, "" for the message before; `everything` is meant about it, or one thing.
     A `doubtful` request is only proposed: others may have written it, or it is one of several.
     """
 
@@ -358,3 +359,5 @@ class ForgetRequest:
     end: int
     slot: str | None = None
     doubtful: bool = False
+    topic: str | None = None
+    everything: bool = False

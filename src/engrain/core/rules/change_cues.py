@@ -24,6 +24,7 @@ _REFERS = re.compile(
 )
 _SUBJECT_WORDS = 3
 _PARENTS = {"mother", "father", "parents"}
+_ONLY_ONE = frozenset(("partner", "mother", "father", "parents", "boss", "grandmother", "grandfather"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,15 @@ def read_cues(text: str) -> Cues:
         bool(detect_traits(part) & NUMBER_OR_TIME),
         _REFERS.match(lower) is not None,
     )
+
+
+def are_of_others(one: Cues, other: Cues) -> bool:
+    """Tell if two statements are about different people: a sister and a cousin, or two sisters by their names."""
+    if not one.people or not other.people:
+        return False
+    if one.people.isdisjoint(other.people):
+        return True
+    return not one.people & other.people & _ONLY_ONE and bool(one.names and other.names) and not one.names & other.names
 
 
 def fold_name(name: str) -> str:

@@ -72,9 +72,7 @@ def choose_ended(begins: datetime, trust: float, named: Sequence[StoredVersion])
 
     It closes none that is closed already, began later or is trusted more.
     """
-    return tuple(
-        one.id for one in named if one.valid_to is None and one.valid_from <= begins and one.trust <= trust
-    )
+    return tuple(one.id for one in named if one.valid_to is None and one.valid_from <= begins and one.trust <= trust)
 
 
 def _sort_key(one: StoredVersion) -> tuple[datetime, bool, datetime, str]:
