@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import ROLES, Citation, Draft, ForgetRequest, Item, Note, Source, Statement
+from engrain.core.model.items import (
+    LATER_KEY,
+    RESERVED_KEY,
+    ROLES,
+    Citation,
+    Draft,
+    ForgetRequest,
+    Item,
+    Note,
+    Source,
+    Statement,
+)
 from engrain.core.model.messages import Message
-from engrain.core.model.plans import Add, Correct, Forget, Step
+from engrain.core.model.plans import Add, Change, Correct, Forget, Step
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_sentences
 from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
+from engrain.ingest.change_finder import NO_CHANGE, FoundChange
+from engrain.ingest.forget_targets import Candidate
 from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
+ASPECT_KEY = "aspect"  # metadata: what a fact is about, such as "city" or "diet"
+# A statement that ends the value of a slot this surely becomes its next value.
+MIN_CHANCE_OF_SLOT = 0.6
 
 USER_NAME = "user.name"
 _EMPLOYER, _JOB = ".employer", ".job"
@@ -52,11 +69,16 @@ class FactReads:
 
 @dataclass(frozen=True, slots=True)
 class StoredFacts:
-    """The facts that were read. `likely` are those that share words with the statement, by the same speaker."""
+    """The facts that were read. `likely` are those that share words with the statement, by the same speaker.
+
+    `change` is what the statement ends by its meaning. `targets` are what a request to forget means, if that is certain.
+    """
 
     slots: Mapping[str, Item | None]
     history: Sequence[Item]
     likely: Sequence[Item]
+    change: FoundChange = NO_CHANGE
+    targets: Sequence[Candidate] = ()
 
 
 def resolve_slots(found: Sequence[Statement | ForgetRequest], utterance: Utterance) -> list[Statement | ForgetRequest]:
@@ -100,12 +122,15 @@ def plan_steps(
 ) -> list[Step]:
     """Return the planned steps with those of this statement added, and without those that it retracts."""
     if isinstance(found, Statement):
-        return [*planned, _plan_statement(found, utterance, planned, stored, services)]
+        return [*planned, *_plan_statement(found, utterance, planned, stored, services)]
     writes = [step for step in planned if isinstance(step, (Add, Correct))]
-    retracted = [step for step in writes if _retracts_draft(found, utterance, step.draft)]
+    retracted = [step for step in writes if found.topic is None and _retracts_draft(found, utterance, step.draft)]
     others = [step for step in planned if step not in retracted]
-    meant = find_meant(found, utterance.quote(found), stored)
-    return [*others, *_plan_forgetting(found, utterance, meant, [step.draft for step in retracted], services)]
+    meant = [one.item for one in stored.targets if one.item.kind != "message"]
+    meant = meant or find_meant(found, utterance.quote(found), stored)
+    words = [cite for step in retracted for cite in step.draft.source.cites]
+    words += [Citation(one.item.id, *one.span) for one in stored.targets if one.item.kind == "message"]
+    return [*others, *_plan_forgetting(found, utterance, meant, words, services)]
 
 
 def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
@@ -142,14 +167,34 @@ def build_note(found: Statement, utterance: Utterance, services: Services) -> No
 
 def _plan_statement(
     found: Statement, utterance: Utterance, planned: Sequence[Step], stored: StoredFacts, services: Services
-) -> Step:
+) -> list[Step]:
     values = {slot: item.text for slot, item in stored.slots.items() if item}
     values |= {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
     found = replace(found, slot=_choose_slot(found, utterance, values))
     old = _find_replaced(found, utterance, stored.likely)
-    slot = found.slot if old is None else old.slot
+    change = stored.change
+    slot = old.slot if old else found.slot or _inherit_slot(change)
     made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
-    return Add(made) if old is None or old.slot else Correct(old.id, made)
+    if change.aspect:
+        made = replace(made, metadata={**made.metadata, ASPECT_KEY: change.aspect})
+    if old is not None and old.slot is None:
+        return [Correct(old.id, made)]
+    begins = made.occurred_at or services.clock()
+    earlier = [mark_earlier(item, begins) for item in change.earlier if item.valid_from < begins]
+    return [Add(replace(made, ends=tuple(item.id for item in change.ended))), *earlier]
+
+
+def _inherit_slot(change: FoundChange) -> str | None:
+    """Return the slot whose value a statement surely replaces."""
+    slots = {item.slot for item in change.ended}
+    return slots.pop() if len(slots) == 1 and change.chance >= MIN_CHANCE_OF_SLOT else None
+
+
+def mark_earlier(item: Item, since: datetime) -> Change:
+    """Note on an item that something newer was said about its matter: it is shown as earlier."""
+    own = item.metadata.get(RESERVED_KEY)
+    marked = {**(own if isinstance(own, Mapping) else {}), LATER_KEY: since.isoformat()}
+    return Change(item.id, metadata={**item.metadata, RESERVED_KEY: marked})
 
 
 def _choose_slot(found: Statement, utterance: Utterance, values: Mapping[str, str]) -> str | None:
@@ -204,17 +249,16 @@ def _plan_forgetting(
     found: ForgetRequest,
     utterance: Utterance,
     meant: Sequence[Item],
-    retracted: Sequence[Draft],
+    words: Sequence[Citation],
     services: Services,
 ) -> list[Step]:
-    """Plan to forget the facts that are meant, the words that name them in this message, and the retracted drafts.
+    """Plan to forget the facts that are meant, the words that name them in this message, and other words of the log.
 
     A statement cites all of these words, so forgetting a meant fact forgets them too. If no fact is known yet, the
     statement has expired from the start and the caller forgets it: this keeps the words from being ingested later.
     """
     now = services.clock()
     span = Citation(utterance.row_id, found.start, found.end)
-    words = [cite for draft in retracted for cite in draft.source.cites]
     statement = Draft(
         utterance.quote(found),
         source=Source(kind="user", cites=(*(Citation(item.id) for item in meant[:1]), span, *words)),

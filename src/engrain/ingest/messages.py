@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 
 from engrain.core.chat.parse import parse_messages
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Citation, ForgetRequest, Note, Source, Statement
@@ -18,6 +19,7 @@ from engrain.core.model.messages import Message, MessageResult, item_to_message,
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.rules.forget_requests import find_forget_topics
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
@@ -26,6 +28,7 @@ from engrain.core.text.passages import Sentence
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
 from engrain.ingest import episodes, gate, write
+from engrain.ingest.change_finder import NO_CHANGE, ChangeFinder
 from engrain.ingest.facts import (
     USER_NAME,
     StoredFacts,
@@ -37,19 +40,27 @@ from engrain.ingest.facts import (
     plan_steps,
     resolve_slots,
 )
+from engrain.ingest.forget_targets import Candidate, TargetFinder
 from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
-from engrain.ports.search import SpanPooling, pin_embedder
+from engrain.ports.search import find_span_pooling, pin_embedder
 from engrain.ports.sessions import Episodes
 
 # The gate reads this much at either end of a message: the middle is pasted text.
 MAX_GATE_CHARACTERS = 20_000
 MAX_ATTEMPTS = 5
 MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
+MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
+# A whole statement, rather than a name of a matter.
+_STATEMENT = re.compile(
+    r"^(?:i|i'm|im|i've|we|we're|we've|he|she|they|it|you|ich|wir|yo|je|nous)\b|^j'|"
+    r"\b(?:is|are|was|were|has|have|ist|sind|heißt|es|son|soy|est|suis|sont)\b",
+    re.IGNORECASE,
+)
 _log = logging.getLogger("engrain")
 
 
@@ -135,7 +146,8 @@ def _write_messages(
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     redacted = [redact_message(one, services.redact) for one in messages]
-    turns = _analyze_messages(redacted, earlier, _find_judge(services))
+    finder = ChangeFinder(scope, services)
+    turns = _analyze_messages(redacted, earlier, _find_judge(finder))
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
@@ -143,7 +155,7 @@ def _write_messages(
         if turn.message.role == "assistant" and turn.message.text:
             note = _cite_results(note, _list_results(turns[:k], earlier))
         steps.append(Add(write.build_draft(note, services.redact), request))
-    derived = _plan_derived(turns, scope, services, forgets)
+    derived = _plan_derived(turns, session, finder, forgets)
     steps += derived.steps
     # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
@@ -176,8 +188,9 @@ def _cite_results(note: Note, results: Sequence[str]) -> Note:
     return replace(note, source=replace(note.source, cites=tuple(Citation(id, 0, 0) for id in results)))
 
 
-def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Services, forgets: bool) -> _Derived:
+def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: ChangeFinder, forgets: bool) -> _Derived:
     """Plan the facts and lasting items of the messages, and the facts that they ask to forget."""
+    scope, services = finder.scope, finder.services
     steps: list[Step] = []
     proposed: list[tuple[str, ...]] = []
     # Several user messages at once are a transcript, not live speech.
@@ -190,10 +203,18 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
         for found in _list_own(turn, utterance, scope, services):
             if not forgets and isinstance(found, ForgetRequest):
                 continue
-            stored = _read_stored(found, utterance, scope, services)
-            if isinstance(found, ForgetRequest) and found.doubtful:
-                doubtful += [item.id for item in find_meant(found, utterance.quote(found), stored)]
+            stored = _read_stored(found, utterance, finder)
+            if isinstance(found, Statement):
+                steps = plan_steps(found, utterance, steps, stored, services)
+                continue
+            meant = [item.id for item in find_meant(found, utterance.quote(found), stored)]
+            targets, certain = _find_targets(
+                found, utterance, TargetFinder(scope, services, utterance.speaker, session)
+            )
+            if found.doubtful or (not meant and not certain and (targets or found.topic is not None)):
+                doubtful += meant or [one.item.id for one in targets]
             else:
+                stored = stored if meant else replace(stored, targets=targets if certain else ())
                 steps = plan_steps(found, utterance, steps, stored, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
         # Forgetting cuts words out of the message, and would move those that a later fact of it cites.
@@ -202,6 +223,14 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], scope: Scope, services: Serv
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
     return _Derived(steps, proposed)
+
+
+def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFinder) -> tuple[list[Candidate], bool]:
+    """Return what a request to forget means, and whether that is certain."""
+    topic = utterance.quote(found) if found.topic is None else found.topic
+    if found.topic is None and _STATEMENT.search(topic):
+        return [], False  # only the facts with its own words are meant
+    return finder.find(topic, everything=found.everything)
 
 
 def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, services: Services) -> list[Found]:
@@ -215,8 +244,12 @@ def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, service
     return [replace(one, doubtful=True, slot=one.slot if isinstance(one, ForgetRequest) else None) for one in sure]
 
 
-def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Services) -> StoredFacts:
+def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder) -> StoredFacts:
+    scope, services = finder.scope, finder.services
     reads, items = list_reads(found, utterance), services.items
+    change = NO_CHANGE
+    if isinstance(found, Statement) and not found.doubtful:
+        change = finder.find(utterance.quote(found), found.slot, utterance.speaker)
     query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
     hits = services.words.best(query).hits if query.terms else ()
     likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []
@@ -224,18 +257,34 @@ def _read_stored(found: Found, utterance: Utterance, scope: Scope, services: Ser
         {slot: items.slot(scope, slot, None) for slot in reads.slots},
         items.history(scope, reads.history) if reads.history else (),
         [item for item in likely if item.metadata.get(SPEAKER_KEY) == utterance.speaker],
+        change,
     )
 
 
-def _find_judge(services: Services) -> gate.JudgeSentences | None:
-    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message."""
-    embedder = pin_embedder(services.embedder)
-    if not isinstance(embedder, SpanPooling):
+def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
+    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message.
+
+    A sentence that would not be kept on its own is kept if it changes something known.
+    """
+    embedder = pin_embedder(finder.services.embedder)
+    pooling = find_span_pooling(embedder)
+    if pooling is None:
         return None
 
     def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
-        window = embedder.windows(text)[0]
-        return judge_sentences(window, [one for one in sentences if one.end <= len(window)], embedder.pool_spans)
+        try:
+            window = embedder.windows(text)[0]
+            within = [one for one in sentences if one.end <= len(window)]
+            verdicts = judge_sentences(window, within, pooling.pool_spans)
+        except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
+            return []
+        asked = (one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS for one in within)
+        return [
+            verdict
+            if verdict.keep or skipped or not finder.is_change(text[one.start : one.end], verdict.score)
+            else replace(verdict, keep=True)
+            for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
+        ]
 
     return judge
 
@@ -262,7 +311,21 @@ def _find_user_statements(
     head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
     tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
-    return gate.find_statements(own, [(one.role, one.text) for one in earlier], judge)
+    before = [(one.role, one.text) for one in earlier]
+    return _add_requests(own, before, gate.find_statements(own, before, judge))
+
+
+def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
+    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
+    words = find_own_words(own, before)
+    topics = find_forget_topics(words.text)
+    if any(isinstance(one, ForgetRequest) for one in found):
+        everything = len(topics) == 1 and topics[0].everything
+        return [replace(one, everything=everything) if isinstance(one, ForgetRequest) else one for one in found]
+    doubtful = words.mixed or len(topics) > 1
+    requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
+    kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
+    return [*kept, *requests]
 
 
 def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:
@@ -392,7 +455,7 @@ def _build_result(
 ) -> RecordResult:
     rows, rest = applied.outcomes[: len(messages)], applied.outcomes[len(messages) :]
     removed = [id for one in rest if one.status == "forgotten" for id in (one.id, *one.others) if id]
-    added = {one.id for one in rest if one.status not in ("forgotten", "missing")}
+    added = {one.id for one in rest if one.status not in ("forgotten", "missing", "changed")}
     own: list[list[Outcome]] = [[] for _ in rows]
     for owner, outcome in zip(_find_owners(steps, len(messages)), rest, strict=False):
         own[owner].append(outcome)
@@ -413,13 +476,15 @@ def _build_result(
 def _describe_result(
     row: Outcome, own: Sequence[Outcome], proposed: tuple[str, ...], removed: set[str], added: set[str | None]
 ) -> MessageResult:
-    kept = [one for one in own if one.status not in ("forgotten", "missing")]
-    gone = (id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id)
+    kept = [one for one in own if one.status not in ("forgotten", "missing", "changed")]
+    # Where no fact was made of the words, the messages that lost them are what was forgotten.
+    gone = [id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id and id not in added]
+    gone = gone or [id for one in own if one.status == "forgotten" for id in one.marked if id != row.id]
     return MessageResult(
         row.id or "",
         facts=tuple(dict.fromkeys(one.id for one in kept if one.id and one.id not in removed)),
         replaced=tuple(dict.fromkeys(id for one in kept for id in one.others)),
-        forgotten=tuple(dict.fromkeys(id for id in gone if id not in added)),
+        forgotten=tuple(dict.fromkeys(gone)),
         proposed=proposed,
     )
 

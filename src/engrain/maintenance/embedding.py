@@ -87,16 +87,16 @@ class CheckedEmbedder:
     """An embedder with checked results. It wakes the worker when a document fails, or after every document."""
 
     def __init__(self, embedder: Embedder, wake: Callable[[], None], always: bool = False) -> None:
-        self._embedder = embedder
+        self.unchecked = embedder
         self._wake = wake
         self._always = always
 
     @property
     def model(self) -> EmbeddingModel:
-        return self._embedder.model
+        return self.unchecked.model
 
     def windows(self, text: str) -> list[str]:
-        return self._embedder.windows(text)
+        return self.unchecked.windows(text)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         try:
@@ -113,7 +113,7 @@ class CheckedEmbedder:
         """Turn every failure of a foreign embedder into EmbedderFailed."""
         name, wanted = self.model.name, (len(texts), self.model.dimension)
         try:
-            rows = self._embedder.embed(texts, kind)
+            rows = self.unchecked.embed(texts, kind)
             if getattr(rows, "shape", None) != wanted:
                 raise EmbedderFailed(f"The embedder {name} returned {getattr(rows, 'shape', rows)!r}, not {wanted}.")
             if not isfinite(float(rows.sum())):

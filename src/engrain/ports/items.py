@@ -54,6 +54,8 @@ class ItemStore(Protocol):
         - `behind`: the slot has a later value; others = the version it closed, if any.
         - `added` without a slot: a fact that would close one of higher trust is a claim, and its metadata names the
           slot.
+        - `ends` names items that no longer hold: each is closed when the draft begins to hold, and counts among the
+          others, unless it is closed, began later, is trusted more or is unknown (core.rules.reconcile.choose_ended).
         - `kept_out`: a derived draft whose text was forgotten in this scope; no id, no place.
 
         An Add whose own request id was applied before changes nothing and is `repeated`, with the first answer's id. A

@@ -164,6 +164,13 @@ def pin_embedder(embedder: Embedder) -> Embedder:
     return found
 
 
+def find_span_pooling(embedder: Embedder) -> SpanPooling | None:
+    """Return the embedder that pools spans, behind the one that checks its vectors; None if it cannot."""
+    pinned = pin_embedder(embedder)
+    found = getattr(pinned, "unchecked", pinned)
+    return found if isinstance(found, SpanPooling) else None
+
+
 @runtime_checkable
 class VectorModels(Protocol):
     """The vectors of each model in all scopes. For maintenance only, because it crosses scopes."""

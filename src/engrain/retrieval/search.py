@@ -6,13 +6,14 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
-from engrain.core.model.items import Item
+from engrain.core.model.items import LATER_KEY, RESERVED_KEY, Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.core.model.recall import Hit, Recall, RecallRequest
@@ -88,8 +89,8 @@ def search(request: RecallRequest, services: Services) -> Recall:
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
     related = {one: hit for one, hit in _expand_relations(hits, request, services).items() if one.relevance >= floor}
-    hits = _add_related(hits, related, selection, request.n)
-    return pack_hits(hits, selection, budget, request.context, request.told)
+    ordered = _put_current_first(_add_related(hits, related, selection, request.n))
+    return pack_hits(ordered, selection, budget, request.context, request.told)
 
 
 def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
@@ -153,8 +154,21 @@ def _load_hits(
                     passage = _find_nearest_passage(scope, item, found[number].query_vector, services)
                 hit = build_hit(one, rankings[number], item, passage, marks)
                 shared_by = scope if number else None
-                hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by)
+                earlier = _is_earlier(item, request.at)
+                hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by, earlier=earlier)
     return {one: hits[one] for one in selection.selected if one in hits}
+
+
+def _is_earlier(item: Item, at: datetime | None) -> bool:
+    """Tell if something newer was said about the item's matter, by the moment that is asked for."""
+    own = item.metadata.get(RESERVED_KEY)
+    since = own.get(LATER_KEY) if isinstance(own, Mapping) else None
+    return isinstance(since, str) and (at is None or since <= at.isoformat())
+
+
+def _put_current_first(hits: dict[Candidate, Hit]) -> dict[Candidate, Hit]:
+    """Move what is shown for its past behind what holds now."""
+    return dict(sorted(hits.items(), key=lambda pair: pair[1].stale))
 
 
 def _expand_relations(

@@ -14,6 +14,7 @@ import pytest
 
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Item, Source
+from engrain.core.model.plans import refer_to_step
 from engrain.ports.erasure import Erasing
 from engrain.ports.items import ItemStore
 from engrain_conformance.clock import START, SetClock
@@ -238,6 +239,46 @@ class SlotSuite(Suite):
                 else:
                     run_erasure(erasing, Subject(ANA, "source", random.choice(sources)))
                 assert _find_overlaps(store.history(ANA, slot)) == []
+
+    # Items that a draft ends without a slot of their own
+
+    def test_a_draft_closes_the_items_that_it_ends(self, store: ItemStore, clock: SetClock) -> None:
+        first, other, held = add(store, fact("Tea is fine."), fact("Rain."), fact("Lima", slot="city"))
+        moved = clock.advance()
+        new = add_one(store, fact("No tea any more.", ends=(first, held, "unknown")))
+        assert (new.status, set(new.others)) == ("replaced", {first, held})
+        for id in (first, held):
+            old = get_item(store, id)
+            assert (old.valid_to, old.replaced_by, old.retracted_at) == (moved, new.id, None)
+        assert sorted(texts(list_items(store))) == ["No tea any more.", "Rain."]
+        assert get_item(store, other).open
+        assert store.slot(ANA, "city", None) is None
+        assert texts(store.slots(ANA, "city", START)) == ["Lima"]
+
+    def test_a_draft_may_end_the_item_of_an_earlier_step(self, store: ItemStore, clock: SetClock) -> None:
+        past = fact("Tea is fine.", occurred_at=clock() - DAY)
+        first, new = add(store, past, fact("No tea any more.", ends=(refer_to_step(0),)))
+        assert get_item(store, first).replaced_by == new
+
+    def test_a_less_trusted_later_or_closed_item_is_not_ended(self, store: ItemStore, clock: SetClock) -> None:
+        (mine,) = add(store, fact("Tea is fine."))
+        clock.advance()
+        new = add_one(store, fact("No tea any more.", source=Source("page", "web"), ends=(mine,)))
+        assert (new.status, new.others) == ("added", ())
+        late = add_one(store, fact("No tea last year.", occurred_at=clock() - 400 * DAY, ends=(mine,)))
+        assert (late.status, late.others) == ("added", ())
+        (done,) = add(store, fact("No tea for me.", ends=(mine,)))
+        assert get_item(store, mine).replaced_by == done
+        again = add_one(store, fact("Never tea.", ends=(mine,)))
+        assert (again.status, again.others) == ("added", ())
+
+    def test_a_repeated_draft_ends_items_too(self, store: ItemStore, clock: SetClock) -> None:
+        (first,) = add(store, fact("Tea is fine."))
+        (coffee,) = add(store, fact("Coffee only."))
+        clock.advance()
+        again = add_one(store, fact("Coffee only.", ends=(first, coffee)))
+        assert (again.id, again.status, again.others) == (coffee, "repeated", (first,))
+        assert texts(list_items(store)) == ["Coffee only."]
 
 
 def _find_overlaps(versions: list[Item]) -> list[tuple[Item, Item]]:

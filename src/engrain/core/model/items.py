@@ -187,10 +187,13 @@ class Draft:
     traits: int = 0
     # Extracted, imported or replayed: a tombstone of the same words rejects it.
     derived: bool = False
+    # Items without this slot that no longer hold once this one is stored: ids, or references to earlier steps.
+    ends: tuple[str, ...] = ()
 
 
 MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
+LATER_KEY = "later"  # under RESERVED_KEY: since when something newer was said about the same matter
 FOUND_BY = (("by", "gate"), ("by", "model"))  # in the metadata of a fact: which part of engrain found it
 PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX = "procedure:", "session:"  # slots of procedures and of summaries
 PROPOSED_SLOT_PREFIX = "proposed:"  # slots of procedures that a less trusted source offers
@@ -348,6 +351,7 @@ class Statement:
 class ForgetRequest:
     """The speaker wants a slot's value forgotten, or the statement between `start` and `end`.
 
+    `topic` names the matter in free words, "" for the message before; `everything` is meant about it, or one thing.
     A `doubtful` request is only proposed: others may have written it, or it is one of several.
     """
 
@@ -355,3 +359,5 @@ class ForgetRequest:
     end: int
     slot: str | None = None
     doubtful: bool = False
+    topic: str | None = None
+    everything: bool = False

@@ -72,6 +72,7 @@ class Hit:
 
     `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
     `scope` is the memory that it was read from, None for the caller's own. `told`: the context of the block says it.
+    `earlier`: something newer was said about the same matter since, and may have changed it.
     """
 
     item: Item
@@ -84,6 +85,13 @@ class Hit:
     outlived: tuple[OutdatedText, ...] = ()
     scope: Scope | None = None
     told: bool = False
+    earlier: bool = False
+
+    @property
+    def stale(self) -> bool:
+        """Tell if the hit is shown for its past: most of it no longer holds, or something newer was said."""
+        outlived = sum(len(old.text) for old in self.outlived)
+        return self.earlier or self.item.valid_to is not None or outlived > len(self.text) / 2
 
     def __str__(self) -> str:
         return render_hit(self)

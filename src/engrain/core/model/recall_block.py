@@ -21,6 +21,7 @@ SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
 FACTS, KNOWLEDGE, HOW_TO, OTHERS = "Facts", "Relevant knowledge", "How to", "Said by others"
 
 SUMMARY_LABEL = "in short"  # opens the lines of a summary
+EARLIER_MARK = "(earlier) "  # opens the line of a statement after which something newer was said
 _NAME_LIMIT = 80
 # Stored text must not be able to end its quotes or start a line of its own.
 _ESCAPES = {
@@ -71,7 +72,8 @@ def render_hit(hit: Hit) -> str:
     if hit.item.kind == "summary":
         return "\n".join((f"- {SUMMARY_LABEL} ({details}):", *quote_lines(hit.text)))
     slot = f"{quote_name(hit.item.slot)}: " if hit.item.slot and hit.item.kind == "fact" else ""
-    return f'- {slot}"{escape_text(_date_text(hit))}" ({details})'
+    mark = EARLIER_MARK if hit.earlier and not hit.outlived else ""
+    return f'- {mark}{slot}"{escape_text(_date_text(hit))}" ({details})'
 
 
 def _date_text(hit: Hit) -> str:

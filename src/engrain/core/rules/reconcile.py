@@ -67,6 +67,14 @@ def make_claim(draft: Draft, trust: float, decision: Decision, stored: Sequence[
     return replace(draft, slot=None, metadata={**draft.metadata, CLAIM_KEY: draft.slot})
 
 
+def choose_ended(begins: datetime, trust: float, named: Sequence[StoredVersion]) -> tuple[str, ...]:
+    """Return which of the items that a draft names as ended it may close when it begins to hold.
+
+    It closes none that is closed already, began later or is trusted more.
+    """
+    return tuple(one.id for one in named if one.valid_to is None and one.valid_from <= begins and one.trust <= trust)
+
+
 def _sort_key(one: StoredVersion) -> tuple[datetime, bool, datetime, str]:
     """Sort the open version last among those that began in one instant: ids of two processes have no order."""
     return one.valid_from, one.valid_to is None, one.valid_to or one.valid_from, one.id

@@ -31,7 +31,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
 from engrain.core.model.tier_limits import TIERS
-from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
+from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
@@ -213,7 +213,8 @@ class _StepWriter:
         stored = self._load_versions(draft, hash_)
         decision = reconcile(draft, hash_, self.now, stored)
         if decision.repeats:
-            return self._repeat(decision.repeats, draft, trust)
+            ended = self._close_ended(draft, trust, self.now, decision.repeats)
+            return replace(self._repeat(decision.repeats, draft, trust), others=ended)
         if claim := make_claim(draft, trust, decision, stored):
             return self._add(claim)
         place = self._take_place(position)
@@ -222,8 +223,20 @@ class _StepWriter:
             self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
         validity = {"valid_from": begins, "valid_to": write_time(decision.valid_to)}
         self._insert(new, draft, hash_, {**validity, **place, "replaced_by": decision.replaced_by, "trust": trust})
-        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
-        return Outcome(new, status, (decision.closes,) if decision.closes else (), place=place["place"])
+        closed = (decision.closes,) if decision.closes else ()
+        closed += self._close_ended(draft, trust, decision.valid_from, new)
+        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if closed else "added"
+        return Outcome(new, status, closed, place=place["place"])
+
+    def _close_ended(self, draft: Draft, trust: float, begins: datetime, new: str) -> tuple[str, ...]:
+        """Close the items that the draft names as ended, as far as it may."""
+        ids = {self.ids_by_step.get(name, name) for name in draft.ends} - {None, new}
+        found = [read_item(row) for id_ in ids for row in self.tx.rows("load_standing_item", id=id_)]
+        named = [StoredVersion(one.id, "", one.valid_from, one.valid_to, one.trust) for one in found]
+        ended = choose_ended(begins, trust, sorted(named, key=lambda one: one.id))
+        for id_ in ended:
+            self.tx.run("close_item", id=id_, valid_to=to_micros(begins), replaced_by=new)
+        return ended
 
     def _correct(self, step: Correct) -> Outcome:
         old, draft = self._load_standing(step.id), step.draft

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.model.tasks import StepWrite
-from engrain.core.rules.reconcile import StoredVersion, is_mergeable, make_claim, reconcile
+from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
 from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, tasks
 from engrain_conformance.reference.forget import forget
@@ -159,7 +160,8 @@ class Transaction(WriteContext):
         versions = self._list_versions(draft)
         decision = reconcile(draft, hash_draft(self.state.key, draft), self.now, versions)
         if decision.repeats:
-            return self._merge_repeated(decision.repeats, draft, trust)
+            ended = self._close_ended(draft, trust, self.now, decision.repeats)
+            return replace(self._merge_repeated(decision.repeats, draft, trust), others=ended)
         if claim := make_claim(draft, trust, decision, versions):
             return self._add(claim)
         item = self._make_item(draft, trust)
@@ -173,8 +175,23 @@ class Transaction(WriteContext):
         self._insert(item, draft)
         if decision.closes:
             self.update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
-        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
-        return Outcome(item.id, status, (decision.closes,) if decision.closes else (), place=item.place)
+        closed = (decision.closes,) if decision.closes else ()
+        closed += self._close_ended(draft, trust, decision.valid_from, item.id)
+        status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if closed else "added"
+        return Outcome(item.id, status, closed, place=item.place)
+
+    def _close_ended(self, draft: Draft, trust: float, begins: datetime, new: str) -> tuple[str, ...]:
+        ids = {self.outcome_ids.get(name, name) for name in draft.ends} - {None, new}
+        found = [stored.item for id in ids if id and (stored := self.state.find_item(self.scope, id))]
+        named = [
+            StoredVersion(one.id, "", one.valid_from, one.valid_to, one.trust)
+            for one in found
+            if one.retracted_at is None
+        ]
+        ended = choose_ended(begins, trust, sorted(named, key=lambda one: one.id))
+        for id in ended:
+            self.update(id, valid_to=begins, replaced_by=new)
+        return ended
 
     def _is_forgotten(self, draft: Draft) -> bool:
         return draft.derived and self.is_tombstoned(draft.text)

@@ -1,0 +1,149 @@
+"""Find what a new statement ends or makes older among the stored facts and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engrain.core.errors import EmbedderFailed
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Condition, Filter
+from engrain.core.model.items import Item
+from engrain.core.model.queries import VectorQuery
+from engrain.core.rules.change_cues import are_of_others, read_cues
+from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.rules.statements import is_short_question
+from engrain.ingest.changes import Said, choose_ended, list_aspects, read_statement
+from engrain.ports import Services
+from engrain.ports.search import find_span_pooling, pin_embedder
+
+if TYPE_CHECKING:
+    from engrain.ports.search import Matrix
+
+MAX_CANDIDATES = 20
+# The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
+MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.36, 10
+MIN_CHANCE_UNSAID = 0.5  # without any word of change or end
+MIN_CHANCE_OF_LATER = 0.12  # from here the older one is only marked as earlier
+MIN_ASPECT = 0.25
+MAX_MESSAGE_CHARACTERS = 300
+_SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChange:
+    """What a statement ends, and what it may only make older. `chance` is that of the most likely one.
+
+    `likeness` is the cosine of the nearest fact.
+    """
+
+    ended: tuple[Item, ...] = ()
+    earlier: tuple[Item, ...] = ()
+    chance: float = 0.0
+    likeness: float = 0.0
+    aspect: str | None = None
+
+
+NO_CHANGE = FoundChange()
+# A sentence that the gate alone would not keep is kept if it ends something known this surely, with words of change or
+# without; or if it adds to something known that is this near. Its own score must be at least so high.
+MIN_CHANCE_WITH_CUE, MIN_CHANCE_WITHOUT_CUE, MIN_LIKENESS = 0.3, 0.45, 0.25
+MIN_SCORE, MIN_SCORE_TO_ADD = 0.02, 0.2
+
+
+@dataclass(slots=True)
+class ChangeFinder:
+    """Looks for changes in one scope. Works only with the embedder whose vectors the weights were made for."""
+
+    scope: Scope
+    services: Services
+    _known: dict[tuple[str, str | None, str | None], FoundChange] = field(default_factory=dict)
+
+    @property
+    def available(self) -> bool:
+        return find_span_pooling(self.services.embedder) is not None
+
+    def find(self, text: str, slot: str | None = None, speaker: str | None = None) -> FoundChange:
+        """Find the change that a statement of this speaker makes."""
+        key = (text.strip(" .!"), slot, speaker)
+        if key not in self._known:
+            self._known[key] = self._find(text, slot, speaker) if self.available else NO_CHANGE
+        return self._known[key]
+
+    def is_change(self, text: str, score: float) -> bool:
+        """Tell if a sentence that scores too low to be kept should be kept because of what is known already."""
+        if score < MIN_SCORE:
+            return False
+        cues = read_cues(text).found
+        found = self.find(text)
+        least = MIN_CHANCE_WITH_CUE if {"ended", "changed"} & cues else MIN_CHANCE_WITHOUT_CUE
+        adds = "added" in cues and score >= MIN_SCORE_TO_ADD and found.likeness >= MIN_LIKENESS
+        return found.chance >= least or adds
+
+    def _find(self, text: str, slot: str | None, speaker: str | None) -> FoundChange:
+        embedder = pin_embedder(self.services.embedder)
+        try:
+            vector = embedder.embed([text], "document")[0]
+        except EmbedderFailed:
+            return NO_CHANGE
+        new = read_statement(text, vector, slot)
+        aspect = int(new.aspects.argmax())
+        name = list_aspects()[aspect] if new.aspects[aspect] >= MIN_ASPECT else None
+        found = self._read_candidates(vector, embedder.model.key, new, speaker)
+        chances = choose_ended(new, [said for _, said in found])
+        if not chances:
+            return FoundChange(aspect=name)
+        facts = sum(item.kind == "fact" for item, _ in found)
+        least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
+        best = max(range(len(found)), key=chances.__getitem__)
+        item = found[best][0]
+        if not {"ended", "changed"} & new.cues.found and ("negated" in new.cues.found) == _is_negated(found[best][1]):
+            least = MIN_CHANCE_UNSAID
+        sure = chances[best] >= least
+        likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
+        ended = (item,) if sure and item.kind == "fact" else ()
+        likeness = max(float(vector @ said.vector) for _, said in found)
+        return FoundChange(ended, tuple(one for one in likely if one not in ended), chances[best], likeness, name)
+
+    def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
+        import numpy as np
+
+        items = self.services.items
+        near = self.services.vectors.nearest(VectorQuery(vector, model, self.scope, _SAID, limit=MAX_CANDIDATES))
+        found = [item for item in items.get_many(self.scope, near.ids) if _is_comparable(item, new, speaker)]
+        derived = self._list_derived([item.id for item in found if item.kind == "message"])
+        found = [item for item in found if item.id not in derived]
+        rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
+        return [
+            (item, read_statement(item.text, np.frombuffer(rows[item.id].rows[0], np.float32), item.slot))
+            for item in found
+            if item.id in rows and rows[item.id].rows
+        ]
+
+    def _list_derived(self, messages: Sequence[str]) -> set[str]:
+        """Return the messages from which facts were made: the facts stand for them."""
+        if not messages:
+            return set()
+        asked, items = set(messages), self.services.items
+        citing = [one for one in items.lineage(self.scope, messages) if one.cite.item in asked]
+        facts = {item.id for item in items.get_many(self.scope, [one.item for one in citing]) if item.kind == "fact"}
+        return {one.cite.item for one in citing if one.item in facts}
+
+
+def _is_negated(said: Said) -> bool:
+    return "negated" in said.cues.found
+
+
+def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
+    """Tell if a statement may end this item: one of the same speaker, in other words, about no other slot."""
+    if item.kind == "message":
+        if item.role != "user" or item.speaker != speaker or len(item.text) > MAX_MESSAGE_CHARACTERS:
+            return False
+        return not is_short_question(item.text) and not find_own_words(item.text).mixed
+    if item.metadata.get(SPEAKER_KEY) != speaker or item.text == new.text:
+        return False
+    if are_of_others(new.cues, read_cues(item.text)):
+        return False
+    return item.slot is None or new.slot is None or item.slot == new.slot
