@@ -243,6 +243,7 @@ def mortal() -> Iterator[Postgres]:
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_still_starting_is_waited_for(mortal: Postgres) -> None:
     mortal.kill()
     with ThreadPoolExecutor(1) as pool:

@@ -286,7 +286,9 @@ def test_chroma_reaches_the_true_best_in_scopes_of_every_size(share: float, stor
 # A process that dies
 
 
-@pytest.mark.parametrize("where", ["before the server has it", "before it is settled"])
+@pytest.mark.parametrize(
+    "where", ["before the server has it", pytest.param("before it is settled", marks=pytest.mark.slow)]
+)
 def test_a_crash_between_store_and_server_heals(where: str, tmp_path: Path) -> None:
     url = chroma_url()
     program = [sys.executable, str(HERE / "fed_program.py"), str(tmp_path / "agent.db"), url, where]
@@ -323,6 +325,7 @@ def mortal() -> Iterator[ChromaProcess]:
     process.kill()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess, store: SqliteStore) -> None:
     server = ChromaServer(f"{mortal.url}/?timeout=3")
     index = OutboxVectorIndex(store, server, EMBEDDER)
@@ -365,6 +368,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
     server.close()
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
