@@ -28,7 +28,7 @@ CLIENTS := @anthropic-ai/claude-code @openai/codex @google/gemini-cli @github/co
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: lint  ## format, types, import contracts and tests, about four minutes on two cores
+test: lint  ## format, types, import contracts and tests, about five minutes on two cores
 	@$(MAKE) --no-print-directory -j 2 types tests
 
 # Three workers on two cores: one of them often waits for a program or a server.

@@ -30,7 +30,7 @@ class TestRandomCalls(Postgres):
     def clock(self) -> SetClock:
         return SetClock()
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
     def test_random_calls_answer_like_the_reference(self, store: PostgresStore, clock: SetClock, seed: int) -> None:
         chance = random.Random(seed)
         reference = ReferenceStore(clock=clock)

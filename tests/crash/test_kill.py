@@ -16,7 +16,7 @@ from engrain.stores.sqlite import SqliteStore
 PROCESSES = 6
 
 
-@pytest.mark.parametrize("seconds", [1.5, pytest.param(20.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(20.0, marks=pytest.mark.slow)])
 def test_kills_lose_nothing_that_was_acknowledged(
     tmp_path: Path, seconds: float, report_counts: Callable[..., None]
 ) -> None:

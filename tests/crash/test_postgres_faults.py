@@ -191,7 +191,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
     def interrupt(self: WaitingClient[Any], timeout: float) -> None:
         raise KeyboardInterrupt
 
-    store._database._give_up(store._database.opened())  # a new pool has none yet, so that each call waits
+    store._database._give_up(store._database.get_pool())  # a new pool has none yet, so that each call waits
     with monkeypatch.context() as patched:
         patched.setattr(WaitingClient, "wait", interrupt)
         for _ in range(3):
@@ -243,6 +243,7 @@ def mortal() -> Iterator[Postgres]:
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_still_starting_is_waited_for(mortal: Postgres) -> None:
     mortal.kill()
     with ThreadPoolExecutor(1) as pool:

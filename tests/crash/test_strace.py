@@ -45,7 +45,7 @@ def _chosen(count: int, points: int | None) -> list[int]:
 
 @pytest.mark.parametrize(
     ("call", "points"),
-    [("pwrite64", 2), ("fdatasync", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
+    [("pwrite64", 2), *(pytest.param(call, None, marks=pytest.mark.slow) for call in CALLS)],
 )
 def test_killed_at_a_system_call(
     tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]

@@ -55,8 +55,11 @@ def test_working_memory_survives_a_killed_process(path: Path) -> None:
     assert thoughts == [f"in {number}" for number in range(6)]
 
 
-PLACES = ["in the effect", "in a memory step"]
-MORE = [pytest.param(where, marks=pytest.mark.slow) for where in ("before the effect", "in a step", "at the end")]
+PLACES = ["in a memory step"]
+MORE = [
+    pytest.param(where, marks=pytest.mark.slow)
+    for where in ("before the effect", "in the effect", "in a step", "at the end")
+]
 
 
 @pytest.mark.parametrize("where", [*PLACES, *MORE])

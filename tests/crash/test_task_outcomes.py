@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("failure", [pytest.param("EIO", marks=pytest.mark.slow), "ENOSPC"])
 def test_a_failing_disk_leaves_no_task_done_without_its_outcome(
     path: Path, failure: str, step: int, report_counts: Callable[..., None]
 ) -> None:

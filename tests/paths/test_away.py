@@ -183,6 +183,7 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
         assert (found.hits[0].item.id, found.degraded) == (waiting, ())
 
 
+@pytest.mark.slow
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     tmp_path: Path, chroma_process: ChromaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ root(["copy", *sys.argv[1:]])
 """
 
 
+@pytest.mark.slow
 def test_a_copy_that_was_killed_goes_on_where_it_stopped(url: str, tmp_path: Path, clock: SetClock) -> None:
     source = str(tmp_path / "source.db")
     with closing(SqliteStore(source, clock=clock)) as store:

@@ -32,7 +32,10 @@ os._exit(0)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    path = tmp_path / "agent.db"
+    return fill(tmp_path / "agent.db")
+
+
+def fill(path: Path) -> Path:
     with opened(path) as memory:
         memory.remember("Ana lives in Quito.", slot="user.city", source="letter")
         memory.remember("Ana likes tea.")
@@ -187,10 +190,18 @@ def test_checksums_are_the_same_in_every_version_of_python() -> None:
 # The write-ahead log
 
 
-@pytest.fixture
-def killed(path: Path) -> Path:
-    """A store whose writer was killed: its last writes are in the log alone."""
+@pytest.fixture(scope="module")
+def killed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = fill(tmp_path_factory.mktemp("killed") / "agent.db")
     subprocess.run([sys.executable, "-c", WRITER, str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def killed(path: Path, killed_store: Path) -> Path:
+    """A store whose writer was killed: its last writes are in the log alone."""
+    for file in killed_store.parent.iterdir():
+        shutil.copy(file, path.with_name(file.name))
     log = path.with_name("agent.db-wal")
     assert log.stat().st_size > 0
     return log

@@ -125,6 +125,7 @@ def test_of_many_memories_those_last_written_to_are_looked_into(
     assert points(store, clock)["secrets"].why.startswith("user=bob: ")
 
 
+@pytest.mark.slow
 def test_a_thousand_memories_take_a_few_seconds(tmp_path: Path) -> None:
     """Generously: other tests run beside."""
     with Memory(tmp_path / "agent.db", background=False, embedder=HashEmbedder()) as memory:

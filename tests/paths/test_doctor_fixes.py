@@ -319,6 +319,7 @@ def _mounts() -> bool:
 
 
 @pytest.mark.skipif(not _mounts(), reason="needs the right to mount")
+@pytest.mark.slow
 def test_on_a_disk_that_is_mounted_read_only_it_can_be_read_and_the_doctor_says_how_to_mount_it(tmp_path: Path) -> None:
     no_backup(tmp_path / "agent.db")
     disk = tmp_path / "disk"

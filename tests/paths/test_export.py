@@ -440,7 +440,7 @@ with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) 
 """
 
 
-@pytest.mark.parametrize("pages", [1, 3])
+@pytest.mark.parametrize("pages", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_load_that_is_killed_has_written_nothing(tmp_path: Path, pages: int) -> None:
     file, store = tmp_path / "ana.jsonl", tmp_path / "there.db"
     with Memory(tmp_path / "whole.db", user="ana", background=False, embedder=HashEmbedder()) as whole:

@@ -264,9 +264,8 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
         assert server.count(MODEL, ["foreign"]) == server.count(MODEL) == 1, "another store has it there"
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(0.01, marks=pytest.mark.slow), 0.19, pytest.param(1.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.01, 0.19, 1.0])
 def test_chroma_reaches_the_true_best_in_scopes_of_every_size(share: float, store: SqliteStore, tmp_path: Path) -> None:
     server = ChromaServer(f"chroma://{tmp_path}/vectors")
     index = OutboxVectorIndex(store, server, EMBEDDER)
@@ -287,7 +286,9 @@ def test_chroma_reaches_the_true_best_in_scopes_of_every_size(share: float, stor
 # A process that dies
 
 
-@pytest.mark.parametrize("where", ["before the server has it", "before it is settled"])
+@pytest.mark.parametrize(
+    "where", ["before the server has it", pytest.param("before it is settled", marks=pytest.mark.slow)]
+)
 def test_a_crash_between_store_and_server_heals(where: str, tmp_path: Path) -> None:
     url = chroma_url()
     program = [sys.executable, str(HERE / "fed_program.py"), str(tmp_path / "agent.db"), url, where]
@@ -324,6 +325,7 @@ def mortal() -> Iterator[ChromaProcess]:
     process.kill()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess, store: SqliteStore) -> None:
     server = ChromaServer(f"{mortal.url}/?timeout=3")
     index = OutboxVectorIndex(store, server, EMBEDDER)
@@ -366,6 +368,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
     server.close()
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -470,7 +473,7 @@ def test_two_memories_of_one_process_share_an_embedded_server(tmp_path: Path) ->
         assert [hit.text for hit in one.recall("drinks", min_relevance=0.0).hits] == ["Ana drinks tea."]
 
 
-@pytest.mark.parametrize("kind", ["chroma", "qdrant"])
+@pytest.mark.parametrize("kind", ["chroma", pytest.param("qdrant", marks=pytest.mark.slow)])
 def test_an_embedded_server_is_refused_to_a_second_process(kind: str, tmp_path: Path) -> None:
     module, name = f"engrain.stores.vectors.{kind}", f"{kind.capitalize()}Server"
     opening = f"from {module} import {name}; {name}('{kind}://{tmp_path}/vectors'); print('open', flush=True); input()"

@@ -113,7 +113,7 @@ replay_erasures(restored, present)
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.slow), "postgres"])
 def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, url: str, tmp_path: Path) -> None:
     present, restored = str(tmp_path / "present.db"), url if kind == "postgres" else str(tmp_path / "restored.db")
     with opened(present) as memory:
@@ -163,7 +163,7 @@ with Memory(sys.argv[1], background=False, embedder=HashEmbedder(), clock=clock)
 """
 
 
-@pytest.mark.parametrize("role", ["member", "postgres"])
+@pytest.mark.parametrize("role", ["member", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_every_memory_is_cared_for_though_a_round_is_killed_and_two_run_at_once(
     role: str, url: str, clock: SetClock
 ) -> None:

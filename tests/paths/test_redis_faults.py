@@ -236,8 +236,8 @@ def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
         store.episodes.recent(ANA, None, 9, NOW)
     assert "did not answer" in (store.last_error or "")
     tries: list[int] = []
-    connected = store._link._connected
-    monkeypatch.setattr(store._link, "_connected", lambda: tries.append(1) or connected())
+    connected = store._link._get_client
+    monkeypatch.setattr(store._link, "_get_client", lambda: tries.append(1) or connected())
     for _ in range(20):
         with pytest.raises((StoreUnavailable, OutcomeUnknown)):
             store.episodes.recent(ANA, None, 9, NOW)

@@ -162,6 +162,7 @@ def test_a_kill_between_the_two_writes_leaves_one_of_each(settings: Path) -> Non
         assert [one.status for one in memory.tasks.timeline("order").steps] == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_other_notes_after_such_a_kill_are_told_apart(settings: Path) -> None:
     killed(settings)
     with opened(settings) as memory, pytest.raises(InputChanged), memory.task("order") as run:  # noqa: PT012

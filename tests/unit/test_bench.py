@@ -339,6 +339,7 @@ def test_plots_are_drawn_for_one_size_and_for_many() -> None:
 # What is made up
 
 
+@pytest.mark.slow
 def test_made_up_texts_are_the_same_every_time_and_in_any_part() -> None:
     texts, vectors = Corpus(32).items(995, 10)
     again, rows = Corpus(32).items(1_000, 5)
@@ -348,6 +349,7 @@ def test_made_up_texts_are_the_same_every_time_and_in_any_part() -> None:
     assert len(texts[0].split()) == 25
 
 
+@pytest.mark.slow
 def test_queries_use_common_and_rare_words() -> None:
     queries = Corpus(32).queries(30, 1_000)
     assert [query.words for query in queries[:3]] == ["common", "rare", "mixed"]

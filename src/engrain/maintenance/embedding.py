@@ -202,7 +202,7 @@ class EmbeddingWorker:
 
     def wake(self) -> None:
         with self._lock:
-            if self._enabled and not self._stop.is_set() and not self._running():
+            if self._enabled and not self._stop.is_set() and not self._is_running():
                 self._thread = threading.Thread(target=self._work, name="engrain-embed", daemon=True)
                 self._thread.start()
 
@@ -217,9 +217,9 @@ class EmbeddingWorker:
             self.embedder.check()
 
     def state(self) -> dict[str, Any]:
-        return {"running": self._running(), "embedded": self._embedded, "error": self._error}
+        return {"running": self._is_running(), "embedded": self._embedded, "error": self._error}
 
-    def _running(self) -> bool:
+    def _is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def _work(self) -> None:

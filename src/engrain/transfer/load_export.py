@@ -294,8 +294,8 @@ class _Decider:
             return None
         if row.kind == "episode" and row.values["item"] is not None:
             item = self._same.get(row.values["item"], row.values["item"])
-            return replace(row, values={**row.values, "item": item}) if self._known(item) else None
-        return row if row.kind != "trial" or self._known(row.key[1]) else None
+            return replace(row, values={**row.values, "item": item}) if self._is_known(item) else None
+        return row if row.kind != "trial" or self._is_known(row.key[1]) else None
 
     def _adapt_cites(self, row: Row) -> Row | None:
         id = row.key[0]
@@ -303,12 +303,12 @@ class _Decider:
         here = self._items.get(id)
         # A stored item may have fewer sources than the file's.
         fits = here is None or all(cite[0] < len(here.values["sources"]) for cite in cites)
-        if id in self._same or not self._known(id) or not fits or not all(self._known(cite[1]) for cite in cites):
+        if id in self._same or not self._is_known(id) or not fits or not all(self._is_known(cite[1]) for cite in cites):
             return None
         cites = [[*cite[:2], None, None] if cite[1] in self._reworded else cite for cite in cites]
         return replace(row, values={**row.values, "cites": cites})
 
-    def _known(self, id: str) -> bool:
+    def _is_known(self, id: str) -> bool:
         return (id in self._fresh or id in self._items or id in self._same) and id not in self._out
 
     def _conflict(self, row: Row, why: str) -> None:

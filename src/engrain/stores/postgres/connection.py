@@ -62,9 +62,9 @@ class TimedConnection(psycopg.Connection[Row]):
     patience = 60.0
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().wait(self._limited(gen), *args, **kwargs)
+        return super().wait(self._with_deadline(gen), *args, **kwargs)
 
-    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _with_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         deadline = time.monotonic() + self.patience
         try:
             wanted = next(gen)
@@ -116,7 +116,7 @@ class Database:
     def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         """All in one snapshot; with no scope, across all of them."""
         if connection := self.joint or self._snapshot:
-            return self._joining(connection, scope, do)
+            return self._run_inside(connection, scope, do)
         return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
     def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
@@ -124,21 +124,21 @@ class Database:
 
         In the mode "repeat", `do` may happen twice: a lost commit is repeated too."""
         if self.joint:
-            return self._joining(self.joint, scope, do)
+            return self._run_inside(self.joint, scope, do)
         return self.alone(lambda connection: self._transact(connection, scope, do, mode))
 
     def in_transaction(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` as one transaction of this thread. It may run twice."""
-        return self.alone(lambda connection: self._joined(connection, do, "repeat"))
+        return self.alone(lambda connection: self._run_transaction(connection, do, "repeat"))
 
     def on_snapshot(self, do: Callable[[], Answer]) -> Answer:
         """Run `do` on one snapshot. It may run twice."""
         if self.joint or self._snapshot:
             return do()
-        self.opened()  # or it says that the store was closed
+        self.get_pool()  # or it says that the store was closed
         # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
         lent = lambda: closing(self.connect(self.address.timeout))  # noqa: E731
-        return self.alone(lambda connection: self._joined(connection, do, "read"), lent)
+        return self.alone(lambda connection: self._run_transaction(connection, do, "read"), lent)
 
     @property
     def joint(self) -> TimedConnection | None:
@@ -149,7 +149,7 @@ class Database:
     def _snapshot(self) -> TimedConnection | None:
         return getattr(self._joint, "snapshot", None)
 
-    def _joined(self, connection: TimedConnection, do: Callable[[], Answer], mode: str) -> Answer:
+    def _run_transaction(self, connection: TimedConnection, do: Callable[[], Answer], mode: str) -> Answer:
         name = "snapshot" if mode in _READING else "connection"
         try:
             connection.execute(_BEGIN[mode])
@@ -163,7 +163,7 @@ class Database:
         self._commit(connection, mode)
         return answer
 
-    def _joining(self, connection: TimedConnection, scope: Scope | None, do: Do[Answer]) -> Answer:
+    def _run_inside(self, connection: TimedConnection, scope: Scope | None, do: Do[Answer]) -> Answer:
         with connection.pipeline():
             connection.execute(_SETTINGS, (*self._settings(scope)[:-1], str(_JOINT_IDLE)))
             answer = do(PipelinedConnection(connection))
@@ -221,7 +221,7 @@ class Database:
 
     @contextmanager
     def _connection(self) -> Iterator[TimedConnection]:
-        pool, connection = self._taken()
+        pool, connection = self._take_connection()
         try:
             yield connection
         except (psycopg.Error, OutcomeUnknown) as exc:
@@ -233,10 +233,10 @@ class Database:
         finally:
             pool.putconn(connection)
 
-    def _taken(self) -> tuple[ConnectionPool[TimedConnection], TimedConnection]:
+    def _take_connection(self) -> tuple[ConnectionPool[TimedConnection], TimedConnection]:
         deadline = time.monotonic() + self.address.timeout
         while True:
-            pool = self.opened()
+            pool = self.get_pool()
             try:
                 # By and by: the pool tries to connect when it is asked, and not again while we wait.
                 return pool, pool.getconn(min(_ASK_AGAIN, self.address.timeout))
@@ -244,7 +244,7 @@ class Database:
                 if time.monotonic() > deadline:
                     raise self._unavailable() from exc
             except PoolClosed:
-                continue  # by `close`, which `opened` tells, or because of an interrupt in another thread
+                continue  # by `close`, which `get_pool` tells, or because of an interrupt in another thread
             except Exception:
                 raise
             except BaseException:
@@ -259,7 +259,7 @@ class Database:
                 self._pool = None
         pool.close(timeout=_ASK_AGAIN)
 
-    def opened(self) -> ConnectionPool[TimedConnection]:
+    def get_pool(self) -> ConnectionPool[TimedConnection]:
         """The pool of this process: a fork's child must not speak on its parent's connections."""
         with self._guard:
             if self._closed:
@@ -288,7 +288,7 @@ class Database:
             try:
                 connection = TimedConnection.connect(**self.parameters())
             except psycopg.Error as exc:
-                fault = self._refused(exc, tries, time.monotonic() - began)
+                fault = self._explain_refusal(exc, tries, time.monotonic() - began)
                 if isinstance(fault, ConfigError) or time.monotonic() + pause >= until:
                     raise fault from exc
             else:
@@ -334,7 +334,7 @@ class Database:
             f"{self.address.timeout:g} seconds. Raise pool= in the URL, or use fewer threads."
         )
 
-    def _refused(self, exc: psycopg.Error, tries: int, seconds: float) -> StoreUnavailable | ConfigError:
+    def _explain_refusal(self, exc: psycopg.Error, tries: int, seconds: float) -> StoreUnavailable | ConfigError:
         tried = f"(tried {self.address.shown} {'once' if tries == 1 else f'{tries} times'} in {seconds:.1f} s)"
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
         said = "; ".join(lines).removeprefix("connection failed: ")

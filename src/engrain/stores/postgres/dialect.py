@@ -217,7 +217,7 @@ class PostgresDialect:
         self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False, request_id: str | None = None
     ) -> Answer:
         if self.read_only:
-            self.database.opened()  # a closed store says that first
+            self.database.get_pool()  # a closed store says that first
             raise ReadOnlyStore(f"{self.name} was opened read-only. Open it without read_only to write.")
         mode = "repeat" if repeat else "write"
         return self.database.write(scope, lambda db: do(PostgresTransaction(self, db, scope)), mode)

@@ -35,7 +35,7 @@ def prepare(database: Database, read_only: bool) -> tuple[bytes, str]:
         have = version(connection, database.address.schema)
         if have < latest_version():
             if read_only:
-                raise _outdated(database, have)
+                raise _make_outdated_error(database, have)
             _upgrade(connection, database.address.schema)
         database.path = _path(connection, database.address.schema)
         # By its whole name: a setting of the session would not hold behind a pooler, or hold for somebody else.
@@ -49,7 +49,7 @@ def prepare(database: Database, read_only: bool) -> tuple[bytes, str]:
         connection.close()
 
 
-def _outdated(database: Database, have: int) -> StoreError:
+def _make_outdated_error(database: Database, have: int) -> StoreError:
     schema, fix = database.address.schema, "Let a role that may write there open it once without read_only."
     if not have:
         return StoreError(f"{database.address.shown} holds no memory in its schema {schema!r}. {fix}")

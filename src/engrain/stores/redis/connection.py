@@ -112,13 +112,13 @@ class RedisConnection:
     def commands(self, many: Sequence[Sequence[str | int]]) -> list[Any]:
         """Run several commands that only read, in one pipeline."""
 
-        def piped(client: Any) -> list[Any]:
+        def run_pipeline(client: Any) -> list[Any]:
             with client.pipeline(transaction=False) as pipe:
                 for words in many:
                     pipe.execute_command(*words)
                 return list(pipe.execute())
 
-        return self._retry(piped) if many else []
+        return self._retry(run_pipeline) if many else []
 
     def keys(self, pattern: str) -> list[str]:
         """Find the keys that match, on all servers. It scans all their keys."""
@@ -139,7 +139,7 @@ class RedisConnection:
         if client is not None:
             client.close()
 
-    def _connected(self) -> Any:
+    def _get_client(self) -> Any:
         with self._making:
             if self._closed:
                 raise errors.StoreClosed("this store was closed. Open it again.")
@@ -160,7 +160,7 @@ class RedisConnection:
             tries += 1
             reached = self._client is not None
             try:
-                answer = ask(self._connected())
+                answer = ask(self._get_client())
             except (redis.AuthenticationError, exceptions.NoPermissionError) as exc:
                 why = f"Redis at {self.address.shown} refused access: {str(exc).rstrip('.')}."
                 raise errors.ConfigError(
