@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import resource
 import shutil
@@ -139,6 +140,37 @@ def read_gzipped(path: Path) -> None:
     read_folder(folder)
 
 
+def restore_long_file(path: Path) -> None:
+    """A backup of half a terabyte whose manifest says so."""
+    backup = make_backup(path)
+    manifest = backup.with_name(backup.name + MANIFEST_SUFFIX)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "bytes": HUGE}))
+    os.truncate(backup, HUGE)
+    restore_backup(backup, path.with_name("new.db"))
+
+
+def erase_beside_long_file(path: Path) -> None:
+    """An erasure looks for copies of the store in its folder. A damaged one has half a terabyte there."""
+    backup = make_backup(path)
+    with backup.open("r+b") as file:
+        file.truncate(4096)
+        file.truncate(HUGE)
+    with open_memory(path) as memory:
+        memory.remember("Ana likes tea.")
+        memory.store.erase(user="ana")
+
+
+def open_long_store(path: Path) -> None:
+    with open_memory(path) as memory:
+        id = memory.remember("Ana likes tea.")
+    os.truncate(path.with_name("store.db"), HUGE)
+    with open_memory(path) as memory:
+        memory.recall("tea")
+        memory.forget(id)
+        memory.store.doctor()
+        memory.store.backup(path.with_name("backup.db"))
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "settings": lambda path: load_settings(path.rename(path.with_name("engrain.toml"))),
     "store": lambda path: Memory(path, user="ana").close(),
@@ -206,3 +238,8 @@ def test_whatever_stands_at_a_path_is_a_typed_error(tmp_path: Path, reader: str)
             wrong[what] = found
         shutil.rmtree(path.parent)
     assert wrong == {}
+
+
+@pytest.mark.parametrize("use", [restore_long_file, erase_beside_long_file, open_long_store])
+def test_a_sparse_file_of_half_a_terabyte_holds_nobody_up(tmp_path: Path, use: Callable[[Path], None]) -> None:
+    assert run_limited(partial(use, tmp_path / "given")) in ("", "it was accepted")
