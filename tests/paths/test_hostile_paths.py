@@ -243,3 +243,14 @@ def test_whatever_stands_at_a_path_is_a_typed_error(tmp_path: Path, reader: str)
 @pytest.mark.parametrize("use", [restore_long_file, erase_beside_long_file, open_long_store])
 def test_a_sparse_file_of_half_a_terabyte_holds_nobody_up(tmp_path: Path, use: Callable[[Path], None]) -> None:
     assert run_limited(partial(use, tmp_path / "given")) in ("", "it was accepted")
+
+
+def test_rules_of_a_repository_lead_to_no_file_outside_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (tmp_path / "key").write_text("a secret of the reader")
+    (folder / "AGENTS.md").symlink_to(tmp_path / "key")
+    (folder / "CLAUDE.md").write_text("Use tabs.")
+    with open_memory(tmp_path / "given") as memory:
+        load_rule_files(memory, Repository(folder.name, folder, "main"))
+        assert [item.text for item in memory.list()] == ["Use tabs."]
