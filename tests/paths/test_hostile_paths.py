@@ -22,8 +22,12 @@ from engrain.bench.recall import read_folder
 from engrain.bench.scripts import read_script
 from engrain.cli.main import root
 from engrain.config import load_settings
+from engrain.connect.changes import ChangeLedger, FileEdit
+from engrain.connect.home import ConnectHome, read_json
+from engrain.connect.json_text import set_member
 from engrain.connect.past import load_rule_files
 from engrain.connect.repository import Repository
+from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import EngrainError
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
@@ -131,6 +135,16 @@ def load_rules(path: Path) -> None:
             raise EngrainError("left out")
 
 
+def plan_settings(path: Path) -> None:
+    """A client's settings are read, to be changed."""
+    edit = FileEdit(path, lambda text: set_member(text, ["hooks"], {}), str, lambda text: False)
+    ChangeLedger(ConnectHome(path.with_name("home")).prepare()).plan_connect("claude", [edit])
+
+
+def refuse(why: str) -> None:
+    raise EngrainError(why)
+
+
 def read_gzipped(path: Path) -> None:
     folder = path.with_name("folder")
     folder.mkdir()
@@ -189,6 +203,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "keys": lambda path: KeyFile(path).list(),
     "page of a mirror": sync_mirror,
     "rules of a repository": load_rules,
+    "state of connect": read_json,
+    "settings of a client": plan_settings,
+    "transcript": lambda path: [*read_transcript("claude", path)] or refuse("it has no event"),
 }
 
 
