@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import resource
 import shutil
@@ -21,8 +22,12 @@ from engrain.bench.recall import read_folder
 from engrain.bench.scripts import read_script
 from engrain.cli.main import root
 from engrain.config import load_settings
+from engrain.connect.changes import ChangeLedger, FileEdit
+from engrain.connect.home import ConnectHome, read_json
+from engrain.connect.json_text import set_member
 from engrain.connect.past import load_rule_files
 from engrain.connect.repository import Repository
+from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import EngrainError
 from engrain.core.formats.manifests import MANIFEST_SUFFIX
 from engrain.memory.restore import restore_backup
@@ -130,6 +135,16 @@ def load_rules(path: Path) -> None:
             raise EngrainError("left out")
 
 
+def plan_settings(path: Path) -> None:
+    """A client's settings are read, to be changed."""
+    edit = FileEdit(path, lambda text: set_member(text, ["hooks"], {}), str, lambda text: False)
+    ChangeLedger(ConnectHome(path.with_name("home")).prepare()).plan_connect("claude", [edit])
+
+
+def refuse(why: str) -> None:
+    raise EngrainError(why)
+
+
 def read_gzipped(path: Path) -> None:
     folder = path.with_name("folder")
     folder.mkdir()
@@ -137,6 +152,37 @@ def read_gzipped(path: Path) -> None:
     with gzip.open(folder / "questions.jsonl.gz", "wb") as file:
         file.write(b"")
     read_folder(folder)
+
+
+def restore_long_file(path: Path) -> None:
+    """A backup of half a terabyte whose manifest says so."""
+    backup = make_backup(path)
+    manifest = backup.with_name(backup.name + MANIFEST_SUFFIX)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "bytes": HUGE}))
+    os.truncate(backup, HUGE)
+    restore_backup(backup, path.with_name("new.db"))
+
+
+def erase_beside_long_file(path: Path) -> None:
+    """An erasure looks for copies of the store in its folder. A damaged one has half a terabyte there."""
+    backup = make_backup(path)
+    with backup.open("r+b") as file:
+        file.truncate(4096)
+        file.truncate(HUGE)
+    with open_memory(path) as memory:
+        memory.remember("Ana likes tea.")
+        memory.store.erase(user="ana")
+
+
+def open_long_store(path: Path) -> None:
+    with open_memory(path) as memory:
+        id = memory.remember("Ana likes tea.")
+    os.truncate(path.with_name("store.db"), HUGE)
+    with open_memory(path) as memory:
+        memory.recall("tea")
+        memory.forget(id)
+        memory.store.doctor()
+        memory.store.backup(path.with_name("backup.db"))
 
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -157,6 +203,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "keys": lambda path: KeyFile(path).list(),
     "page of a mirror": sync_mirror,
     "rules of a repository": load_rules,
+    "state of connect": read_json,
+    "settings of a client": plan_settings,
+    "transcript": lambda path: [*read_transcript("claude", path)] or refuse("it has no event"),
 }
 
 
@@ -206,3 +255,19 @@ def test_whatever_stands_at_a_path_is_a_typed_error(tmp_path: Path, reader: str)
             wrong[what] = found
         shutil.rmtree(path.parent)
     assert wrong == {}
+
+
+@pytest.mark.parametrize("use", [restore_long_file, erase_beside_long_file, open_long_store])
+def test_a_sparse_file_of_half_a_terabyte_holds_nobody_up(tmp_path: Path, use: Callable[[Path], None]) -> None:
+    assert run_limited(partial(use, tmp_path / "given")) in ("", "it was accepted")
+
+
+def test_rules_of_a_repository_lead_to_no_file_outside_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (tmp_path / "key").write_text("a secret of the reader")
+    (folder / "AGENTS.md").symlink_to(tmp_path / "key")
+    (folder / "CLAUDE.md").write_text("Use tabs.")
+    with open_memory(tmp_path / "given") as memory:
+        load_rule_files(memory, Repository(folder.name, folder, "main"))
+        assert [item.text for item in memory.list()] == ["Use tabs."]

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,3 +70,28 @@ def test_what_others_said_has_a_section_of_its_own(tmp_path, kind: str) -> None:
     assert "noon" not in own
     assert others.startswith('- "The office closes at noon." (')
     assert 'from "a page"' in others
+
+
+def test_no_block_shows_an_invisible_character(tmp_path) -> None:
+    hidden = "".join(map(chr, HIDDEN[1:]))  # a NUL is refused before
+    with Memory(tmp_path / "ana.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
+        memory.remember(f"I like tea{hidden} much.", slot=f"user.{hidden}drink")
+        memory.remember(f"The tea{hidden} is hot.", source=Source(f"a{hidden} page", "web"))
+        memory.relations.add(f"Ana{hidden}", f"drinks{hidden}", f"tea{hidden}")
+        memory.procedural.learn(f"make tea{hidden}", [f"boil{hidden} water"])
+        memory.add_message("user", f"Please always answer about tea{hidden} in Spanish.", speaker=f"Ana{hidden}")
+        memory.add_message("tool", f"tea{hidden}", speaker=f"kettle{hidden}")
+        memory.episodic.record_error(f"the kettle{hidden} is broken")
+        memory.working.start(f"make tea{hidden}", goal=f"a hot{hidden} cup")
+        memory.working.step(f"the water{hidden} boils", f"pour{hidden}", {f"cup{hidden}": f"full{hidden}"})
+        memory.working.set_variable(f"sugar{hidden}", f"none{hidden}")
+        found = memory.recall("How do I make tea?", n=20)
+        blocks = [
+            str(found),
+            memory.prompt("How do I make tea?"),
+            memory.working.context(),
+            *map(quote_item, memory.list()),
+        ]
+    assert len(found) > 3
+    for block in blocks:
+        assert block == escape_invisible(block)

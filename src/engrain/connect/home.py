@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engrain.core.errors import ConfigError
+from engrain.core.errors import ConfigError, NotFound
+from engrain.ports.plain_files import read_plain
 
 HOME_VARIABLE = "ENGRAIN_HOME"
 OFF_FILE, SOCKET_FILE, SPOOL_FOLDER, STATE_FILE = "off", "engrain.sock", "spool", "connect.json"
 MAX_SOCKET_PATH = 100  # the system's limit is 107 bytes
+MAX_STATE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ class ConnectHome:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a file of ours; an empty one if there is none."""
     try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        found = json.loads(read_plain(path, MAX_STATE_BYTES))
+    except NotFound:
         return {}
-    except (OSError, ValueError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path} cannot be read: {exc}.") from exc
     return found if isinstance(found, dict) else {}
 

@@ -51,7 +51,10 @@ class _Parser:
         self.text = text
 
     def parse(self) -> Node:
-        root = self._value(self._skip(len(_BOM) if self.text.startswith(_BOM) else 0))
+        try:
+            root = self._value(self._skip(len(_BOM) if self.text.startswith(_BOM) else 0))
+        except RecursionError as exc:
+            raise ConfigError("the JSON is nested too deeply: correct it first.") from exc
         if self._skip(root.end) != len(self.text):
             raise self._problem(root.end)
         return root

@@ -93,4 +93,6 @@ def load_rule_files(memory: Memory, repository: Repository) -> list[Path]:
 
 def _find_rule_files(folder: Path) -> Iterator[Path]:
     rules = sorted((folder / ".cursor/rules").glob("*.md*"))
-    yield from (path for path in (*(folder / name for name in RULE_FILES), *rules) if path.is_file())
+    found = (path for path in (*(folder / name for name in RULE_FILES), *rules) if path.is_file())
+    # A link in a cloned repository may name any file of its reader, such as a key.
+    yield from (path for path in found if path.resolve().is_relative_to(folder.resolve()))

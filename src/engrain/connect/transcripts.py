@@ -14,6 +14,8 @@ from typing import Any
 from engrain.connect.events import HookEvent, read_event, strip_context
 from engrain.core.clock import check_time
 from engrain.core.errors import ConfigError, InvalidInput
+from engrain.ports.plain_files import open_plain
+from engrain.transfer.verify import MAX_LINE_BYTES, read_lines
 
 _WORKSPACE = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
 _CODEX_EXIT = re.compile(r"(?:Process exited with code|\"exit_code\": ?|Exit code:?) ?(\d+)")
@@ -168,11 +170,11 @@ def read_transcript(client: str, path: Path) -> Iterator[HookEvent]:
         yield from _read_opencode(path)
         return
     read_line, reader = TRANSCRIPTS[client][1], TranscriptReader(client)
-    with path.open("rb") as file:
-        for raw in file:
+    with open_plain(path) as file:
+        for _, raw in read_lines(file, MAX_LINE_BYTES):
             try:
-                line = json.loads(raw)
-            except ValueError:
+                line = json.loads(raw or b"")
+            except (ValueError, RecursionError):
                 continue
             if isinstance(line, dict):
                 yield from read_line(line, reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,6 +38,7 @@ def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
     """Yield the lines with engrain's own line end, whatever an editor or a transfer made of it.
 
     TooLarge beyond MAX_FILE_BYTES: a load keeps all of it in memory."""
+    _check_size(_measure_file(file))
     number = size = 0
     while raw := file.readline(limit + 1):
         number += 1
@@ -51,6 +53,14 @@ def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
             if rest.endswith(b"\n"):
                 break
         yield RawLine(number, None)
+
+
+def _measure_file(file: BinaryIO) -> int:
+    """The size of a file on disk, so that a file of terabytes is not read up to the limit first."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError):  # in memory
+        return 0
 
 
 def _check_size(size: int) -> int:

@@ -7,6 +7,7 @@ import errno
 import glob
 import hashlib
 import os
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,8 +145,9 @@ def check_backup(path: Path, engine: Engine, key: str | None) -> tuple[StoreFile
         )
     try:
         manifest = manifests.read_backup_manifest(read_plain(manifest_path), str(manifest_path))
-        # The size comes first: a file of terabytes is cheap to make and slow to hash.
-        whole = path.stat().st_size == manifest.bytes and hash_file(path) == (manifest.bytes, manifest.sha256)
+        # The sizes come first: a file of terabytes is cheap to make and slow to hash.
+        sizes = {manifest.bytes, path.stat().st_size, read_size(path)}
+        whole = len(sizes) == 1 and hash_file(path) == (manifest.bytes, manifest.sha256)
     except TooLarge as exc:
         raise StoreCorrupt(f"{manifest_path} is not the manifest of an engrain backup: {exc}") from exc
     except OSError as exc:
@@ -189,6 +191,16 @@ def hash_file(path: Path) -> tuple[int, str]:
     """The size of a file, and its sha256."""
     with path.open("rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_size(path: Path) -> int:
+    """The size of a database by its own header; that of the file if the header is encrypted."""
+    with path.open("rb") as file:
+        head, size = file.read(32), os.fstat(file.fileno()).st_size
+    if len(head) < 32 or not head.startswith(b"SQLite format 3\x00"):
+        return size
+    page_bytes, pages = struct.unpack(">16xH10xI", head)
+    return int(pages * (65_536 if page_bytes == 1 else page_bytes))
 
 
 def write_file(path: Path, content: bytes) -> None:

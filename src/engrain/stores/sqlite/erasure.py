@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,27 +112,40 @@ def _read_bytes(file: StoreFile, lock: FileLock | None, pool: Pool) -> Iterator[
     """Every byte of the store's files, in chunks that overlap. An encrypted store is decrypted.
 
     An encrypted store that is too large for the memory yields nothing."""
-    size, step = _CHUNK_BYTES, _CHUNK_BYTES - _OVERLAP_BYTES
     if file.key is not None:
         pages = pool.run_bare(_decrypt)
-        yield from _read_chunks(lambda start: pages[start : start + size], step)
+        yield from (pages[at : at + _CHUNK_BYTES] for at in range(0, len(pages), _CHUNK_BYTES - _OVERLAP_BYTES))
         return
     if file.path and lock:
         number = lock.queue.database(file.path)
         # Not through a file of our own: closing it would drop the locks of every connection of this process.
-        yield from _read_chunks(lambda start: read_at(number, size, start), step)
+        yield from _read_chunks(number, _OVERLAP_BYTES)
     # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
     for path in file.files():
         if path != file.path and not path.name.endswith(("-shm", "-lock")):
             with contextlib.suppress(FileNotFoundError), path.open("rb") as sibling:
-                yield from _read_chunks(lambda start: read_at(sibling.fileno(), size, start), step)
+                yield from _read_chunks(sibling.fileno(), _OVERLAP_BYTES)
 
 
-def _read_chunks(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
+def _read_chunks(number: int, overlap: int) -> Iterator[bytes]:
+    """The content of a file. Holes are left out: a sparse file of terabytes is quick to make and slow to read."""
     start = 0
-    while chunk := read(start):
+    while (span := _find_data(number, start)) and (chunk := read_at(number, min(_CHUNK_BYTES, span[1]), span[0])):
         yield chunk
-        start += step
+        start = span[0] + len(chunk) - (overlap if len(chunk) == _CHUNK_BYTES else 0)
+
+
+def _find_data(number: int, start: int) -> tuple[int, int] | None:
+    """The next place with content, and how many bytes of it there are; None at the end of the file."""
+    if not hasattr(os, "SEEK_DATA"):
+        return start, _CHUNK_BYTES
+    try:
+        begin = os.lseek(number, start, os.SEEK_DATA)
+        return begin, os.lseek(number, begin, os.SEEK_HOLE) - begin
+    except OSError as exc:
+        if exc.errno == errno.ENXIO:
+            return None
+        return start, _CHUNK_BYTES  # of a file system that cannot tell
 
 
 def _decrypt(db: Connection) -> bytes:
@@ -176,5 +191,4 @@ def _is_copy(path: Path, store: StoreFile, key: bytes) -> bool:
 
 def _contains(path: Path, key: bytes) -> bool:
     with path.open("rb") as file:
-        chunks = _read_chunks(lambda start: read_at(file.fileno(), _CHUNK_BYTES, start), _CHUNK_BYTES - len(key))
-        return any(key in chunk for chunk in chunks)
+        return any(key in chunk for chunk in _read_chunks(file.fileno(), len(key)))
