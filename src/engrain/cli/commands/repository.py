@@ -55,22 +55,31 @@ def recap(cli: CommandContext, days: int) -> None:
         "engrain rules --edit 01J9ZK 'we use pnpm'",
         "engrain rules --forget 01J9ZK",
         "engrain rules --read",
+        "engrain rules --write AGENTS.md",
     ),
     prints="What a session is told at its start, with ids; or what was changed.",
 )
 @click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace a text.")
 @click.option("--forget", metavar="ID", help="Remove an item, with the words that it came from.")
 @click.option("--read", is_flag=True, help="Keep CLAUDE.md, AGENTS.md and other files with rules, pinned.")
-def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None, read: bool) -> None:
-    """Show what agents are told in the repository of this folder, and change it."""
-    from engrain.connect.blocks import list_sections
-    from engrain.connect.past import load_rule_files
+@click.option("--write", metavar="FILE", help="Write the rules of this repository into a block of this file.")
+def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None, read: bool, write: str | None) -> None:
+    """Show what agents are told in the repository of this folder, and change it.
+
+    --write changes nothing outside of its block, which begins and ends with a comment.
+    """
+    from engrain.connect.blocks import list_rules, list_sections
     from engrain.connect.repository import find_repository
+    from engrain.connect.rule_files import load_rule_files, write_rule_block
 
     with _open_memories() as (memory, wishes):
         if read:
             files = [str(path) for path in load_rule_files(memory, find_repository(Path.cwd()))]
             cli.print_result(files, lambda: [f"Kept {escape(name)}." for name in files] or ["No file changed."])
+        elif write is not None:
+            changed, kept = write_rule_block(Path(write), found := list_rules(memory)), len(found)
+            said = f"{count_noun(kept, 'rule')} written into {write}." if changed else f"{write} has them already."
+            cli.print_result({"file": write, "rules": kept, "changed": changed}, lambda: [escape(said)])
         elif edit is not None:
             owner, id = _find_owner(edit[0], memory, wishes)
             new = owner.correct(id, edit[1])
