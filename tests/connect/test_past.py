@@ -228,6 +228,7 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
         recorder.answer({"client": "claude", "event": "UserPromptSubmit", "payload": payload, "at": time.time()})
     monkeypatch.chdir(project)
     assert "1 session, 3 prompts." in run("recap")
+    assert "claude: we never use npm here (+2)" in run("recap")
     assert "let's go with zod" in run("recap", "--days", "7")
     told = json.loads(run("rules", "--json"))
     [wish] = told["About the user"]

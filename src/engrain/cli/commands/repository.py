@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_DAYS = 3_650
 MAX_ITEMS = 1_000
+MAX_LINE = 160
+SHORT_ID = 14  # enough to name one item; --json has the whole ids
 _TITLES = {
     "rule": "Rules", "correction": "Corrections", "decision": "Decisions", "cause": "Causes", "fix": "Errors and fixes",
     "command": "Commands", "file": "Files", "wish": "Wishes",
@@ -42,10 +44,11 @@ def recap(cli: CommandContext, days: int) -> None:
     since = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     with _open_memories() as (memory, _):
         items = [item for item in memory.list(limit=MAX_ITEMS) if get_time(item) >= since]
-    prompts = [item for item in items if item.kind == "message" and item.role == "user"]
+    prompts = [item for item in reversed(items) if item.kind == "message" and item.role == "user"]
+    sessions = {name: [one for one in prompts if one.session == name] for name in {one.session: 0 for one in prompts}}
     kept = {kind: [item for item in items if get_kind(item) == kind] for kind in _TITLES}
-    value = {"since": since, "sessions": len({item.session for item in prompts}), "prompts": len(prompts), "kept": kept}
-    cli.print_result(value, lambda: _format_recap(value["sessions"], prompts, kept))  # type: ignore[arg-type]
+    value = {"since": since, "sessions": len(sessions), "prompts": len(prompts), "kept": kept}
+    cli.print_result(value, lambda: _format_recap(since, list(sessions.values()), kept))
 
 
 @memory_command(
@@ -115,9 +118,20 @@ def _find_owner(id: str, *memories: Memory) -> tuple[Memory, str]:
     raise NotFound(f"there is no item {id!r} here. `engrain rules` lists them.")
 
 
-def _format_recap(sessions: int, prompts: Sequence[Item], kept: dict[str, list[Item]]) -> Iterator[str]:
-    yield f"{count_noun(sessions, 'session')}, {count_noun(len(prompts), 'prompt')}."
-    yield from _format_sections([(_TITLES[kind], items) for kind, items in kept.items() if items])
+def _format_recap(since: datetime, sessions: Sequence[Sequence[Item]], kept: dict[str, list[Item]]) -> Iterator[str]:
+    """The sessions, each with its first prompt, and what was kept from them."""
+    prompts = count_noun(sum(map(len, sessions)), "prompt")
+    yield f"Since {since:%A, %-d %B}: {count_noun(len(sessions), 'session')}, {prompts}."
+    for prompted in sessions:
+        first = prompted[0]
+        at = (first.occurred_at or first.recorded_at).astimezone()
+        more = f" (+{len(prompted) - 1})" if len(prompted) > 1 else ""
+        yield from wrap(f"{at:%a %H:%M}  {first.metadata.get('client', '')}: {_shorten(first.text)}{more}", "  ")
+    for kind, items in kept.items():
+        if items:
+            yield bold(_TITLES[kind])
+            for item in items:
+                yield from wrap(_describe_item(item), "  ")
 
 
 def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str]:
@@ -125,6 +139,17 @@ def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str
     for title, items in sections:
         lines.append(bold(title))
         for item in items:
-            lines += wrap(item.text, "  ")
-            lines.append(dim(f"    {item.id} · {format_day(item.occurred_at or item.recorded_at)}"))
+            lines += wrap(_describe_item(item), "  ")
+            lines.append(dim(f"    {item.id[:SHORT_ID]} · {format_day(item.occurred_at or item.recorded_at)}"))
     return lines
+
+
+def _describe_item(item: Item) -> str:
+    """The text of an item; an error and its solution in one line."""
+    error, _, solution = item.text.partition("\nResolved: ")
+    return f"{_shorten(error.removeprefix('Error: '))} → {solution}" if solution else item.text
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
