@@ -98,7 +98,7 @@ def draw(lines: list[str]) -> str:
         f' role="img" aria-label="A terminal: Codex knows the command that Claude Code found before">'
         f'<rect width="100%" height="100%" rx="10" fill="#0d1117"/>{dots}'
         f'<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14"'
-        f' xml:space="preserve">{"".join(rows)}</g></svg>\n'
+        f' style="white-space: pre">{"".join(rows)}</g></svg>\n'
     )
 
 

@@ -147,7 +147,7 @@ def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str
 def _describe_item(item: Item) -> str:
     """The text of an item; an error and its solution in one line."""
     error, _, solution = item.text.partition("\nResolved: ")
-    return f"{_shorten(error.removeprefix('Error: '))} → {solution}" if solution else item.text
+    return f"{_shorten(error.removeprefix('Error: ').splitlines()[0])} → {solution}" if solution else item.text
 
 
 def _shorten(text: str) -> str:
