@@ -13,10 +13,12 @@ from click.testing import CliRunner
 
 from engrain.cli.main import root
 from engrain.connect.home import ConnectHome
-from engrain.connect.past import PastResult, load_rule_files, load_transcripts
+from engrain.connect.past import PastResult, load_transcripts
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import Repository, find_user
+from engrain.connect.rule_files import BEGIN, END, load_rule_files, write_rule_block
 from engrain.connect.service import open_store
+from engrain.core.errors import ConfigError
 from engrain.memory import Memory, Store
 
 AT = "2026-11-16T12:00:0{}.000Z"
@@ -185,6 +187,31 @@ def test_files_with_rules_are_pinned_items_with_path_and_hash(memory: Memory, pr
     assert item.trust < 1
 
 
+def test_kept_rules_are_written_into_their_block_alone(memory: Memory, project: Path) -> None:
+    path, repository = project / "AGENTS.md", Repository(str(project), project)
+    mine = "# Mine\r\n\r\nRun make check.\r\n"
+    path.write_bytes(mine.encode())
+    memory.remember("we never use npm here", metadata={"coding": "rule"})
+    rules = memory.list({"metadata.coding": "rule"})
+    assert write_rule_block(path, rules)
+    written = path.read_bytes().decode()
+    assert written.startswith(mine)
+    assert written[len(mine) :].split("\r\n") == ["", BEGIN, "- we never use npm here", END, ""]
+    assert not write_rule_block(path, rules)
+    load_rule_files(memory, repository)
+    [item] = memory.list({"pinned": True})
+    assert item.text == "# Mine\n\nRun make check."  # without our own block
+    path.write_bytes((written + "Later.\r\n").encode())
+    assert write_rule_block(path, [])
+    assert path.read_bytes().decode() == mine + "Later.\r\n"
+    path.write_text(f"{BEGIN}\nx")
+    with pytest.raises(ConfigError, match="damaged"):
+        write_rule_block(path, rules)
+    assert path.read_text() == f"{BEGIN}\nx"
+    assert write_rule_block(project / "CLAUDE.md", rules)
+    assert (project / "CLAUDE.md").read_text() == f"{BEGIN}\n- we never use npm here\n{END}\n"
+
+
 def test_recap_and_rules_show_and_change_what_agents_are_told(
     store: Store, home: ConnectHome, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +228,7 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
         recorder.answer({"client": "claude", "event": "UserPromptSubmit", "payload": payload, "at": time.time()})
     monkeypatch.chdir(project)
     assert "1 session, 3 prompts." in run("recap")
+    assert "claude: we never use npm here (+2)" in run("recap")
     assert "let's go with zod" in run("recap", "--days", "7")
     told = json.loads(run("rules", "--json"))
     [wish] = told["About the user"]
@@ -212,4 +240,6 @@ def test_recap_and_rules_show_and_change_what_agents_are_told(
     assert "short answers" not in run("rules")
     (project / "AGENTS.md").write_text("Run make check.")
     assert "AGENTS.md" in run("rules", "--read")
+    assert "2 rules written into CLAUDE.md." in run("rules", "--write", "CLAUDE.md")
+    assert "- let's go with zod, yup is out" in (project / "CLAUDE.md").read_text()
     assert decision["text"] in run("rules")

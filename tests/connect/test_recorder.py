@@ -286,6 +286,14 @@ def test_a_kept_rule_can_be_explained_and_forgotten(recorder: EventRecorder, mem
     assert "dist/" not in "".join(one.text for one in memory.list(history=True))
 
 
+def test_a_command_that_runs_every_day_is_one_item(recorder: EventRecorder, memory: Memory, project: Path) -> None:
+    for number in range(4):
+        worked = {"tool_name": "Bash", "tool_input": {"command": "make check"}, "tool_response": {"stdout": "ok"}}
+        about = {"session_id": f"s{number}", "tool_use_id": f"t{number}"}
+        recorder.answer(message("claude", "PostToolUse", project, **worked, **about))
+    assert [item.text for item in memory.list({"metadata.coding": "command"})] == ["make check"]
+
+
 def test_worktrees_and_subfolders_share_a_memory_and_strangers_do_not(project: Path, tmp_path: Path) -> None:
     git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)

@@ -170,7 +170,10 @@ def answer_chat(body: dict[str, Any], command: str | None) -> Events:
 def answer_gemini(body: dict[str, Any], command: str | None) -> Events:
     """generateContent, as Gemini CLI reads it."""
     part: dict[str, Any] = {"text": ANSWER}
-    if command is not None:
+    if body.get("generationConfig", {}).get("responseMimeType") == "application/json":
+        # Its router asks which model to use, and tries ten times, for 90 seconds, to get JSON.
+        part = {"text": '{"complexity_reasoning": "short", "complexity_score": 1}'}
+    elif command is not None:
         part = {"functionCall": {"name": "run_shell_command", "args": {"command": command, "description": "run"}}}
     candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}

@@ -51,7 +51,8 @@ def test_a_page_shows_what_the_memory_has(page: Page, path: str, expected: str) 
 def test_every_page_of_an_empty_memory_says_what_to_do(empty_page: Page) -> None:
     expected = {
         "timeline": "engrain remember", "slots": "--slot", "relations": "engrain relate", "sessions": "engrain chat",
-        "repositories": "engrain connect", "tasks": "memory.task", "ask": "Ask a question", "privacy": "The log is empty", "doctor": "Check this memory",
+        "repositories": "engrain connect",
+        "tasks": "memory.task", "ask": "Ask a question", "privacy": "The log is empty", "doctor": "Check this memory",
     }  # fmt: skip
     for path, words in expected.items():
         assert words in empty_page.get(path).text, path

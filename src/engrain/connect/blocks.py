@@ -58,6 +58,12 @@ def list_sections(memory: Memory, personal: Memory) -> list[tuple[str, list[Item
     return [(title, found) for title, found in sections if found]
 
 
+def list_rules(memory: Memory) -> list[Item]:
+    """What holds in the repository, newest first."""
+    _, where, _ = _SECTIONS[0]
+    return memory.list(where, limit=MAX_LISTED)
+
+
 def build_prompt_block(
     memory: Memory, prompt: str, session: str, shown: Mapping[str, str], count_tokens: CountTokens
 ) -> Block:

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
@@ -32,6 +33,8 @@ MAX_ERROR_CHARACTERS = 1_500
 MAX_LOGGED_CHARACTERS = 20_000
 HEARD_SECONDS = 5.0
 REPEAT_SECONDS = 3.0
+LATE_SECONDS = 3_600.0
+UNDATED = ("command", "file")  # they come up every day
 SESSIONS_FILE = "sessions.json"
 _IMPORTANCE = {"rule": 0.8, "wish": 0.8, "correction": 0.8, "decision": 0.7, "cause": 0.7, "command": 0.6, "file": 0.5}
 _log = logging.getLogger("engrain")
@@ -237,10 +240,16 @@ class EventWriter:
             importance=_IMPORTANCE.get(kept.kind, 0.5),
             source=source,
             metadata={**self._describe(), CODING: kept.kind, SESSION: self._event.session},
-            occurred_at=self._event.at,
+            occurred_at=self._date(kept),
             request_id=f"{self._request}:{number}",
         )
         self.written[id] = kept.text
+
+    def _date(self, kept: Kept) -> datetime | None:
+        """The date of a fact from the past. Without one, the same words again are the same fact."""
+        at = self._event.at
+        is_past = at is not None and time.time() - at.timestamp() > LATE_SECONDS
+        return at if is_past and kept.kind not in UNDATED else None
 
     def _describe(self) -> dict[str, Any]:
         known = {"client": self._event.client, "branch": self._repository.branch}

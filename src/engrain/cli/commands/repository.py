@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_DAYS = 3_650
 MAX_ITEMS = 1_000
+MAX_LINE = 160
+SHORT_ID = 14  # enough to name one item; --json has the whole ids
 _TITLES = {
     "rule": "Rules", "correction": "Corrections", "decision": "Decisions", "cause": "Causes", "fix": "Errors and fixes",
     "command": "Commands", "file": "Files", "wish": "Wishes",
@@ -42,10 +44,11 @@ def recap(cli: CommandContext, days: int) -> None:
     since = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     with _open_memories() as (memory, _):
         items = [item for item in memory.list(limit=MAX_ITEMS) if get_time(item) >= since]
-    prompts = [item for item in items if item.kind == "message" and item.role == "user"]
+    prompts = [item for item in reversed(items) if item.kind == "message" and item.role == "user"]
+    sessions = {name: [one for one in prompts if one.session == name] for name in {one.session: 0 for one in prompts}}
     kept = {kind: [item for item in items if get_kind(item) == kind] for kind in _TITLES}
-    value = {"since": since, "sessions": len({item.session for item in prompts}), "prompts": len(prompts), "kept": kept}
-    cli.print_result(value, lambda: _format_recap(value["sessions"], prompts, kept))  # type: ignore[arg-type]
+    value = {"since": since, "sessions": len(sessions), "prompts": len(prompts), "kept": kept}
+    cli.print_result(value, lambda: _format_recap(since, list(sessions.values()), kept))
 
 
 @memory_command(
@@ -55,22 +58,31 @@ def recap(cli: CommandContext, days: int) -> None:
         "engrain rules --edit 01J9ZK 'we use pnpm'",
         "engrain rules --forget 01J9ZK",
         "engrain rules --read",
+        "engrain rules --write AGENTS.md",
     ),
     prints="What a session is told at its start, with ids; or what was changed.",
 )
 @click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace a text.")
 @click.option("--forget", metavar="ID", help="Remove an item, with the words that it came from.")
 @click.option("--read", is_flag=True, help="Keep CLAUDE.md, AGENTS.md and other files with rules, pinned.")
-def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None, read: bool) -> None:
-    """Show what agents are told in the repository of this folder, and change it."""
-    from engrain.connect.blocks import list_sections
-    from engrain.connect.past import load_rule_files
+@click.option("--write", metavar="FILE", help="Write the rules of this repository into a block of this file.")
+def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None, read: bool, write: str | None) -> None:
+    """Show what agents are told in the repository of this folder, and change it.
+
+    --write changes nothing outside of its block, which begins and ends with a comment.
+    """
+    from engrain.connect.blocks import list_rules, list_sections
     from engrain.connect.repository import find_repository
+    from engrain.connect.rule_files import load_rule_files, write_rule_block
 
     with _open_memories() as (memory, wishes):
         if read:
             files = [str(path) for path in load_rule_files(memory, find_repository(Path.cwd()))]
             cli.print_result(files, lambda: [f"Kept {escape(name)}." for name in files] or ["No file changed."])
+        elif write is not None:
+            changed, kept = write_rule_block(Path(write), found := list_rules(memory)), len(found)
+            said = f"{count_noun(kept, 'rule')} written into {write}." if changed else f"{write} has them already."
+            cli.print_result({"file": write, "rules": kept, "changed": changed}, lambda: [escape(said)])
         elif edit is not None:
             owner, id = _find_owner(edit[0], memory, wishes)
             new = owner.correct(id, edit[1])
@@ -106,9 +118,20 @@ def _find_owner(id: str, *memories: Memory) -> tuple[Memory, str]:
     raise NotFound(f"there is no item {id!r} here. `engrain rules` lists them.")
 
 
-def _format_recap(sessions: int, prompts: Sequence[Item], kept: dict[str, list[Item]]) -> Iterator[str]:
-    yield f"{count_noun(sessions, 'session')}, {count_noun(len(prompts), 'prompt')}."
-    yield from _format_sections([(_TITLES[kind], items) for kind, items in kept.items() if items])
+def _format_recap(since: datetime, sessions: Sequence[Sequence[Item]], kept: dict[str, list[Item]]) -> Iterator[str]:
+    """The sessions, each with its first prompt, and what was kept from them."""
+    prompts = count_noun(sum(map(len, sessions)), "prompt")
+    yield f"Since {since:%A, %-d %B}: {count_noun(len(sessions), 'session')}, {prompts}."
+    for prompted in sessions:
+        first = prompted[0]
+        at = (first.occurred_at or first.recorded_at).astimezone()
+        more = f" (+{len(prompted) - 1})" if len(prompted) > 1 else ""
+        yield from wrap(f"{at:%a %H:%M}  {first.metadata.get('client', '')}: {_shorten(first.text)}{more}", "  ")
+    for kind, items in kept.items():
+        if items:
+            yield bold(_TITLES[kind])
+            for item in items:
+                yield from wrap(_describe_item(item), "  ")
 
 
 def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str]:
@@ -116,6 +139,17 @@ def _format_sections(sections: Sequence[tuple[str, Sequence[Item]]]) -> list[str
     for title, items in sections:
         lines.append(bold(title))
         for item in items:
-            lines += wrap(item.text, "  ")
-            lines.append(dim(f"    {item.id} · {format_day(item.occurred_at or item.recorded_at)}"))
+            lines += wrap(_describe_item(item), "  ")
+            lines.append(dim(f"    {item.id[:SHORT_ID]} · {format_day(item.occurred_at or item.recorded_at)}"))
     return lines
+
+
+def _describe_item(item: Item) -> str:
+    """The text of an item; an error and its solution in one line."""
+    error, _, solution = item.text.partition("\nResolved: ")
+    return f"{_shorten(error.removeprefix('Error: ').splitlines()[0])} → {solution}" if solution else item.text
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 1]}…"
