@@ -39,16 +39,17 @@ test-all: check audit  ## the long suites as well: crash matrices, every backend
 	$(BIN)/python -m pytest
 
 test-integrations: $(INTEGRATIONS:%=test-of-%) $(MCP_FRAMEWORKS:%=test-by-mcp-of-%)  ## each framework, in an environment of its own
-	$(BIN)/python tools/integrations_page.py
 	@$(MAKE) --no-print-directory test-clients
 
 test-of-%: .venv-integrations/%/.ready
 	INTEGRATION_FIGURES=$(FIGURES)/$*.json .venv-integrations/$*/bin/python -m pytest -rs \
 	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_pages_of_frameworks.py \
 	  tests/integrations/test_erasure_in_frameworks.py
+	@$(PYTHON) tools/integrations_page.py
 
 test-by-mcp-of-%: .venv-integrations/%/.ready $(VENV)/.dev
 	INTEGRATION_FIGURES=$(FIGURES)/$*.json $(BIN)/python -m pytest -rs tests/integrations/test_mcp_frameworks.py -k $*
+	@$(PYTHON) tools/integrations_page.py
 
 # Claude Code and opencode fetch their programs in scripts that npm does not run by itself.
 test-clients: $(VENV)/.dev  ## five real coding agents from npm, without a login, against a local model server
@@ -141,6 +142,7 @@ endif
 	@.venv-site/bin/python -m pip --disable-pip-version-check -q install --group site
 	@touch $@
 
+.PRECIOUS: .venv-integrations/%/.ready
 .venv-integrations/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
 	@echo "Installing $* into .venv-integrations/$* …"
 	@$(PYTHON) tools/install_framework.py $* .venv-integrations/$*

@@ -109,6 +109,23 @@ def test_random_calls_do_what_they_do_to_the_store_in_memory(
     figures.name_packages("langgraph", "langgraph-checkpoint")
 
 
+def test_of_random_writes_just_the_texts_of_present_values_stay(tmp_path: Path) -> None:
+    with open_store("sqlite", tmp_path) as opened:
+        memory, chance = opened.memory(user="ana"), random.Random(17)
+        store, texts = EngrainStore(memory, fields=["text"]), dict[Any, str]()
+        for _ in range(150):
+            namespace, key, text = random_namespace(chance)[:1], chance.choice(KEYS), f"Tea {chance.randint(0, 9)}."
+            if chance.random() < 0.3:
+                store.delete(namespace, key)
+                texts.pop((namespace, key), None)
+            else:
+                store.put(namespace, key, {"text": text})
+                texts[namespace, key] = text
+        assert sorted(item.text for item in memory.list(limit=1_000)) == sorted(texts.values())
+        found = store.search((), query="Tea", limit=100)
+        assert sorted((one.namespace, one.key) for one in found) == sorted(texts)
+
+
 def test_a_search_finds_by_words_and_says_how_relevant(memory: Memory) -> None:
     store = EngrainStore(memory, fields=["text"])
     for key, text in (("1", "Ana likes green tea."), ("2", "The parcel is in Lisbon."), ("3", "Green is a colour.")):

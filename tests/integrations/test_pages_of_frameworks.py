@@ -36,6 +36,12 @@ def test_every_page_names_its_framework() -> None:
     assert {page.stem for page in PAGES.glob("*.md")} == {*NEEDS, *BY_MCP}
 
 
+def test_the_figures_on_the_page_are_those_of_the_last_runs() -> None:
+    tool = PAGES.parents[1] / "tools" / "integrations_page.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", NEEDS)
 def test_code_blocks_run_and_print_what_is_shown(name: str, tmp_path: Path) -> None:
     if not is_installed(NEEDS[name]):

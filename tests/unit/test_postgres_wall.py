@@ -33,7 +33,7 @@ from engrain.core.model.items import Citation, Relation
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
-from engrain.core.model.records import RecordDraft
+from engrain.core.model.records import RecordDraft, RecordWrite
 from engrain.core.model.sessions import RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart
 from engrain.stores.postgres import PostgresStore
@@ -60,7 +60,7 @@ def fill(store: PostgresStore, scope: Scope) -> None:
     store.journal.record(lease, StepStart("step"), StepEnd("step", result="large " * 1_000))
     store.journal.keep(lease, "snapshot")
     store.journal.signal(scope, "task", "event", "payload")
-    store.records.write(scope, "space", [RecordDraft(("key",), b"body")])
+    store.records.write(scope, RecordWrite("space", [RecordDraft(("key",), b"body")]))
 
 
 @pytest.fixture

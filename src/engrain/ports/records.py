@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from engrain.core.identity import Scope
-from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey, ScanOrder
+from engrain.core.model.records import Record, RecordKey, RecordScan, RecordWrite
 
 
 class Records(Protocol):
@@ -17,14 +17,7 @@ class Records(Protocol):
     record reads as if it did not exist. Input has been checked (core.model.records).
     """
 
-    def write(
-        self,
-        scope: Scope,
-        space: str,
-        puts: Sequence[RecordDraft] = (),
-        drops: Sequence[RecordKey] = (),
-        expect: Sequence[Expected] = (),
-    ) -> None:
+    def write(self, scope: Scope, write: RecordWrite) -> None:
         """Drop everything under the prefixes in `drops`, then put the drafts, in one transaction.
 
         A put replaces the body and counts as a new writing. With `keep`, a record that exists stays as it is.
@@ -35,25 +28,14 @@ class Records(Protocol):
     def read(self, scope: Scope, space: str, keys: Sequence[RecordKey]) -> list[Record]:
         """Return the records of these keys, in the order of the keys. A key without a record is left out."""
 
-    def scan(
-        self,
-        scope: Scope,
-        space: str,
-        prefix: RecordKey = (),
-        *,
-        limit: int,
-        order: ScanOrder = "ascending",
-        after: RecordKey | None = None,
-    ) -> list[Record]:
+    def scan(self, scope: Scope, scan: RecordScan) -> list[Record]:
         """Return the records under a prefix by key, or with "newest" in the order of writing, newest first.
 
         With `after`, go on behind the record of this key. With "newest", NotFound if that record is gone.
         """
 
-    def keys(
-        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
-    ) -> list[RecordKey]:
-        """Return the keys under a prefix, in order, without reading bodies. With `after`, those behind this key."""
+    def keys(self, scope: Scope, scan: RecordScan) -> list[RecordKey]:
+        """Return the keys under a prefix, ascending, without reading bodies. With `after`, those behind this key."""
 
     def drop(self, scope: Scope, space: str, prefix: RecordKey = ()) -> int:
         """Drop everything under a prefix, and return how many records there were.

@@ -15,6 +15,8 @@ from engrain.core.model.records import (
     Record,
     RecordDraft,
     RecordKey,
+    RecordScan,
+    RecordWrite,
     ScanOrder,
     check_drafts,
     check_prefix,
@@ -68,10 +70,10 @@ class IndexedRecords:
 
     def iterate(self, prefix: RecordKey = (), order: ScanOrder = "newest") -> Iterator[IndexedRecord]:
         """Yield the records under a prefix by key, or with "newest" in the order of writing, newest first."""
-        after, start = None, check_prefix(prefix)
-        while page := self._records.scan(self._scope, self._space, start, limit=_PAGE, order=order, after=after):
+        scan = RecordScan(self._space, check_prefix(prefix), _PAGE, order)
+        while page := self._records.scan(self._scope, scan):
             yield from map(_decode, page)
-            after = page[-1].key
+            scan = replace(scan, after=page[-1].key)
 
     def update(self, keys: Sequence[RecordKey], change: Change) -> None:
         """Replace the records of these keys by the drafts that `change` makes of them, in one transaction.
@@ -110,7 +112,7 @@ class IndexedRecords:
             ids = iter([outcome.id for outcome in outcomes[len(gone) :]])
             puts = check_drafts([_encode(draft, [next(ids) for _ in draft.notes]) for draft in drafts])
             drops = [key for key in before if key not in written]
-            self._records.write(self._scope, self._space, puts, drops, expected)
+            self._records.write(self._scope, RecordWrite(self._space, puts, drops, expected))
             return outcomes
 
         return self._services.items.in_transaction(write_all)

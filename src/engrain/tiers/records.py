@@ -14,6 +14,8 @@ from engrain.core.model.records import (
     Record,
     RecordDraft,
     RecordKey,
+    RecordScan,
+    RecordWrite,
     ScanOrder,
     check_drafts,
     check_expected,
@@ -52,7 +54,8 @@ class ScopedRecords:
         record where None is expected.
         """
         prefixes = [check_record_key(prefix, "prefix") for prefix in check_list(drops, "drops")]
-        self._port.write(self._scope, check_space(space), check_drafts(puts), prefixes, check_expected(expect))
+        write = RecordWrite(check_space(space), check_drafts(puts), prefixes, check_expected(expect))
+        self._port.write(self._scope, write)
 
     def read(self, space: str, keys: Sequence[RecordKey]) -> list[Record]:
         """Return the records of these keys, in the order of the keys. A key without a record is left out."""
@@ -77,7 +80,7 @@ class ScopedRecords:
         behind = None if after is None else check_record_key(after, "after")
         limit = check_count(limit, "limit", 1, MAX_SCAN)
         start = check_prefix(prefix)
-        return self._port.scan(self._scope, check_space(space), start, limit=limit, order=order, after=behind)
+        return self._port.scan(self._scope, RecordScan(check_space(space), start, limit, order, behind))
 
     def keys(
         self, space: str, prefix: RecordKey = (), *, limit: int = MAX_SCAN, after: RecordKey | None = None
@@ -85,7 +88,8 @@ class ScopedRecords:
         """Return the keys under a prefix, in order, without reading bodies."""
         behind = None if after is None else check_record_key(after, "after")
         limit = check_count(limit, "limit", 1, MAX_SCAN)
-        return self._port.keys(self._scope, check_space(space), check_prefix(prefix), limit=limit, after=behind)
+        scan = RecordScan(check_space(space), check_prefix(prefix), limit, after=behind)
+        return self._port.keys(self._scope, scan)
 
     def now(self) -> datetime:
         """Return the store's time, by which records expire."""

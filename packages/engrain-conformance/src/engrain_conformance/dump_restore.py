@@ -16,7 +16,7 @@ from engrain.core.model.items import Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import ListQuery, Summary
-from engrain.core.model.records import RecordDraft
+from engrain.core.model.records import RecordDraft, RecordWrite
 from engrain.core.model.rows import ROW_KINDS, STORE_KINDS, Row
 from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
@@ -132,7 +132,9 @@ def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
     store.journal.keep(lease, '{"page": 7}')
     store.journal.signal(scope, "order", "paid", '"yes"')
     soon = RecordDraft(("thread", ""), b"\x00\xff", expires_at=START + timedelta(days=2))
-    store.records.write(scope, "graph", [soon, RecordDraft(("thread", "ü"), b"{}"), RecordDraft(("a",), b"")])
+    store.records.write(
+        scope, RecordWrite("graph", [soon, RecordDraft(("thread", "ü"), b"{}"), RecordDraft(("a",), b"")])
+    )
     done = store.journal.claim(Claim(scope, "old", "two"))
     store.journal.end(done, TaskEnd("done", "fine"))
 

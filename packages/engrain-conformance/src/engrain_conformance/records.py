@@ -13,7 +13,7 @@ import pytest
 from engrain.core.errors import BeingErased, Conflict, NotFound, OnHold
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.records import MAX_BODY, RecordDraft, RecordKey, hash_body
+from engrain.core.model.records import MAX_BODY, RecordDraft, RecordKey, RecordScan, RecordWrite, ScanOrder, hash_body
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN
 from engrain_conformance.reference import ReferenceStore
@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 
 
 def put(records: Any, *keys: RecordKey, body: bytes = b"x", scope: Scope = ANA, **options: Any) -> None:
-    records.write(scope, "s", [RecordDraft(key, body, **options) for key in keys])
+    records.write(scope, RecordWrite("s", [RecordDraft(key, body, **options) for key in keys]))
 
 
 def bodies(records: Any, *keys: RecordKey, scope: Scope = ANA) -> list[bytes]:
@@ -32,7 +32,7 @@ def bodies(records: Any, *keys: RecordKey, scope: Scope = ANA) -> list[bytes]:
 
 
 def names(records: Any, prefix: RecordKey = (), **options: Any) -> list[str]:
-    return ["/".join(record.key) for record in records.scan(ANA, "s", prefix, **{"limit": 99, **options})]
+    return ["/".join(one.key) for one in records.scan(ANA, RecordScan("s", prefix, **{"limit": 99, **options}))]
 
 
 class RecordsSuite(Suite):
@@ -49,16 +49,16 @@ class RecordsSuite(Suite):
         assert bodies(records, ("large",)) == [body]
 
     def test_reading_keeps_the_order_of_the_keys_and_leaves_out_missing_ones(self, records: Any) -> None:
-        records.write(ANA, "s", [RecordDraft((name,), name.encode()) for name in "abc"])
+        records.write(ANA, RecordWrite("s", [RecordDraft((name,), name.encode()) for name in "abc"]))
         assert bodies(records, ("c",), ("?",), ("a",)) == [b"c", b"a"]
         assert records.read(ANA, "s", []) == []
 
     def test_scopes_and_spaces_are_apart(self, records: Any) -> None:
         put(records, ("a",))
         assert bodies(records, ("a",), scope=BEN) == records.read(ANA, "other", [("a",)]) == []
-        assert records.scan(BEN, "s", limit=9) == records.scan(ANA, "other", limit=9) == []
+        assert records.scan(BEN, RecordScan("s", limit=9)) == records.scan(ANA, RecordScan("other", limit=9)) == []
         assert records.drop(BEN, "s") == records.drop(ANA, "other") == 0
-        assert records.keys(ANA, "s", limit=9) == [("a",)]
+        assert records.keys(ANA, RecordScan("s", limit=9)) == [("a",)]
 
     def test_a_put_replaces_the_body(self, records: Any) -> None:
         put(records, ("a",), body=b"1", expires_at=START + HOUR)
@@ -84,16 +84,16 @@ class RecordsSuite(Suite):
             ("b", "日本"),
         ]
         put(records, *reversed(keys))
-        assert [record.key for record in records.scan(ANA, "s", limit=99)] == keys
-        assert records.keys(ANA, "s", limit=99) == keys
-        assert records.keys(ANA, "s", limit=2, after=keys[3]) == keys[4:6]
-        assert [record.key for record in records.scan(ANA, "s", limit=99, order="descending")] == keys[::-1]
+        assert [one.key for one in records.scan(ANA, RecordScan("s", limit=99))] == keys
+        assert records.keys(ANA, RecordScan("s", limit=99)) == keys
+        assert records.keys(ANA, RecordScan("s", limit=2, after=keys[3])) == keys[4:6]
+        assert [one.key for one in records.scan(ANA, RecordScan("s", limit=99, order="descending"))] == keys[::-1]
 
     def test_a_prefix_takes_whole_parts(self, records: Any) -> None:
         put(records, ("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("a", "bc"))
         assert names(records, ("a",)) == ["a", "a/b", "a/b/c", "a/bc"]
         assert names(records, ("a", "b")) == ["a/b", "a/b/c"]
-        assert records.keys(ANA, "s", ("a", "b"), limit=1) == [("a", "b")]
+        assert records.keys(ANA, RecordScan("s", ("a", "b"), limit=1)) == [("a", "b")]
         assert names(records, ("?",)) == []
 
     def test_newest_is_the_order_of_writing(self, records: Any) -> None:
@@ -105,11 +105,11 @@ class RecordsSuite(Suite):
         assert names(records, order="newest", limit=2) == ["b", "c"]
 
     @pytest.mark.parametrize("order", ["ascending", "descending", "newest"])
-    def test_a_scan_goes_on_behind_a_key(self, records: Any, order: str) -> None:
+    def test_a_scan_goes_on_behind_a_key(self, records: Any, order: ScanOrder) -> None:
         put(records, *[(part, "x") for part in "dbeac"], ("c",), ("c", ""), ("?",))
-        whole = records.scan(ANA, "s", limit=99, order=order)
+        whole = records.scan(ANA, RecordScan("s", limit=99, order=order))
         paged, after = [], None
-        while page := records.scan(ANA, "s", limit=3, order=order, after=after):
+        while page := records.scan(ANA, RecordScan("s", limit=3, order=order, after=after)):
             paged += page
             after = page[-1].key
         assert paged == whole
@@ -119,7 +119,7 @@ class RecordsSuite(Suite):
         put(records, ("a",), ("b",))
         records.drop(ANA, "s", ("b",))
         with pytest.raises(NotFound):
-            records.scan(ANA, "s", limit=9, order="newest", after=("b",))
+            records.scan(ANA, RecordScan("s", limit=9, order="newest", after=("b",)))
         assert names(records, after=("aa",)) == []
 
     def test_dropping_takes_everything_under_the_prefix(self, records: Any) -> None:
@@ -131,21 +131,21 @@ class RecordsSuite(Suite):
 
     def test_one_write_drops_before_it_puts(self, records: Any) -> None:
         put(records, ("a", "1"), ("a", "2"), ("b",))
-        records.write(ANA, "s", [RecordDraft(("a", "2"), b"new")], [("a",), ("?",)])
+        records.write(ANA, RecordWrite("s", [RecordDraft(("a", "2"), b"new")], [("a",), ("?",)]))
         assert names(records) == ["a/2", "b"]
         assert bodies(records, ("a", "2")) == [b"new"]
 
     def test_a_write_expects_what_was_read(self, records: Any) -> None:
         put(records, ("a",), body=b"1")
         expected = [(("a",), hash_body(b"1")), (("b",), None)]
-        records.write(ANA, "s", [RecordDraft(("a",), b"2"), RecordDraft(("b",), b"2")], [], expected)
+        records.write(ANA, RecordWrite("s", [RecordDraft(("a",), b"2"), RecordDraft(("b",), b"2")], [], expected))
         assert bodies(records, ("a",), ("b",)) == [b"2", b"2"]
 
     @pytest.mark.parametrize("expected", [(("a",), None), (("a",), hash_body(b"?")), (("b",), hash_body(b"1"))])
     def test_nothing_changes_if_something_else_is_there(self, records: Any, expected: Any) -> None:
         put(records, ("a",), body=b"1")
         with pytest.raises(Conflict):
-            records.write(ANA, "s", [RecordDraft(("c",), b"2")], [("a",)], [expected])
+            records.write(ANA, RecordWrite("s", [RecordDraft(("c",), b"2")], [("a",)], [expected]))
         assert names(records) == ["a"]
 
     def test_of_many_who_expect_the_same_one_succeeds(self, records: Any, another: Callable[[], Any]) -> None:
@@ -156,7 +156,7 @@ class RecordsSuite(Suite):
             (found,) = port.read(ANA, "s", [("n",)])
             draft = RecordDraft(("n",), str(int(found.body) + 1).encode())
             try:
-                port.write(ANA, "s", [draft], [], [(("n",), found.hash)])
+                port.write(ANA, RecordWrite("s", [draft], [], [(("n",), found.hash)]))
             except Conflict:
                 return False
             return True
@@ -170,11 +170,11 @@ class RecordsSuite(Suite):
     def test_an_expired_record_does_not_exist(self, records: Any, clock: SetClock) -> None:
         put(records, ("a",), ("b",), expires_at=START + HOUR)
         clock.advance(3_600)
-        assert bodies(records, ("a",)) == records.keys(ANA, "s", limit=9) == names(records) == []
+        assert bodies(records, ("a",)) == records.keys(ANA, RecordScan("s", limit=9)) == names(records) == []
         assert names(records, order="newest") == names(records, order="descending") == []
         assert records.find(ANA.tenant, "s", ("a",)) == []
         put(records, ("a",), body=b"kept", keep=True)
-        records.write(ANA, "s", [RecordDraft(("b",), b"new")], [], [(("b",), None)])
+        records.write(ANA, RecordWrite("s", [RecordDraft(("b",), b"new")], [], [(("b",), None)]))
         assert bodies(records, ("a",), ("b",)) == [b"kept", b"new"]
 
     def test_expiring_removes_what_is_over_in_every_scope(self, records: Any) -> None:
@@ -209,7 +209,7 @@ class RecordsSuite(Suite):
         with pytest.raises(OnHold):
             records.drop(ANA, "s", ("a",))
         with pytest.raises(OnHold):
-            records.write(ANA, "s", [RecordDraft(("c",), b"1")], [("a",)])
+            records.write(ANA, RecordWrite("s", [RecordDraft(("c",), b"1")], [("a",)]))
         assert records.drop(ANA, "s", ("?",)) == 0
         put(records, ("c",))
         assert records.expired(ANA, START + HOUR) == []
@@ -252,11 +252,12 @@ class RecordsSuite(Suite):
             drops = keys[:1] if chance.random() < 0.3 else []
             order = chance.choice(["ascending", "descending", "newest"])
             for port in (records, model):
-                port.write(ANA, "s", drafts, drops)
+                port.write(ANA, RecordWrite("s", drafts, drops))
             clock.advance(chance.choice([0, 60, 1_800]))
             asked: Any = {"limit": chance.randint(1, 20), "order": order}
             prefix = keys[1][: chance.randint(0, 2)]
-            assert records.scan(ANA, "s", prefix, **asked) == model.scan(ANA, "s", prefix, **asked)
+            scan = RecordScan("s", prefix, **asked)
+            assert records.scan(ANA, scan) == model.scan(ANA, scan)
             assert records.read(ANA, "s", keys) == model.read(ANA, "s", keys)
             if chance.random() < 0.1:
                 assert records.expire(clock()) == model.expire(clock())

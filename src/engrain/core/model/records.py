@@ -48,6 +48,27 @@ class RecordDraft:
     expires_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordWrite:
+    """One transaction: what to drop, then what to put, if the expected records are there."""
+
+    space: str
+    puts: Sequence[RecordDraft] = ()
+    drops: Sequence[RecordKey] = ()
+    expect: Sequence[Expected] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordScan:
+    """Records under a prefix by key, or with "newest" in the order of writing; those behind `after`, if it is given."""
+
+    space: str
+    prefix: RecordKey = ()
+    limit: int = MAX_SCAN
+    order: ScanOrder = "ascending"
+    after: RecordKey | None = None
+
+
 def hash_body(body: bytes) -> str:
     """Return the SHA-256 of a body as hexadecimal digits."""
     return hashlib.sha256(body).hexdigest()

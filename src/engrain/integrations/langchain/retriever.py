@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
+from engrain.core.model.items import RESERVED_KEY
 from engrain.core.model.recall import Hit
 from engrain.memory.memory import Memory
 
@@ -43,7 +44,7 @@ def make_document(hit: Hit) -> Document:
     item = hit.item
     said = item.occurred_at or item.recorded_at
     metadata = {
-        **item.metadata,
+        **{name: value for name, value in item.metadata.items() if name != RESERVED_KEY},
         "source": item.source,
         "role": item.role,
         "date": said.isoformat(),

@@ -10,10 +10,10 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.records import (
-    Expected,
     Record,
-    RecordDraft,
     RecordKey,
+    RecordScan,
+    RecordWrite,
     ScanOrder,
     decode_key,
     describe_conflict,
@@ -38,33 +38,26 @@ class Records:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
 
-    def write(
-        self,
-        scope: Scope,
-        space: str,
-        puts: Sequence[RecordDraft] = (),
-        drops: Sequence[RecordKey] = (),
-        expect: Sequence[Expected] = (),
-    ) -> None:
+    def write(self, scope: Scope, write: RecordWrite) -> None:
         # Hashed before the writer is asked: a body may have 16 MB.
         rows = [
             {
-                "space": space,
+                "space": write.space,
                 "key": encode_key(draft.key),
                 "expires_at": write_time(draft.expires_at),
                 "hash": bytes.fromhex(hash_body(draft.body)),
                 "body": draft.body,
             }
-            for draft in puts
+            for draft in write.puts
         ]
 
         def do(tx: Transaction) -> None:
             tx.lock_holds(tx.owner)
             _, now = tx.begin_write()
-            _check_expected(tx, space, expect)
-            for prefix in drops:
-                _drop(tx, space, prefix)
-            for keep, some in groupby(zip(rows, puts, strict=True), key=lambda pair: pair[1].keep):
+            _check_expected(tx, write)
+            for prefix in write.drops:
+                _drop(tx, write.space, prefix)
+            for keep, some in groupby(zip(rows, write.puts, strict=True), key=lambda pair: pair[1].keep):
                 tx.many("keep_record" if keep else "put_record", [{**row, "at": now} for row, _ in some])
             if tx.changes:
                 tx.end_write()
@@ -77,31 +70,20 @@ class Records:
         found = {row[0]: row for row in rows}
         return [_read_record(found[key]) for key in wanted if key in found]
 
-    def scan(
-        self,
-        scope: Scope,
-        space: str,
-        prefix: RecordKey = (),
-        *,
-        limit: int,
-        order: ScanOrder = "ascending",
-        after: RecordKey | None = None,
-    ) -> list[Record]:
-        low, high = find_range(prefix, order, after)
-        values = {"space": space, "low": low, "high": high, "limit": limit, "at": None}
+    def scan(self, scope: Scope, scan: RecordScan) -> list[Record]:
+        low, high = find_range(scan.prefix, scan.order, scan.after)
+        values = {"space": scan.space, "low": low, "high": high, "limit": scan.limit, "at": None}
 
         def do(tx: Transaction) -> list[Record]:
-            if order == "newest":
-                values["before"] = _AFTER_ALL if after is None else _find_change(tx, space, after)
-            return [_read_record(row) for row in tx.rows(_SCANS[order], **values)]
+            if scan.order == "newest":
+                values["before"] = _AFTER_ALL if scan.after is None else _find_change(tx, scan.space, scan.after)
+            return [_read_record(row) for row in tx.rows(_SCANS[scan.order], **values)]
 
         return self._dialect.read(scope, do)
 
-    def keys(
-        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
-    ) -> list[RecordKey]:
-        low, high = find_range(prefix, after=after)
-        values = {"space": space, "low": low, "high": high, "limit": limit, "at": None}
+    def keys(self, scope: Scope, scan: RecordScan) -> list[RecordKey]:
+        low, high = find_range(scan.prefix, after=scan.after)
+        values = {"space": scan.space, "low": low, "high": high, "limit": scan.limit, "at": None}
         return [decode_key(key) for (key,) in self._dialect.ask(scope, "list_record_keys", **values)]
 
     def drop(self, scope: Scope, space: str, prefix: RecordKey = ()) -> int:
@@ -132,14 +114,15 @@ class Records:
         return delete_in_batches(self._dialect, "delete_expired_records", now)
 
 
-def _check_expected(tx: Transaction, space: str, expect: Sequence[Expected]) -> None:
-    if not expect:
+def _check_expected(tx: Transaction, write: RecordWrite) -> None:
+    if not write.expect:
         return
-    keys = [encode_key(key) for key, _ in expect]
-    found = {key: bytes(digest).hex() for key, digest in tx.rows("load_record_hashes", space=space, keys=keys, at=None)}
-    for key, digest in expect:
+    keys = [encode_key(key) for key, _ in write.expect]
+    rows = tx.rows("load_record_hashes", space=write.space, keys=keys, at=None)
+    found = {key: bytes(digest).hex() for key, digest in rows}
+    for key, digest in write.expect:
         if found.get(encode_key(key)) != digest:
-            raise Conflict(describe_conflict(space, key, digest))
+            raise Conflict(describe_conflict(write.space, key, digest))
 
 
 def _drop(tx: Transaction, space: str, prefix: RecordKey) -> int:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.records import Expected, Record, RecordDraft, RecordKey, ScanOrder, describe_conflict
+from engrain.core.model.records import Record, RecordKey, RecordScan, RecordWrite, ScanOrder, describe_conflict
 from engrain_conformance.reference.state import State, StateView, StoredRecord, check_not_held, is_held, reads, writes
 
 Place = tuple[Scope, str, RecordKey]
@@ -15,24 +15,16 @@ Place = tuple[Scope, str, RecordKey]
 
 class ReferenceRecords(StateView):
     @writes
-    def write(
-        self,
-        state: State,
-        scope: Scope,
-        space: str,
-        puts: Sequence[RecordDraft] = (),
-        drops: Sequence[RecordKey] = (),
-        expect: Sequence[Expected] = (),
-    ) -> None:
+    def write(self, state: State, scope: Scope, write: RecordWrite) -> None:
         state.check_writable(scope)
-        now = self.holder.now()
-        for key, digest in expect:
+        now, space = self.holder.now(), write.space
+        for key, digest in write.expect:
             found = self._find(state, scope, space, key)
             if (found.hash if found else None) != digest:
                 raise Conflict(describe_conflict(space, key, digest))
-        for prefix in drops:
+        for prefix in write.drops:
             _drop(state, scope, _list_under(state, scope, space, prefix))
-        for draft in puts:
+        for draft in write.puts:
             if not (draft.keep and self._find(state, scope, space, draft.key)):
                 state.seq += 1
                 record = Record(draft.key, draft.body, now, draft.expires_at)
@@ -44,21 +36,12 @@ class ReferenceRecords(StateView):
         return [found for key in keys if (found := self._find(state, scope, space, key))]
 
     @reads
-    def scan(
-        self,
-        state: State,
-        scope: Scope,
-        space: str,
-        prefix: RecordKey = (),
-        *,
-        limit: int,
-        order: ScanOrder = "ascending",
-        after: RecordKey | None = None,
-    ) -> list[Record]:
-        stored = [state.records[place] for place in _list_under(state, scope, space, prefix)]
+    def scan(self, state: State, scope: Scope, scan: RecordScan) -> list[Record]:
+        after, order = scan.after, scan.order
+        stored = [state.records[place] for place in _list_under(state, scope, scan.space, scan.prefix)]
         if order == "newest":
             stored.sort(key=lambda one: one.rank, reverse=True)
-            last = None if after is None else state.records.get((scope, space, after))
+            last = None if after is None else state.records.get((scope, scan.space, after))
             if after is not None and last is None:
                 raise NotFound("the record to go on from is gone. Scan from the beginning.")
             rest = [record for record in stored if last is None or record.rank < last.rank]
@@ -66,12 +49,10 @@ class ReferenceRecords(StateView):
             stored.sort(key=lambda one: one.record.key, reverse=order == "descending")
             rest = [record for record in stored if after is None or _is_behind(record.record.key, after, order)]
         now = self.holder.now()
-        return [record.record for record in rest if _is_live(record.record, now)][:limit]
+        return [one.record for one in rest if _is_live(one.record, now)][: scan.limit]
 
-    def keys(
-        self, scope: Scope, space: str, prefix: RecordKey = (), *, limit: int, after: RecordKey | None = None
-    ) -> list[RecordKey]:
-        return [record.key for record in self.scan(scope, space, prefix, limit=limit, after=after)]
+    def keys(self, scope: Scope, scan: RecordScan) -> list[RecordKey]:
+        return [one.key for one in self.scan(scope, scan)]
 
     @writes
     def drop(self, state: State, scope: Scope, space: str, prefix: RecordKey = ()) -> int:
@@ -81,7 +62,7 @@ class ReferenceRecords(StateView):
     @reads
     def find(self, state: State, tenant: str | None, space: str, prefix: RecordKey) -> list[Scope]:
         tenants = [scope for scope in state.scopes() if scope.tenant == tenant]
-        return [scope for scope in tenants if self.keys(scope, space, prefix, limit=1)]
+        return [scope for scope in tenants if self.keys(scope, RecordScan(space, prefix, 1))]
 
     @reads
     def count(self, state: State, scope: Scope | None = None) -> int:
