@@ -18,6 +18,8 @@
   const form = document.getElementById("relation-filters");
   const field = document.getElementById("entity");
   const view = { x: 0, y: 0, k: 1, touched: false };
+  // Letters stay readable where the whole graph is made small.
+  const letters = () => Math.min(1.8, 1 / Math.min(1, view.k));
   let ground, nodes = [], links = [], simulation;
 
   function load() {
@@ -42,7 +44,7 @@
       ground.append(link.shape);
     }
     for (const node of nodes) {
-      const text = make("text", { dy: radius(node) + 15 });
+      const text = node.text = make("text");
       const title = make("title");
       text.textContent = short(node.label);
       title.textContent = node.label;
@@ -75,18 +77,18 @@
   }
   // A label stands on its link, at the first place where it covers no other label.
   function label(link, mx, my, taken) {
-    const { source, target } = link, width = 6 * link.text.textContent.length;
+    const { source, target } = link, size = letters(), width = 6 * size * link.text.textContent.length;
     let x, y;
     for (const t of [0.45, 0.6, 0.33, 0.7, 0.25]) {
       const a = (1 - t) ** 2, b = 2 * t * (1 - t), c = t * t;
       (x = a * source.x + b * mx + c * target.x), (y = a * source.y + b * my + c * target.y + 3);
-      if (!taken.some((one) => Math.abs(one.x - x) < (one.width + width) / 2 && Math.abs(one.y - y) < 12)) break;
+      if (!taken.some((one) => Math.abs(one.x - x) < (one.width + width) / 2 && Math.abs(one.y - y) < 12 * size)) break;
     }
     taken.push({ x, y, width });
     link.text.setAttribute("x", x), link.text.setAttribute("y", y);
   }
   function place() {
-    const taken = links.length > 60 ? { some: () => false, push: () => 0 } : nodes.map((node) => ({ x: node.x, y: node.y + radius(node) + 12, width: 7 * short(node.label).length }));
+    const taken = links.length > 60 ? { some: () => false, push: () => 0 } : nodes.map((node) => ({ x: node.x, y: node.y + radius(node) + 12, width: 7 * letters() * short(node.label).length }));
     for (const link of links) {
       const { source, target } = link;
       if (source === target) {
@@ -108,10 +110,12 @@
   }
   function move() {
     ground.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`);
+    ground.style.setProperty("--letters", letters());
+    for (const node of nodes) node.text.setAttribute("dy", radius(node) + 3 + 12 * letters());
   }
   function fit() {
     if (!nodes.length) return;
-    const ys = nodes.map((node) => node.y), edge = 54, half = (node) => Math.max(30, 4 * short(node.label).length) + 12;
+    const ys = nodes.map((node) => node.y), edge = 54, half = (node) => Math.max(30, 4 * letters() * short(node.label).length) + 12;
     const left = Math.min(...nodes.map((node) => node.x - half(node))), right = Math.max(...nodes.map((node) => node.x + half(node))), top = Math.min(...ys) - edge / 1.6, bottom = Math.max(...ys) + edge;
     const height = svg.clientHeight - TOOLS;
     view.k = Math.min(1.15, svg.clientWidth / (right - left), height / (bottom - top));
