@@ -15,8 +15,8 @@ RIGHTS: tuple[Right, ...] = get_args(Right)
 # Names a default session and a working memory, as one Memory object has them in Python.
 VIEW_HEADER = "Engrain-View"
 SCOPE_HEADERS: Mapping[str, str] = {"tenant": "Engrain-Tenant", "agent": "Engrain-Agent", "user": "Engrain-User"}
-# Scopes that recall searches as well, each as a query string: agent=team&tenant=acme, user=bo
-READS_HEADER, NO_OWNER = "Engrain-Reads", "-"
+# Scopes that recall searches as well, each as a query string: agent=team&tenant=acme, user=bo, none
+READS_HEADER, NO_OWNER = "Engrain-Reads", "none"
 # The answer of `export`, whose body is the file.
 EXPORT_HEADER = "Engrain-Export"
 IDEMPOTENCY_HEADER = "Idempotency-Key"

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from urllib.parse import parse_qsl, unquote
 
 from engrain.core.errors import EngrainError
 from engrain.core.http_routes import NO_OWNER, READS_HEADER, RIGHTS, SCOPE_HEADERS, Route
 from engrain.core.identity import Scope, check_scope
-from engrain.server.keys import SCOPE_PARTS, KeyFile, KeyLimits
+from engrain.server.keys import NO_LIMITS, SCOPE_PARTS, KeyFile, KeyLimits
 from engrain.server.problems import Problem, to_problem
 from engrain.server.verbs import Caller
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="engrain"'}
 _PERCENT_ENCODED = re.compile(r"([ -$&-~]|%[0-9A-Fa-f]{2})*")
 MAX_READS = 32
+_SCOPE_HEADER_NAMES = tuple(header.lower() for header in SCOPE_HEADERS.values())
+_READS_HEADER_NAME = READS_HEADER.lower()
+_NO_NAMES = [None] * len(_SCOPE_HEADER_NAMES)
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -26,7 +30,8 @@ class OpenAccess:
 
     scope: Scope | None = None
 
-    def to_caller(self) -> Caller:
+    @cached_property
+    def caller(self) -> Caller:
         return Caller("", RIGHTS, self.scope or Scope(), () if self.scope else SCOPE_PARTS)
 
 
@@ -41,7 +46,7 @@ class Access:
         """Return the caller of a request, with the limits of its key; Problem 401 without a valid key."""
         if self.open_access is not None:
             _refuse_foreign_host(headers.get("host", ""))
-            return _choose_scope(self.open_access.to_caller(), headers), KeyLimits(None, None)
+            return _choose_scope(self.open_access.caller, headers), NO_LIMITS
         kind, _, text = headers.get("authorization", "").partition(" ")
         text = text.strip()
         if kind.lower() != "bearer" or not text or self.keys is None:
@@ -87,27 +92,33 @@ def _refuse_foreign_host(host: str) -> None:
 
 
 def _choose_scope(caller: Caller, headers: Mapping[str, str]) -> Caller:
-    """Set the parts of the scope that headers name; Problem 403 if the key may not choose one."""
-    chosen = {part: getattr(caller.scope, part) for part in SCOPE_PARTS}
-    for part, header in SCOPE_HEADERS.items():
-        raw = headers.get(header.lower())
-        if raw is None:
-            continue
-        value = decode_header(raw, header)
-        if part not in caller.chooses and value != chosen[part]:
-            raise refuse(f"this key may not choose a {part} with {header}.")
-        chosen[part] = value
+    """Set the scope and the shared scopes that headers name; Problem 403 if the key may not choose one."""
+    named = [headers.get(header) for header in _SCOPE_HEADER_NAMES]
+    reads = headers.get(_READS_HEADER_NAME)
+    if reads is None and named == _NO_NAMES:
+        return caller
     try:
-        return replace(caller, scope=check_scope(**chosen), reads=_choose_reads(caller, headers))
+        scope = _name_scope(caller.scope, caller.chooses, *named)
+        return replace(caller, scope=scope, reads=caller.reads if reads is None else _parse_reads(caller, reads))
     except EngrainError as exc:
         raise to_problem(exc) from exc
 
 
-def _choose_reads(caller: Caller, headers: Mapping[str, str]) -> tuple[Scope, ...]:
-    """Return the scopes that recall searches as well: those that the header names, or all that the key has."""
-    raw = headers.get(READS_HEADER.lower())
-    if raw is None:
-        return caller.reads
+@lru_cache(maxsize=4_096)  # every request of a user names the same scope
+def _name_scope(bound: Scope, chooses: tuple[str, ...], *named: str | None) -> Scope:
+    parts = {part: getattr(bound, part) for part in SCOPE_PARTS}
+    for (part, header), raw in zip(SCOPE_HEADERS.items(), named, strict=True):
+        if raw is None:
+            continue
+        value = decode_header(raw, header)
+        if part not in chooses and value != parts[part]:
+            raise refuse(f"this key may not choose a {part} with {header}.")
+        parts[part] = value
+    return check_scope(**parts)
+
+
+def _parse_reads(caller: Caller, raw: str) -> tuple[Scope, ...]:
+    """Return the scopes that the header names, which recall searches as well."""
     found = tuple(_parse_scope(part.strip()) for part in raw.split(","))
     if len(found) > MAX_READS:
         raise Problem(400, f"{READS_HEADER} names more than {MAX_READS} scopes.")
@@ -118,7 +129,7 @@ def _choose_reads(caller: Caller, headers: Mapping[str, str]) -> tuple[Scope, ..
 
 
 def _parse_scope(text: str) -> Scope:
-    """Parse one scope of the header, such as tenant=acme&agent=team; "-" is the one without an owner."""
+    """Parse one scope of the header, such as tenant=acme&agent=team; "none" is the one without an owner."""
     if text == NO_OWNER:
         return Scope()
     try:

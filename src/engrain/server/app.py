@@ -23,7 +23,15 @@ from engrain.ingest.write import capture_error
 from engrain.memory.store import Store
 from engrain.server.access import Access, check_rights, decode_header, refuse_other_origin
 from engrain.server.answers import JSON_TYPE, encode_answer, to_json
-from engrain.server.bodies import FileResponse, StreamResponse, check_json_type, check_load_type, read_body, spool_body
+from engrain.server.bodies import (
+    FileResponse,
+    Headers,
+    StreamResponse,
+    check_json_type,
+    check_load_type,
+    read_body,
+    spool_body,
+)
 from engrain.server.events import EVENTS_TYPE, EventStreams
 from engrain.server.json_body import parse_json_body
 from engrain.server.keys import KeyLimits
@@ -44,7 +52,7 @@ DEFAULT_MAX_LOAD = 256 << 20
 MAX_HEADER_CHARACTERS = 512
 UNKNOWN_ROUTE = "(none)"
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _CUT_OFF = "the server stopped before the answer: repeat a write with the same Idempotency-Key."
 Query = list[tuple[str, str]]  # of a URL
 _log = logging.getLogger("engrain")
@@ -124,8 +132,7 @@ class HttpApi:
     async def _answer(self, request: Request, scope: AsgiScope, receive: Receive, send: Send) -> None:
         trace = Trace()
         response = await self._make_response(request, trace)
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
+        response.raw_headers.extend(_HEADERS)
         try:
             await response(scope, receive, send)
         finally:
@@ -170,21 +177,22 @@ class HttpApi:
         call.view = _read_view(headers)
         call.request_id = _read_request_id(headers, endpoint)
         with self._limiter.admit(caller.key, limits):
-            return await self._answer_call(request, call)
+            return await self._answer_call(request, headers, call)
 
-    async def _answer_call(self, request: Request, call: Call) -> Response:
+    async def _answer_call(self, request: Request, headers: Headers, call: Call) -> Response:
         verb = call.endpoint.route.verb
+        query = request.query_params.multi_items() if request.scope["query_string"] else []
         if verb == "server.events":
-            return await self._answer_events(request, call.caller.scope)
+            return await self._answer_events(headers, call.caller.scope)
         if verb == "export":
-            return await self._answer_export(request, call)
+            return await self._answer_export(query, call)
         if verb == "load":
-            return await self._answer_load(request, call)
+            return await self._answer_load(request, headers, query, call)
         body = b""
         if not call.endpoint.route.in_query:
-            body = await read_body(request, self.options.max_body)
-            check_json_type(request, body)
-        query = request.query_params.multi_items()
+            body = await read_body(request.receive, headers, self.options.max_body)
+            if body:
+                check_json_type(headers)
         pool = self.heavy_pool if call.endpoint.route.heavy else self.pool
         if verb == "remember":
             answer: bytes | None = await self._remembering.run((call, query, body))
@@ -234,23 +242,23 @@ class HttpApi:
         memory = self._views.get(call.caller.scope, call.view, verb.route.verb, call.caller.reads)
         return verb.call(Target(self._store, memory, call.caller), arguments)
 
-    async def _answer_events(self, request: Request, scope: Scope) -> Response:
-        stream = await self.streams.open(scope, request.headers.get("last-event-id"))
+    async def _answer_events(self, headers: Headers, scope: Scope) -> Response:
+        stream = await self.streams.open(scope, headers.get("last-event-id"))
         return StreamResponse(stream, media_type=EVENTS_TYPE)
 
-    async def _answer_export(self, request: Request, call: Call) -> Response:
-        options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
+    async def _answer_export(self, query: Query, call: Call) -> Response:
+        options = validate(call.endpoint.model, parse_query(call.endpoint.model, query))
         memory = self._views.get(call.caller.scope, call.view, "export")
         stack = ExitStack()
         file, exported = await self.heavy_pool.run(lambda: stack.enter_context(export_to_file(memory, **options)))
         headers = {EXPORT_HEADER: to_json(to_plain(exported)).decode()}
         return FileResponse(file, stack, media_type=EXPORT_TYPES[options.get("format", "jsonl")], headers=headers)
 
-    async def _answer_load(self, request: Request, call: Call) -> Response:
-        options = validate(call.endpoint.model, parse_query(call.endpoint.model, request.query_params.multi_items()))
+    async def _answer_load(self, request: Request, headers: Headers, query: Query, call: Call) -> Response:
+        options = validate(call.endpoint.model, parse_query(call.endpoint.model, query))
         bound_voice(call.caller.voice, "load", options)
-        check_load_type(request)
-        with await spool_body(request, self.options.max_load) as file:
+        check_load_type(headers)
+        with await spool_body(request.receive, headers, self.options.max_load) as file:
             size = file.seek(0, 2)
             file.seek(0)
             self._limiter.charge(call.caller.key, call.limits, size=size)
@@ -312,12 +320,14 @@ def _read_raw_path(request: Request) -> str:
         raise Problem(400, "the path is not percent-encoded.") from exc
 
 
-def _read_headers(request: Request) -> dict[str, str]:
+def _read_headers(request: Request) -> Headers:
     """The headers by their names in small letters; of two with one name, the first. Starlette searches for each."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(request.scope["headers"])}
+    # A parser may leave white space around a value, which is not part of it (RFC 9110, 5.5).
+    found = reversed(request.scope["headers"])
+    return {name.decode("latin-1"): value.strip(b" \t").decode("latin-1") for name, value in found}
 
 
-def _read_view(headers: Mapping[str, str]) -> str:
+def _read_view(headers: Headers) -> str:
     raw = headers.get(VIEW_HEADER.lower())
     if raw is None:
         return ""
@@ -327,7 +337,7 @@ def _read_view(headers: Mapping[str, str]) -> str:
     return name
 
 
-def _read_request_id(headers: Mapping[str, str], endpoint: Endpoint) -> str | None:
+def _read_request_id(headers: Headers, endpoint: Endpoint) -> str | None:
     """Return the id of the request. A write that could not honour it is refused: repeating it would not be safe."""
     raw = headers.get(IDEMPOTENCY_HEADER.lower())
     if raw is None:

@@ -4,51 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, aclosing
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from engrain.server.answers import JSON_TYPE
 from engrain.server.openapi import LOAD_TYPES
 from engrain.server.problems import Problem
 
 BODY_SECONDS = 30.0
 LOAD_SECONDS = 600.0
 CHUNK = 1 << 16
+Headers = Mapping[str, str]
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+class Bounds(NamedTuple):
+    """The most bytes of a body, and the seconds in which it must arrive."""
+
+    size: int
+    seconds: float
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """Return the body; Problem 413 as soon as it is known to be larger, 408 if it comes too slowly."""
     parts: list[bytes] = []
-    async for part in _receive(request, limit, BODY_SECONDS):
+
+    async def keep(part: bytes) -> None:
         parts.append(part)
+
+    await _receive_parts(receive, headers, Bounds(limit, BODY_SECONDS), keep)
     return b"".join(parts)
 
 
-async def spool_body(request: Request, limit: int) -> IO[bytes]:
+async def spool_body(receive: Receive, headers: Headers, limit: int) -> IO[bytes]:
     """Return the body as a temporary file, in memory while it is small."""
     file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=1 << 20)  # noqa: SIM115  # the caller closes it
+
+    async def keep(part: bytes) -> None:
+        await asyncio.to_thread(file.write, part)
+
     try:
-        async for part in _receive(request, limit, LOAD_SECONDS):
-            await asyncio.to_thread(file.write, part)
+        await _receive_parts(receive, headers, Bounds(limit, LOAD_SECONDS), keep)
     except BaseException:
         file.close()
         raise
     return file
 
 
-def check_json_type(request: Request, body: bytes) -> None:
+def check_json_type(headers: Headers) -> None:
     """Problem 415 for a body that does not say that it is JSON."""
-    kind = _read_type(request)
-    if body and kind != "application/json":
+    kind = headers.get("content-type", "")
+    if kind != JSON_TYPE and (kind := _drop_parameters(kind)) != JSON_TYPE:
         raise Problem(415, f"the body must be application/json, not {kind or 'without a type'}.")
 
 
-def check_load_type(request: Request) -> None:
-    kind = _read_type(request)
+def check_load_type(headers: Headers) -> None:
+    kind = _drop_parameters(headers.get("content-type", ""))
     if kind not in LOAD_TYPES:
         raise Problem(415, f"a file to load is one of {', '.join(LOAD_TYPES)}, not {kind or 'without a type'}.")
 
@@ -74,27 +88,31 @@ async def _read_chunks(file: BinaryIO, stack: ExitStack) -> AsyncIterator[bytes]
             yield chunk
 
 
-async def _receive(request: Request, limit: int, seconds: float) -> AsyncIterator[bytes]:
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > limit:
-        raise _too_large(limit)
-    total = 0
+async def _receive_parts(
+    receive: Receive, headers: Headers, bounds: Bounds, keep: Callable[[bytes], Awaitable[object]]
+) -> None:
+    length = headers.get("content-length", "0")
+    if length.isdigit() and int(length) > bounds.size:
+        raise _too_large(bounds.size)
+    total, more = 0, True
     try:
-        async with asyncio.timeout(seconds):
-            async for part in request.stream():
+        async with asyncio.timeout(bounds.seconds):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem(400, "the client went away.")
+                part, more = message.get("body", b""), message.get("more_body", False)
                 total += len(part)
-                if total > limit:
-                    raise _too_large(limit)
-                yield part
+                if total > bounds.size:
+                    raise _too_large(bounds.size)
+                await keep(part)
     except TimeoutError as exc:
-        raise Problem(408, f"the body did not arrive within {seconds:g} seconds.") from exc
-    except ClientDisconnect as exc:
-        raise Problem(400, "the client went away.") from exc
+        raise Problem(408, f"the body did not arrive within {bounds.seconds:g} seconds.") from exc
 
 
 def _too_large(limit: int) -> Problem:
     return Problem(413, f"the body has more than {limit:,} bytes, which is the most.", "TooLarge")
 
 
-def _read_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _drop_parameters(kind: str) -> str:
+    return kind.partition(";")[0].strip().lower()

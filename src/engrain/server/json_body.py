@@ -21,13 +21,7 @@ def parse_json_body(body: bytes) -> Any:
     except UnicodeDecodeError as exc:
         raise Problem(400, f"the body is not UTF-8: byte {exc.start} is 0x{body[exc.start]:02x}.") from exc
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_make_object,
-            parse_int=_parse_integer,
-            parse_float=_parse_float,
-            parse_constant=_refuse_constant,
-        )
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as exc:
         raise Problem(400, f"the body is not JSON: {exc.msg} at character {exc.pos}.") from exc
     except RecursionError as exc:
@@ -69,3 +63,11 @@ def _parse_float(digits: str) -> float:
 
 def _refuse_constant(name: str) -> Any:
     raise Problem(400, f"{name} is not JSON.")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_make_object,
+    parse_int=_parse_integer,
+    parse_float=_parse_float,
+    parse_constant=_refuse_constant,
+)

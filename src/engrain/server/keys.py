@@ -45,6 +45,9 @@ class KeyLimits:
                 raise InvalidInput(f"the limit {one.name} must be a number above 0, not {value!r}.")
 
 
+NO_LIMITS = KeyLimits(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     """A key without its secret: the scope that it is bound to, its rights and its limits.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engrain.server.keys import KeyLimits
@@ -44,6 +43,12 @@ class KeyUse:
     concurrent: int = 0
     buckets: dict[str, TokenBucket] = field(default_factory=dict)
 
+    def __enter__(self) -> None:
+        self.concurrent += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.concurrent -= 1
+
 
 class Limiter:
     """Count the use of each key. Threads may share it."""
@@ -53,19 +58,14 @@ class Limiter:
         self._lock = threading.Lock()
         self._uses: dict[str, KeyUse] = {}
 
-    @contextmanager
-    def admit(self, key: str, limits: KeyLimits) -> Iterator[None]:
-        """Admit a request, or raise 429 with the seconds to wait."""
+    def admit(self, key: str, limits: KeyLimits) -> KeyUse:
+        """Admit a request, which is in progress while the result is entered; or raise 429 with the seconds to wait."""
         use = self._find(key, limits)
         if limits.concurrent_requests is not None and use.concurrent >= limits.concurrent_requests:
             raise limit_problem(f"this key has {limits.concurrent_requests:,} requests in progress already.", 1)
         if (rate := limits.requests_per_second) is not None:
             self._take(use, "requests", 1, TokenBucket(rate, max(MIN_BURST, rate)))
-        use.concurrent += 1
-        try:
-            yield
-        finally:
-            use.concurrent -= 1
+        return use
 
     def charge(self, key: str, limits: KeyLimits, *, items: int = 0, size: int = 0) -> None:
         """Count written items and bytes, or raise 429 before anything is written."""
@@ -76,7 +76,7 @@ class Limiter:
 
     def _find(self, key: str, limits: KeyLimits) -> KeyUse:
         use = self._uses.get(key)
-        if use is None or use.limits != limits:  # the limits of the key were changed
+        if use is None or (use.limits is not limits and use.limits != limits):  # the limits of the key were changed
             use = self._uses[key] = KeyUse(limits, use.concurrent if use else 0)
         return use
 

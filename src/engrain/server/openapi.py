@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from engrain import __version__
-from engrain.core.http_routes import GROUPS, IDEMPOTENCY_HEADER, READS_HEADER, SCOPE_HEADERS, VIEW_HEADER, Route
+from engrain.core.http_routes import (
+    GROUPS,
+    IDEMPOTENCY_HEADER,
+    NO_OWNER,
+    READS_HEADER,
+    SCOPE_HEADERS,
+    VIEW_HEADER,
+    Route,
+)
 from engrain.server.answers import AnswerSchemas
 from engrain.server.problems import PROBLEM_TYPE, TITLES
 from engrain.server.router import Endpoint
@@ -30,7 +38,7 @@ _NAME = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]*[^\s\x00][^\x00
 _LETTER = r"([!-$&-~]|%[2-6][0-9A-Fa-f]|%7[0-9A-Ea-e])"
 _ENCODED_HEADER = {"type": "string", "minLength": 1, "pattern": rf"^{_LETTER}([ ]*{_LETTER})*$"}
 _PLAIN_HEADER = {"type": "string", "minLength": 1, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
-_PART = r"(-|(tenant|agent|user)=[0-9A-Za-z]+)"
+_PART = rf"({NO_OWNER}|(tenant|agent|user)=[0-9A-Za-z]+)"
 _READS = {"type": "string", "pattern": rf"^{_PART}(, {_PART})*$"}
 _PROBLEM: Schema = {
     "title": "Problem",
@@ -125,7 +133,7 @@ def _describe_headers(one: Endpoint) -> list[Schema]:
     names = {VIEW_HEADER: "The view: its default session and working memory."}
     names |= {header: f"The {part}, if the key may choose it." for part, header in SCOPE_HEADERS.items()}
     if one.route.verb in ("recall", "prompt", "get", "explain"):
-        names[READS_HEADER] = "Scopes that are searched as well, if the key may read them: agent=team&tenant=acme, …"
+        names[READS_HEADER] = "Scopes that are searched as well, if the key may read them: agent=team&tenant=acme, none"
     if one.verb.takes_request_id:
         names[IDEMPOTENCY_HEADER] = "Repeating a request with the same key returns the first answer."
     return [

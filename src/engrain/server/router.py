@@ -35,28 +35,24 @@ class Router:
     """Endpoints by path: a fixed path first, then those with placeholders."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._fixed: dict[str, list[Endpoint]] = {}
-        self._patterns: list[Endpoint] = []
-        for one in endpoints:
-            if one.route.path_names:
-                self._patterns.append(one)
-            else:
-                self._fixed.setdefault(one.route.path, []).append(one)
+        self._endpoints = tuple(endpoints)
+        self._fixed: dict[tuple[str, str], Endpoint] = {
+            (one.route.method, one.route.path): one for one in self._endpoints if not one.route.path_names
+        }
 
     def find(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
         """Return the endpoint and the values in the percent-encoded path; Problem 404, or 405 with Allow."""
-        found: list[tuple[Endpoint, tuple[str, ...]]] = [(one, ()) for one in self._fixed.get(path, ())]
-        chosen = next((one for one in found if one[0].route.method == method), None)
-        if chosen is None:
-            matches = ((one, one.route.pattern.fullmatch(path)) for one in self._patterns)
-            found += [(one, match.groups()) for one, match in matches if match]
-            chosen = next((one for one in found if one[0].route.method == method), None)
+        fixed = self._fixed.get((method, path))
+        if fixed is not None:
+            return fixed, {}
+        matches = ((one, one.route.pattern.fullmatch(path)) for one in self._endpoints)
+        found = {one.route.method: (one, match.groups()) for one, match in matches if match}
         if not found:
             raise Problem(404, "there is nothing at this path. GET /openapi.json lists every path.")
-        if chosen is None:
-            allowed = ", ".join(sorted({one.route.method for one, _ in found}))
+        if method not in found:
+            allowed = ", ".join(sorted(found))
             raise Problem(405, f"this path takes {allowed}.", headers={"Allow": allowed})
-        endpoint, groups = chosen
+        endpoint, groups = found[method]
         return endpoint, dict(zip(endpoint.route.path_names, map(_decode, groups), strict=True))
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from engrain.core.errors import BeingErased, Conflict, InvalidInput, OnHold
@@ -41,7 +42,12 @@ class Subject:
 
     def hash(self, key: bytes) -> str:
         """Return the keyed hash by which a store knows the subject."""
-        return hash_keyed(key, *self.parts())
+        return _hash_parts(key, *self.parts())
+
+
+@lru_cache(maxsize=1_000)  # every write of a user asks for the same
+def _hash_parts(key: bytes, *parts: str) -> str:
+    return hash_keyed(key, *parts)
 
 
 def find_owner(scope: Scope) -> Subject | None:

@@ -95,7 +95,7 @@ class ItemWrites:
             tx.lock_holds(tx.owner)
         last_change, at = tx.begin_write()
         erased = _ask_erased(tx, plan)
-        if first := find_answer(tx, plan.request_id, _describe_plan(plan)):
+        if plan.request_id is not None and (first := find_answer(tx, plan.request_id, _describe_plan(plan))):
             return first
         if forgets:
             check_hold(tx)
