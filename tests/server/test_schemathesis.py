@@ -9,14 +9,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from server_kit import run_server
+
+from engrain.core.http_routes import GROUPS
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 COMMAND = Path(sys.executable).with_name("schemathesis")
 
 
 def run_schemathesis(folder: Path, *options: str) -> None:
-    with run_server(folder) as server:
+    with run_server(folder, embedder=HashEmbedder()) as server:
         key = server.add_key("all", chooses=("tenant", "agent", "user"))
         command = [
             str(COMMAND), "--config-file", str(CONFIG), "run", f"{server.listener.address}/openapi.json",
@@ -36,5 +39,12 @@ def test_a_sample_of_requests_finds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(str(COMMAND)), reason="schemathesis is not installed")
-def test_a_hundred_examples_of_each_operation_find_nothing(tmp_path: Path) -> None:
-    run_schemathesis(tmp_path, "--max-examples", "100")
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_hundred_examples_of_each_operation_find_nothing(tmp_path: Path, group: str) -> None:
+    run_schemathesis(tmp_path, "--phases", "examples,coverage,fuzzing", "--max-examples", "100", "--include-tag", group)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which(str(COMMAND)), reason="schemathesis is not installed")
+def test_a_hundred_series_of_requests_find_nothing(tmp_path: Path) -> None:
+    run_schemathesis(tmp_path, "--phases", "stateful", "--max-examples", "100")
