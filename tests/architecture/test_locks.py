@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_a_lock_pins_every_requirement(name: str) -> None:
         found = pins.get(canonicalize_name(wanted.name))
         assert found is not None, f"{line} is not in requirements/{name}.txt. Run: make lock"
         assert wanted.specifier.contains(found, prereleases=True), f"{line}, but {found} is pinned. Run: make lock"
+
+
+def test_the_core_installs_no_package_of_the_server_mcp_or_the_page() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {canonicalize_name(Requirement(line).name) for extra in ("server", "mcp", "ui") for line in extras[extra]}
+    assert named.isdisjoint(read_pins("core"))
+    assert named <= set(read_pins("dev"))
 
 
 def test_the_environments_agree() -> None:

@@ -82,7 +82,7 @@ def http_client(url: str, key: str | None = None, mode: str = MODERN, **headers:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     if key is not None:
         given["Authorization"] = f"Bearer {key}"
-    return Client(streamable_http_client(url, http_client=httpx2.AsyncClient(headers=given)), mode=mode)
+    return Client(streamable_http_client(url, http_client=httpx2.AsyncClient(headers=given, timeout=60)), mode=mode)
 
 
 class HttpServer:

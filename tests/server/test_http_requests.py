@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import tempfile
 import threading
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -343,3 +345,21 @@ def test_an_id_of_another_verb_and_odd_values_are_refused(server: RunningServer)
     for reads in ("", "agent=a,", "agent=a&agent=b", "agent", "agent=%FF"):
         found = client.post("/v1/recall", json={"query": "x"}, headers={"Engrain-Reads": reads})
         assert found.status_code == 400, reads
+
+
+def test_a_header_names_the_memory_without_an_owner(server: RunningServer) -> None:
+    server.store.memory().remember("The office is in Lima.")
+    whole = server.client(server.add_key("whole", chooses=("tenant", "agent", "user")), Engrain_User="ana")
+    asked = {"query": "Where is the office?"}
+    assert whole.post("/v1/recall", json=asked).json()["hits"] == []
+    found = whole.post("/v1/recall", json=asked, headers={"Engrain-Reads": "none, agent=team"}).json()["hits"]
+    assert [one["item"]["text"] for one in found] == ["The office is in Lima."]
+
+
+def test_white_space_around_a_header_is_no_part_of_it(server: RunningServer) -> None:
+    key = server.add_key("backend", chooses=("user",))
+    address = urlsplit(server.listener.address)
+    connection = HTTPConnection(str(address.hostname), address.port, timeout=30)
+    connection.request("GET", "/v1/scope", headers={"Authorization": f"Bearer {key}", "Engrain-User": "ana \t"})
+    assert json.loads(connection.getresponse().read())["user"] == "ana"
+    connection.close()
