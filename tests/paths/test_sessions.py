@@ -102,14 +102,14 @@ def test_no_password_stands_in_a_summary(memory: Memory) -> None:
     assert any("hunter2" in message.text for message in memory.sessions.messages("a"))
 
 
-def test_a_summary_tells_pasted_words_as_pasted(memory: Memory) -> None:
+def test_a_summary_leaves_out_pasted_words(memory: Memory) -> None:
     pasted = "I live in Minsk. I decided to quit at Bosch."
     talk(memory, "a", f"I decided to move to Lima. What does this say?\n\n{pasted}", "A farewell.")
     memory.add_message("user", "Trivia card 3. I decided to work at NASA.")
     lines = str(memory.end_session()).splitlines()
     assert "user: I decided to move to Lima." in lines
-    assert "user, pasted: I decided to quit at Bosch." in lines
-    assert not any(line.startswith("user: ") for line in lines if "Minsk" in line or "Bosch" in line or "NASA" in line)
+    assert not any("Minsk" in line or "Bosch" in line for line in lines)
+    assert not any(line.startswith("user: ") for line in lines if "NASA" in line)
 
 
 def test_of_a_long_output_a_summary_tells_little(memory: Memory) -> None:
