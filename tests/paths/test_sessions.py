@@ -35,7 +35,9 @@ def test_a_session_opens_with_profile_and_last_summary(memory: Memory) -> None:
     assert "The moon is far away." not in profile
     assert opening.summary is not None
     assert "Postgres 16" in opening.summary.text
-    assert str(opening).startswith("## Profile\n")
+    assert str(opening).startswith('## What the user always wants\n- "Always answer in German."')
+    assert str(opening).count("Always answer in German.") == 1
+    assert '## Profile\n- user.city: "Quito"' in str(opening)
     assert "## Last session" in str(opening)
 
 
