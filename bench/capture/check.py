@@ -248,7 +248,7 @@ def check_half_sets(report: Report) -> list[str]:
     return ids
 
 
-FLOOR = {"codebase": (20, 22), "household": (60, 30), "project": (150, 45), "support": (300, 60)}
+FLOOR = {"codebase": (20, 22), "household": (60, 30), "project": (150, 45), "support": (300, 60), "club": (64, 50)}
 
 
 def check_floor(report: Report) -> list[str]:

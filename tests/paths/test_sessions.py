@@ -35,7 +35,9 @@ def test_a_session_opens_with_profile_and_last_summary(memory: Memory) -> None:
     assert "The moon is far away." not in profile
     assert opening.summary is not None
     assert "Postgres 16" in opening.summary.text
-    assert str(opening).startswith("## Profile\n")
+    assert str(opening).startswith('## What the user always wants\n- "Always answer in German."')
+    assert str(opening).count("Always answer in German.") == 1
+    assert '## Profile\n- user.city: "Quito"' in str(opening)
     assert "## Last session" in str(opening)
 
 
@@ -102,14 +104,14 @@ def test_no_password_stands_in_a_summary(memory: Memory) -> None:
     assert any("hunter2" in message.text for message in memory.sessions.messages("a"))
 
 
-def test_a_summary_tells_pasted_words_as_pasted(memory: Memory) -> None:
+def test_a_summary_leaves_out_pasted_words(memory: Memory) -> None:
     pasted = "I live in Minsk. I decided to quit at Bosch."
     talk(memory, "a", f"I decided to move to Lima. What does this say?\n\n{pasted}", "A farewell.")
     memory.add_message("user", "Trivia card 3. I decided to work at NASA.")
     lines = str(memory.end_session()).splitlines()
     assert "user: I decided to move to Lima." in lines
-    assert "user, pasted: I decided to quit at Bosch." in lines
-    assert not any(line.startswith("user: ") for line in lines if "Minsk" in line or "Bosch" in line or "NASA" in line)
+    assert not any("Minsk" in line or "Bosch" in line for line in lines)
+    assert not any(line.startswith("user: ") for line in lines if "NASA" in line)
 
 
 def test_of_a_long_output_a_summary_tells_little(memory: Memory) -> None:

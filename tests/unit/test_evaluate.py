@@ -65,7 +65,7 @@ def test_a_new_memory_knows_nothing_of_the_one_before(tmp_path: Path) -> None:
     ("line", "error", "said"),
     [
         ('{"type": "massage"}', UnknownKey, "unknown type 'massage'"),
-        ('{"type": "message"}', InvalidInput, "'text' must be a text"),
+        ('{"type": "message"}', InvalidInput, "'text' is missing"),
         ('{"type": "message", "text": "a", "keeps": [{"text": "b"}]}', InvalidInput, "is not a part of the message"),
         ('{"type": "message", "text": "a", "role": "boss"}', InvalidInput, "role must be one of"),
         ('{"type": "message", "text": "a", "at": "soon"}', InvalidInput, "ISO 8601"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,6 @@ from engrain.memory import Store
 
 if TYPE_CHECKING:
     from engrain.core.model.items import Item
-    from engrain.core.model.recall import Recall
     from engrain.memory import Memory
     from engrain.ports.search import Embedder
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 MIN_COVERED = 0.6
 # Two hits say the same if the shorter one has this share of its words in the longer one.
 MIN_REPEATED = 0.9
-_HELD_UNTIL = "held until"
+_MARKED = re.compile(r"held until|\(earlier|, earlier|; earlier")
+_QUOTED = re.compile(r'^(?:- |  ).*?"((?:[^"\\]|\\.)*)"')  # the text of a line of the prompt
 _STEP = timedelta(seconds=1)
 
 Progress = Callable[[str, int, int], None]
@@ -51,9 +52,10 @@ class Report:
     - kept: statements that became a fact; clipped and false_facts count facts, extra_facts those of no listed part.
     - replaced: an older fact stopped being current when its successor was said.
     - forgotten: facts and messages are gone after a request to forget.
-    - answers, fresh, always, empty: questions whose answer is in the prompt, not after a stale value, with the standing
-      wishes, or without hits where nothing is known.
-    - true_lines, false_lines: the profile and the current facts. repeats: hits that only repeat another hit.
+    - answers, current, always: questions whose answer is in the prompt, not after a stale value, and with the standing
+      wishes. found, fresh, empty: the same of recall's hits, and questions without a hit where nothing is known.
+    - true_lines, false_lines: the profile and the current facts.
+    - repeats, repeated_lines: hits and lines of the prompt that only repeat another one.
     """
 
     kept: Tally = field(default_factory=Tally)
@@ -63,6 +65,7 @@ class Report:
     replaced: Tally = field(default_factory=Tally)
     forgotten: Tally = field(default_factory=Tally)
     answers: Tally = field(default_factory=Tally)
+    current: Tally = field(default_factory=Tally)
     found: Tally = field(default_factory=Tally)
     fresh: Tally = field(default_factory=Tally)
     always: Tally = field(default_factory=Tally)
@@ -70,9 +73,23 @@ class Report:
     true_lines: Tally = field(default_factory=Tally)
     false_lines: Tally = field(default_factory=Tally)
     repeats: Tally = field(default_factory=Tally)
+    repeated_lines: Tally = field(default_factory=Tally)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def add_reports(reports: Iterable[Report]) -> Report:
+    """Return one report with the counts of all."""
+    total = Report()
+    for report in reports:
+        for one in fields(Report):
+            tally, more = getattr(total, one.name), getattr(report, one.name)
+            tally.right += more.right
+            tally.of += more.of
+            tally.hits += more.hits
+            tally.misses += more.misses
+    return total
 
 
 def evaluate_files(
@@ -197,6 +214,7 @@ class Player:
     def _ask(self, step: ScriptQuestion) -> None:
         self._clock.advance(None)
         found, block, report = self._memory.recall(step.text), self._memory.prompt(step.text), self.report
+        lines = [line for line in block.splitlines() if _QUOTED.search(line)]
         if step.empty:
             report.empty.count(not found, f"{step.id}: {step.text} -> {[hit.text for hit in found][:2]}")
             return
@@ -205,11 +223,15 @@ class Player:
             report.answers.count(_holds(block.partition("\n")[2], step.answers), f"{step.id}: {step.text}")
             report.found.count(_holds(str(found), step.answers), f"{step.id}: {step.text}")
         if step.stale:
-            report.fresh.count(_is_fresh(found, step), f"{step.id}: {step.text}")
+            report.fresh.count(_is_fresh(map(str, found), step), f"{step.id}: {step.text}")
+            report.current.count(_is_fresh(lines, step), f"{step.id}: {step.text}")
         for wish in step.always:
             report.always.count(_holds(block, [wish]), f"{step.id}: {wish}")
         for text, others in _pair_with_others([hit.text for hit in found]):
             report.repeats.count(_repeats(text, others), f"{step.id}: {text}")
+        quoted = [match[1] for line in lines if (match := _QUOTED.search(line))]
+        for text, others in _pair_with_others(quoted):
+            report.repeated_lines.count(_repeats(text, others), f"{step.id}: {text}")
 
     def _check_lines(self, step: Lines) -> None:
         if step.where == "profile":
@@ -235,13 +257,12 @@ def _holds(text: str, wanted: Iterable[str]) -> bool:
     return any(one.casefold() in folded for one in wanted)
 
 
-def _is_fresh(found: Recall, step: ScriptQuestion) -> bool:
-    """No line with a stale value comes before the first with an answer, unless it says that it held until a day."""
-    for hit in found:
-        line = str(hit)
+def _is_fresh(lines: Iterable[str], step: ScriptQuestion) -> bool:
+    """No line with a stale value comes before the first with an answer, unless it is marked as older."""
+    for line in lines:
         if _holds(line, step.answers):
             return True
-        if _holds(line, step.stale) and _HELD_UNTIL not in line:
+        if _holds(line, step.stale) and not _MARKED.search(line):
             return False
     return True
 

@@ -109,6 +109,8 @@ class _Record:
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._fields.get(name, default)
+        if value is None:
+            raise InvalidInput(f"{self.where}: {name!r} is missing. It must be a text.")
         if not isinstance(value, str):
             raise InvalidInput(f"{self.where}: {name!r} must be a text, not {value!r:.80}.")
         return value

@@ -20,7 +20,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.queries import Summary
 from engrain.core.model.tier_limits import WindowLimits
-from engrain.core.rules.own_words import split_pasted
+from engrain.core.rules.own_words import blank_code, drop_pasted
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
     SUMMARY_KIND,
@@ -144,15 +144,17 @@ def _choose_cut(messages: Sequence[Message], limits: WindowLimits, services: Ser
 def build_part(message: Message, day: str = "") -> DigestPart:
     """Build the digest's input of a message. A decision or a resolved error is one line that names its kind itself.
 
-    Words of others in a user's message are told as pasted.
+    Code is left out, and so are the words of others in a user's message.
     """
     kind = "error" if message.failed and not message.event else ""
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
         return DigestPart(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
     speaker, event = message.speaker or message.tool or message.role, bool(message.event)
-    own, pasted = split_pasted(message.text) if message.role == "user" and not event else (message.text, "")
-    return DigestPart(own, speaker, kind, day, event, message.role == "tool" and not event, pasted)
+    text = message.text
+    if not event and message.role in ("user", "assistant"):
+        text = drop_pasted(text) if message.role == "user" else blank_code(text)
+    return DigestPart(text, speaker, kind, day, event, message.role == "tool" and not event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
-PROMPT_HITS = 8
 Filter = Mapping[str, Any]
 Part = TypeVar("Part")
 
@@ -197,16 +196,8 @@ class Memory:
         """
         from engrain.memory.recall import prepare_prompt
 
-        prepared = prepare_prompt(self, self._services, request, budget, history)
-        wanted = RecallRequest(
-            query=check_text(request, "query", MAX_QUERY),
-            scopes=(self._scope, *self._reads),
-            n=PROMPT_HITS,
-            budget=prepared.budget,
-            now=self._services.clock(),
-            shown=prepared.shown,
-        )
-        return prepared.render(self._search(wanted, whole_profile=True))
+        prepared = prepare_prompt(self, self._services, request, (self._scope, *self._reads), budget, history)
+        return prepared.render(self._search(prepared.request, whole_profile=True))
 
     @traced
     def get(self, id: str) -> Item | None:

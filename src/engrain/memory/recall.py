@@ -26,19 +26,21 @@ from engrain.core.model.recall_block import (
 from engrain.core.model.sessions import Event
 from engrain.core.rules.profile import bears_on, find_topics, is_about_user, is_standing_wish
 from engrain.core.text.tokenizer import extract_terms
-from engrain.core.validation import check_text
+from engrain.core.validation import MAX_QUERY, check_text
 from engrain.retrieval.query import parse_query
 from engrain.retrieval.search import search
-from engrain.tiers.sessions import collect_user_facts
+from engrain.tiers.sessions import collect_user_facts, collect_wishes
 
 if TYPE_CHECKING:
+    from engrain.core.identity import Scope
     from engrain.memory.memory import Memory
     from engrain.ports import Services
     from engrain.tiers.conversation import ConversationMemory
 
+PROMPT_HITS = 8
 RECENT_EPISODES = 3
 RECENT_TIME = timedelta(days=1)
-MAX_NEAREST_FACTS = 200  # from which a prompt's profile is chosen
+MAX_NEAREST_FACTS = 40  # from which a prompt's profile is chosen
 MAX_WISHES = 12
 MAX_PROFILE_FACTS = 24  # in a prompt
 MAX_BEARING_FACTS = 8  # that a subject of the request calls for
@@ -55,13 +57,12 @@ class PreparedRecall(NamedTuple):
 
 
 class PreparedPrompt(NamedTuple):
-    """The parts of a prompt around the recalled items, and the limits of these."""
+    """The parts of a prompt around the recalled items, and the request for these."""
 
     head: str
     work: str
     conversation: str
-    budget: int | None
-    shown: frozenset[str] | None
+    request: RecallRequest
 
     def render(self, found: Recall) -> str:
         return "\n\n".join(part for part in (self.head, self.work, str(found), self.conversation) if part)
@@ -89,19 +90,17 @@ def _choose_user_facts(
     """Choose the standing wishes and the facts about the user for a request about now and everything."""
     if not whole and not _is_unrestricted(request):
         return [], []
-    facts = collect_user_facts(services, memory.scope)
-    wishes = [item for item in facts if is_standing_wish(item)][:MAX_WISHES]
-    others = [item for item in facts if item not in wishes and is_about_user(item)]
     topics = find_topics(request.query)
-    chosen = [item for item in others if topics and bears_on(item, topics)]
+    wishes = collect_wishes(services, memory.scope)[:MAX_WISHES]
+    facts = collect_user_facts(services, memory.scope) if whole or topics else []
+    others = [item for item in facts if is_about_user(item) and not is_standing_wish(item)]
+    chosen = [item for item in others if bears_on(item, topics)][:MAX_BEARING_FACTS]
     if whole:
-        near = _find_nearest_facts(request, services)
-        nearest = sorted((item for item in others if item.id in near), key=lambda item: near.index(item.id))
-        chosen = [*chosen[:MAX_BEARING_FACTS], *nearest, *others]
-    distinct = list({item.id: item for item in chosen}.values())
-    few = distinct[: MAX_PROFILE_FACTS if whole else MAX_BEARING_FACTS]
+        near = {id: place for place, id in enumerate(_find_nearest_facts(request, services))}
+        nearest = sorted((item for item in others if item.id in near), key=lambda item: near[item.id])
+        chosen = list({item.id: item for item in (*chosen, *nearest, *others)}.values())[:MAX_PROFILE_FACTS]
     # The newest first: an older fact may no longer hold.
-    return _sort_newest(wishes), _sort_newest(few)
+    return _sort_newest(wishes), _sort_newest(chosen)
 
 
 def _find_nearest_facts(request: RecallRequest, services: Services) -> list[str]:
@@ -136,7 +135,7 @@ def _list_cited(items: Sequence[Item]) -> list[str]:
 
 
 def prepare_prompt(
-    memory: Memory, services: Services, request: str, budget: int | None, history: bool
+    memory: Memory, services: Services, request: str, scopes: tuple[Scope, ...], budget: int | None, history: bool
 ) -> PreparedPrompt:
     """Build the parts of a prompt: the task, the current work and the conversation so far."""
     head = f"Current task: {check_text(request, 'request')}"
@@ -147,7 +146,9 @@ def prepare_prompt(
     work = _render_work(memory, left) if shown else ""
     if left is not None:
         left = max(0, left - services.count_tokens(f"{work}\n\n{conversation}"))
-    return PreparedPrompt(head, work, conversation, left, shown)
+    query = check_text(request, "query", MAX_QUERY)
+    wanted = RecallRequest(query, scopes, PROMPT_HITS, left, now=services.clock(), shown=shown)
+    return PreparedPrompt(head, work, conversation, wanted)
 
 
 def _render_work(memory: Memory, budget: int | None) -> str:

@@ -382,7 +382,7 @@ def _find_contained(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
             continue
         if other.trusted or not candidate.trusted:
             found[candidate] = other
-        elif hit.item.kind == "summary":  # which names it as pasted
+        elif hit.item.kind == "summary":
             found[other] = candidate
     return found
 

@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, 
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
-from engrain.core.rules.profile import is_about_user
+from engrain.core.rules.profile import is_about_user, is_standing_wish
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
@@ -208,6 +208,15 @@ class Sessions:
 
     def _list_newest(self, kind: str, n: int) -> builtins.list[Item]:
         return self._services.items.page(ListQuery(self._scope, parse_filter({"kind": kind}), limit=n))
+
+
+def collect_wishes(services: Services, scope: Scope) -> builtins.list[Item]:
+    """Return the user's standing wishes."""
+    items = services.items
+    important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
+    ids = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, MAX_PROFILE_ITEMS, None)
+    found = {item.id: item for item in (*important, *items.get_many(scope, ids))}
+    return [item for item in found.values() if is_standing_wish(item)]
 
 
 def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:

@@ -21,16 +21,18 @@ _MEASURES = {
     "clipped": ("facts that hold only a part of their statement", "low"),
     "false_facts": ("messages with nothing to keep that left a fact", "low"),
     "extra_facts": ("facts from parts of a message that nobody listed", "low"),
-    "replaced": ("older facts that stopped being current when they changed", "high"),
+    "replaced": ("older facts that stopped being current", "high"),
     "forgotten": ("facts that are gone after a request to forget", "high"),
     "answers": ("questions with the answer in the prompt", "high"),
+    "current": ("questions with no stale value first, in the prompt", "high"),
     "found": ("questions with the answer among the hits of recall", "high"),
-    "fresh": ("questions without a stale value before the current one", "high"),
+    "fresh": ("questions with no stale value first, among the hits", "high"),
     "always": ("standing wishes in the prompt", "high"),
     "empty": ("questions about something else without a hit", "high"),
     "true_lines": ("lines that the profile or the facts should have", "high"),
     "false_lines": ("lines that they should not have", "low"),
     "repeats": ("hits that only repeat another hit", "low"),
+    "repeated_lines": ("lines of the prompt that only repeat another line", "low"),
 }
 
 
@@ -52,14 +54,15 @@ def evaluate(files: tuple[Path, ...], misses: bool, as_json: bool) -> None:
 
     Your own store is not touched. docs/how-to/evaluate-a-memory.md describes every field.
 
-    Prints: how many statements were kept, replaced, forgotten and answered.
+    Prints: a table for each script, and one for all of them.
 
     \b
     Examples:
       engrain evaluate my-sessions.jsonl
       engrain evaluate my-sessions.jsonl --misses
+      engrain evaluate sessions/*.jsonl --json > report.json
     """
-    from engrain.bench.evaluate import evaluate_files
+    from engrain.bench.evaluate import add_reports, evaluate_files
     from engrain.config import Settings
     from engrain.factory import open_embedder
 
@@ -73,17 +76,25 @@ def evaluate(files: tuple[Path, ...], misses: bool, as_json: bool) -> None:
         Console().print(_format_report(path, report))
         if misses:
             _print_misses(report)
+    if len(reports) > 1:
+        Console().print(_format_report(f"all {len(reports)} scripts", add_reports(reports.values())))
 
 
 def _format_report(path: str, report: Report) -> Table:
     table = Table(title=path, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("", justify="right")
+    table.add_column("", justify="right")
     table.add_column("should be", style="dim")
     for name, (label, wanted) in _MEASURES.items():
         tally = getattr(report, name)
         if tally.of:
-            table.add_row(label, f"{tally.right} of {tally.of}", "all" if wanted == "high" else "0")
+            table.add_row(
+                label,
+                f"{tally.right} of {tally.of}",
+                f"{tally.right / tally.of:.2f}",
+                "all" if wanted == "high" else "0",
+            )
     return table
 
 

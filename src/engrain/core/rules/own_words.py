@@ -30,6 +30,7 @@ _MAX_IMPERSONAL_SENTENCES = 1
 
 # Blocks with a mark at either end. One that is never closed goes to the end of the message.
 _FENCE = re.compile(r"(?P<mark>`{3,}|~{3,}|\"{3}|'{3})")
+_ANNOUNCED_FENCE = re.compile(r"[^\n]{1,400}\n[ \t]*(?:`{3,}|~{3,})")
 _TAGGED = re.compile(
     r"<(?P<tag>[A-Za-z][\w-]{0,30})(?:\s[^<>\n]{0,200})?>|\[(?P<bracket>quote|code|spoiler|cite|b|i|url)(?:=[^\]\n]{0,80})?\]",
     re.IGNORECASE,
@@ -102,17 +103,15 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     return OwnWords("".join(_blank_spans(shown, others)), mixed or weight > 0)
 
 
-def split_pasted(text: str) -> tuple[str, str]:
-    """Return the speaker's own words and those of others. Quoted words stay in their sentence."""
+def drop_pasted(text: str) -> str:
+    """Return the speaker's own words. Quoted words stay in their sentence."""
     if _ONE_PHRASE.fullmatch(text):
-        return text, ""
-    own = find_own_words(text).text
-    if own.replace(HIDDEN_LETTER, "").split() == text.split():
-        return text, ""
+        return text
+    # A line that announces something and then a fenced block: the block is all that it announces.
+    fenced = _ANNOUNCED_FENCE.match(text) is not None
+    own = blank_pasted(blank_blocks(text)) if fenced else find_own_words(text).text
     # A character is of others if it is blank only in the speaker's words.
-    mine = "".join(char if shown != " " else " " for char, shown in zip(text, own, strict=True))
-    others = "".join(char if shown == " " or char == "\n" else " " for char, shown in zip(text, mine, strict=True))
-    return mine, others.strip()
+    return "".join(char if shown != " " else " " for char, shown in zip(text, own, strict=True))
 
 
 def detect_stored_traits(text: str, role: str | None) -> int:
@@ -132,6 +131,11 @@ def detect_stored_traits(text: str, role: str | None) -> int:
 def blank_blocks(text: str) -> str:
     """Blank the parts between fences, tags or rules. The length stays the same."""
     return "".join(_blank_spans(text, merge_spans(list(_find_blocks(text)))))
+
+
+def blank_code(text: str) -> str:
+    """Blank the parts between fences. The length stays the same."""
+    return "".join(_blank_spans(text, list(_find_fences(text))))
 
 
 def blank_pasted(text: str) -> str:

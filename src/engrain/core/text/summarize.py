@@ -18,7 +18,6 @@ from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms
 from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text, estimate_tokens, shorten_line
 
 SUMMARY_KIND = "summary"  # the kind of a part that is an earlier summary
-PASTED_KIND = "pasted"  # in the label of words that a person's message has from others
 
 # The worth of a line is the sum of these, for everything that its sentence has.
 DECISION_WORTH = 4.0
@@ -63,7 +62,7 @@ class DigestPart:
 
     `kind` is a word such as "decision" or "error". A part of SUMMARY_KIND stays in front, its lines unchanged.
     `day` is set if it differs from the day of the whole. A `whole` part is one line.
-    A tool's `output` gives only its best few lines, and so does `pasted`: words of others in a person's message.
+    A tool's `output` gives only its best few lines.
     """
 
     text: str
@@ -72,7 +71,6 @@ class DigestPart:
     day: str = ""
     whole: bool = False
     output: bool = False
-    pasted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +158,7 @@ def split_lines(part: DigestPart, count: CountTokens) -> list[DigestLine]:
         found = [_make_label(part) + " ".join(text.split())]
     else:
         found = _label_sentences(text, _make_label(part))
-    lines = [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
-    return [*lines, *_split_pasted(part, count)] if part.pasted else lines
-
-
-def _split_pasted(part: DigestPart, count: CountTokens) -> list[DigestLine]:
-    """Return the best lines of the words of others in a person's message, in their order."""
-    kind = f"{part.kind}, {PASTED_KIND}" if part.kind else PASTED_KIND
-    found = _label_sentences(part.pasted.translate(_OTHER_LINE_ENDS), _make_label(replace(part, kind=kind)))
-    lines = [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
-    best = sorted(range(len(lines)), key=lambda index: -lines[index].worth)[:MAX_OUTPUT_LINES]
-    return [lines[index] for index in sorted(best)]
+    return [make_line(line, count) for line in dict.fromkeys(map(_cut_line, found))]
 
 
 def _label_sentences(text: str, label: str) -> list[str]:
@@ -266,7 +254,7 @@ def _add_centrality(lines: Sequence[DigestLine]) -> list[float]:
 
 def _measure_worth(body: str, speaker: str | None, terms: frozenset[int]) -> float:
     labels = (speaker or "").split(", ")
-    role = "tool" if PASTED_KIND in labels else next((one for one in ("assistant", "tool") if one in labels), None)
+    role = next((one for one in ("assistant", "tool") if one in labels), None)
     bits = detect_traits(body, role)
     worth = DECISION_WORTH * _mentions("decision", body, terms) + ERROR_WORTH * _mentions("error", body, terms)
     worth += WISH_WORTH * bool(bits & INSTRUCTION_OR_PREFERENCE) + NUMBER_WORTH * bool(bits & NUMBER_OR_TIME)
