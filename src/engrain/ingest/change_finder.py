@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import EmbedderFailed
@@ -13,6 +13,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.queries import VectorQuery
 from engrain.core.rules.change_cues import are_of_others, read_cues
 from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import is_short_question
 from engrain.ingest.changes import Said, choose_ended, list_aspects, read_statement
@@ -69,8 +70,20 @@ class ChangeFinder:
         """Find the change that a statement of this speaker makes."""
         key = (text.strip(" .!"), slot, speaker)
         if key not in self._known:
-            self._known[key] = self._find(text, slot, speaker) if self.available else NO_CHANGE
+            found = self._find(text, slot, speaker) if self.available else NO_CHANGE
+            ended = [item for item in self._find_excluded(text, speaker) if item not in found.ended]
+            earlier = tuple(item for item in found.earlier if item not in ended)
+            self._known[key] = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
         return self._known[key]
+
+    def _find_excluded(self, text: str, speaker: str | None) -> list[Item]:
+        """Return the facts whose relation a statement ends: "Lena works at Globex" ends "Lena works at Acme"."""
+        relation = find_relation(text, speaker)
+        if relation is None or "added" in read_cues(text).found:
+            return []
+        known = self.services.items.about(self.scope, relation.subject, None)[:MAX_CANDIDATES]
+        own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
+        return [item for item in own if item.relation and excludes(relation, item.relation)]
 
     def is_change(self, text: str, score: float) -> bool:
         """Tell if a sentence that scores too low to be kept should be kept because of what is known already."""

@@ -62,8 +62,8 @@ class Hit:
     """A found item. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
     `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
-    `scope` is the memory that it was read from, None for the caller's own. `earlier`: something newer was said about the
-    same matter since, and may have changed it.
+    `scope` is the memory that it was read from, None for the caller's own.
+    `earlier`: something newer was said about the same matter since, and may have changed it.
     """
 
     item: Item

@@ -15,12 +15,13 @@ MAX_REQUEST_CHARACTERS = 240
 MAX_SENTENCES = 12
 _WRAP = re.compile(r"\n\s*")
 _HINT = re.compile(
-    r"forget|unlearn|disregard|delet|eras|remov|wip|scrub|clear|drop|purg|scrap|strik|discard|\blos|get rid|gone\b|trace|"
-    r"(?:n't|not|never|stop) (?:rem|stor|keep|sav|ret|hold)|want|vergiss|vergess|lösch|streich|entfern|merk|speicher|"
-    r"olv[ií]d|borr|b[óo]rr|elim|quit|supri|guard|recuerd|oubli|efface|supprim|retir|gard|retien"
+    r"forget|unlearn|disregard|delet|eras|remov|wip|scrub|clear|drop|purg|scrap|strik|discard|\blos|get rid|gone\b|"
+    r"(?:n't|not|never|stop) (?:rem|stor|keep|sav|ret|hold)|trace|want|vergiss|vergess|lösch|streich|entfern|merk|"
+    r"speicher|olv[ií]d|borr|b[óo]rr|elim|quit|supri|guard|recuerd|oubli|efface|supprim|retir|gard|retien"
 )
 _LEADS = re.compile(
-    r"(?:(?:my|our|the|mein\w*|unsere?\w*|die|der|das|den|mis?|nuestr[oa]s?|el|la|los|las|lo|mon|ma|mes|le|les|l')\b ?)+"
+    r"(?:(?:my|our|the|mein\w*|unsere?\w*|die|der|das|den|mis?|nuestr[oa]s?|el|la|los|las|lo|"
+    r"mon|ma|mes|le|les|l')\b ?)+"
 )
 
 
