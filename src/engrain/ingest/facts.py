@@ -73,7 +73,8 @@ class FactReads:
 class StoredFacts:
     """The facts that were read. `likely` are those that share words with the statement, by the same speaker.
 
-    `change` is what the statement ends by its meaning. `targets` are what a request to forget means, if that is certain.
+    `change` is what the statement ends by its meaning.
+    `targets` are what a request to forget means, if that is certain.
     """
 
     slots: Mapping[str, Item | None]

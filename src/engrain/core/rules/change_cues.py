@@ -20,8 +20,8 @@ _CLAUSE = re.compile(r"[,;:.!?()–—]|\b(?:and|but|so|und|aber|y|pero|et|mais)
 _LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NAME = re.compile(r"[^\W\d_a-zà-öø-ÿ][\w-]*\w")
 _REFERS = re.compile(
-    r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|ese|esa|"
-    r"eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
+    r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|"
+    r"ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
 )
 _SUBJECT_WORDS = 3
 _PARENTS = {"mother", "father", "parents"}

@@ -25,6 +25,12 @@ _LEADS = re.compile(
 )
 
 
+_POLITE = re.compile(
+    r"(?:please |hey )?(?:(?:can|could|would|will) you|kannst du|könntest du|puedes|podrías|"
+    r"peux-tu|pourrais-tu|tu peux)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ForgetTopic:
     """The matter of a request: the words from `start` to `end`. An empty span means the message before.
@@ -44,7 +50,7 @@ def find_forget_topics(shown: str) -> list[ForgetTopic]:
         return []
     sentences = split_sentences(shown)[:MAX_SENTENCES]
     found: list[ForgetTopic] = []
-    for place, sentence in enumerate(sentences):
+    for place in range(len(sentences)):
         for language in _load_languages():
             topic = language.read(shown, sentences, place)
             if topic is not None:
@@ -121,13 +127,7 @@ def fold_text(text: str) -> str:
 
 def _is_polite(text: str) -> bool:
     """Tell a request in the form of a question: "can you forget …?"."""
-    return (
-        re.match(
-            r"(?:please |hey )?(?:can|could|would|will) you|kannst du|könntest du|puedes|podrías|peux-tu|pourrais-tu|tu peux",
-            text,
-        )
-        is not None
-    )
+    return _POLITE.match(text) is not None
 
 
 @cache
