@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from engrain.core.errors import EmbedderFailed
+from engrain.core.errors import EmbedderFailed, StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
@@ -23,11 +23,11 @@ from engrain.ports.search import find_span_pooling, pin_embedder
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
-MAX_CANDIDATES = 20
+MAX_CANDIDATES = 14
 # The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
 MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.36, 10
 MIN_CHANCE_UNSAID = 0.5  # without any word of change or end
-MIN_CHANCE_OF_LATER = 0.12  # from here the older one is only marked as earlier
+MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
 MAX_MESSAGE_CHARACTERS = 300
 _SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
@@ -99,12 +99,12 @@ class ChangeFinder:
         embedder = pin_embedder(self.services.embedder)
         try:
             vector = embedder.embed([text], "document")[0]
-        except EmbedderFailed:
+            new = read_statement(text, vector, slot)
+            found = self._read_candidates(vector, embedder.model.key, new, speaker)
+        except (EmbedderFailed, StoreUnavailable):  # the statement is kept all the same
             return NO_CHANGE
-        new = read_statement(text, vector, slot)
         aspect = int(new.aspects.argmax())
         name = list_aspects()[aspect] if new.aspects[aspect] >= MIN_ASPECT else None
-        found = self._read_candidates(vector, embedder.model.key, new, speaker)
         chances = choose_ended(new, [said for _, said in found])
         if not chances:
             return FoundChange(aspect=name)
@@ -116,6 +116,7 @@ class ChangeFinder:
             least = MIN_CHANCE_UNSAID
         sure = chances[best] >= least
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
+        likely = [one for one in likely if one.kind == "fact" or not find_own_words(one.text).mixed]
         ended = (item,) if sure and item.kind == "fact" else ()
         likeness = max(float(vector @ said.vector) for _, said in found)
         return FoundChange(ended, tuple(one for one in likely if one not in ended), chances[best], likeness, name)
@@ -154,7 +155,7 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
     if item.kind == "message":
         if item.role != "user" or item.speaker != speaker or len(item.text) > MAX_MESSAGE_CHARACTERS:
             return False
-        return not is_short_question(item.text) and not find_own_words(item.text).mixed
+        return not is_short_question(item.text)
     if item.metadata.get(SPEAKER_KEY) != speaker or item.text == new.text:
         return False
     if are_of_others(new.cues, read_cues(item.text)):

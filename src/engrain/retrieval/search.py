@@ -10,7 +10,8 @@ from datetime import datetime
 
 import numpy as np
 
-from engrain.core.errors import EmbedderFailed
+from engrain.core.clock import check_time
+from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
 from engrain.core.model.items import LATER_KEY, RESERVED_KEY, Item
@@ -95,7 +96,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
     related = _expand_relations(hits, request, services, floor, named)
-    ordered = _put_current_first(_add_related(hits, related, selection, request.n))
+    ordered = _put_current_first(_add_related(hits, related, selection, request.n), request.at)
     return pack_hits(ordered, selection, budget, request.context)
 
 
@@ -176,21 +177,32 @@ def _load_hits(
                     passage = _find_nearest_passage(scope, item, found[number].query_vector, services)
                 hit = build_hit(one, rankings[number], item, passage, marks)
                 shared_by = scope if number else None
-                earlier = _is_earlier(item, request.at)
+                earlier = _find_later(item, request.at) is not None
                 hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by, earlier=earlier)
     return {one: hits[one] for one in selection.selected if one in hits}
 
 
-def _is_earlier(item: Item, at: datetime | None) -> bool:
-    """Tell if something newer was said about the item's matter, by the moment that is asked for."""
+def _find_later(item: Item, at: datetime | None) -> datetime | None:
+    """Return since when something newer was said about the item's matter, by the moment that is asked for."""
     own = item.metadata.get(RESERVED_KEY)
     since = own.get(LATER_KEY) if isinstance(own, Mapping) else None
-    return isinstance(since, str) and (at is None or since <= at.isoformat())
+    try:
+        later = check_time(since, "later") if isinstance(since, str) else None
+    except InvalidInput:  # out of a file that somebody else wrote
+        return None
+    return later if later and (at is None or later <= at) else None
 
 
-def _put_current_first(hits: dict[Candidate, Hit]) -> dict[Candidate, Hit]:
-    """Move what is shown for its past behind what holds now."""
-    return dict(sorted(hits.items(), key=lambda pair: pair[1].stale))
+def _put_current_first(hits: dict[Candidate, Hit], at: datetime | None) -> dict[Candidate, Hit]:
+    """Move what no longer holds to the end, and what is earlier behind what was said later."""
+    ordered = sorted(hits.items(), key=lambda pair: pair[1].stale and not pair[1].earlier)
+    for pair in [pair for pair in ordered if pair[1].earlier]:
+        since = _find_later(pair[1].item, at)
+        later = [place for place, (_, hit) in enumerate(ordered) if since and hit.item.recorded_at >= since]
+        place = ordered.index(pair)
+        if later and later[-1] > place:
+            ordered.insert(later[-1], ordered.pop(place))
+    return dict(ordered)
 
 
 def _expand_relations(

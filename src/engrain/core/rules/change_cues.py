@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from engrain.core.rules.statements import NUMBER_OR_TIME, detect_traits
@@ -40,6 +40,7 @@ class Cues:
     refers: bool
 
 
+@lru_cache(maxsize=2_048)
 def read_cues(text: str) -> Cues:
     """Read the signs of a statement. A longer text is read at its beginning only."""
     part = text[:MAX_CHARACTERS]

@@ -12,6 +12,7 @@ from importlib import resources
 from engrain.core.text.passages import Sentence, Span, split_sentences, trim_span
 
 MAX_REQUEST_CHARACTERS = 240
+MAX_MESSAGE_CHARACTERS = 2_400
 MAX_SENTENCES = 12
 _WRAP = re.compile(r"\n\s*")
 _HINT = re.compile(
@@ -44,9 +45,14 @@ class ForgetTopic:
     everything: bool = False
 
 
+def mentions_forgetting(text: str) -> bool:
+    """Tell if a message may ask to forget something. A very long one is no request."""
+    return len(text) <= MAX_MESSAGE_CHARACTERS and _HINT.search(text.lower()) is not None
+
+
 def find_forget_topics(shown: str) -> list[ForgetTopic]:
     """Return the requests of a message, whose words of others are blank."""
-    if len(shown) > 10 * MAX_REQUEST_CHARACTERS or not _HINT.search(shown.lower()):
+    if not mentions_forgetting(shown):
         return []
     sentences = split_sentences(shown)[:MAX_SENTENCES]
     found: list[ForgetTopic] = []
