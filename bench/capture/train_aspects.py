@@ -178,7 +178,8 @@ def fit(choices: Sequence[Choice]) -> Matrix:
 def report(choices: Sequence[Choice]) -> None:
     """Score each group with the weights of the other folds."""
     groups = sorted({one.group for one in choices})
-    fold = {group: place % FOLDS for group, place in zip(groups, np.random.RandomState(0).permutation(len(groups)))}
+    order = np.random.RandomState(0).permutation(len(groups))
+    fold = {group: place % FOLDS for group, place in zip(groups, order, strict=True)}
     counts: Counter[tuple[str, float, str]] = Counter()
     for number in range(FOLDS):
         found = fit([one for one in choices if fold[one.group] != number])

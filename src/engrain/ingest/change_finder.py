@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from engrain.core.errors import EmbedderFailed
+from engrain.core.errors import EmbedderFailed, StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.queries import VectorQuery
-from engrain.core.rules.change_cues import are_of_others, read_cues
+from engrain.core.rules.change_cues import are_of_others, begins_alike, read_cues, says_change
 from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import is_short_question
 from engrain.ingest.changes import Said, choose_ended, list_aspects, read_statement
@@ -22,11 +23,13 @@ from engrain.ports.search import find_span_pooling, pin_embedder
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
-MAX_CANDIDATES = 20
+MAX_CANDIDATES = 14
 # The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
-MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.36, 10
-MIN_CHANCE_UNSAID = 0.5  # without any word of change or end
-MIN_CHANCE_OF_LATER = 0.12  # from here the older one is only marked as earlier
+MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.45, 10
+# From so many facts on, words of change alone do not link two statements: they share a word, or are this near.
+FEW, MIN_COSINE = 4, 0.4
+MANY_WORDS, MIN_SHARED = 8, 0.25
+MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
 MAX_MESSAGE_CHARACTERS = 300
 _SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
@@ -47,9 +50,9 @@ class FoundChange:
 
 
 NO_CHANGE = FoundChange()
-# A sentence that the gate alone would not keep is kept if it ends something known this surely, with words of change or
-# without; or if it adds to something known that is this near. Its own score must be at least so high.
-MIN_CHANCE_WITH_CUE, MIN_CHANCE_WITHOUT_CUE, MIN_LIKENESS = 0.3, 0.45, 0.25
+# A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
+# something known that is this near. Its own score must be at least so high.
+MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.3, 0.25
 MIN_SCORE, MIN_SCORE_TO_ADD = 0.02, 0.2
 
 
@@ -69,8 +72,20 @@ class ChangeFinder:
         """Find the change that a statement of this speaker makes."""
         key = (text.strip(" .!"), slot, speaker)
         if key not in self._known:
-            self._known[key] = self._find(text, slot, speaker) if self.available else NO_CHANGE
+            found = self._find(text, slot, speaker) if self.available else NO_CHANGE
+            ended = [item for item in self._find_excluded(text, speaker) if item not in found.ended]
+            earlier = tuple(item for item in found.earlier if item not in ended)
+            self._known[key] = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
         return self._known[key]
+
+    def _find_excluded(self, text: str, speaker: str | None) -> list[Item]:
+        """Return the facts whose relation a statement ends: "Lena works at Globex" ends "Lena works at Acme"."""
+        relation = find_relation(text, speaker)
+        if relation is None or "added" in read_cues(text).found:
+            return []
+        known = self.services.items.about(self.scope, relation.subject, None)[:MAX_CANDIDATES]
+        own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
+        return [item for item in own if item.relation and excludes(relation, item.relation)]
 
     def is_change(self, text: str, score: float) -> bool:
         """Tell if a sentence that scores too low to be kept should be kept because of what is known already."""
@@ -78,33 +93,36 @@ class ChangeFinder:
             return False
         cues = read_cues(text).found
         found = self.find(text)
-        least = MIN_CHANCE_WITH_CUE if {"ended", "changed"} & cues else MIN_CHANCE_WITHOUT_CUE
         adds = "added" in cues and score >= MIN_SCORE_TO_ADD and found.likeness >= MIN_LIKENESS
-        return found.chance >= least or adds
+        return found.chance >= MIN_CHANCE_TO_KEEP or adds
 
     def _find(self, text: str, slot: str | None, speaker: str | None) -> FoundChange:
         embedder = pin_embedder(self.services.embedder)
         try:
             vector = embedder.embed([text], "document")[0]
-        except EmbedderFailed:
+            new = read_statement(text, vector, slot)
+            found = self._read_candidates(vector, embedder.model.key, new, speaker)
+        except (EmbedderFailed, StoreUnavailable):  # the statement is kept all the same
             return NO_CHANGE
-        new = read_statement(text, vector, slot)
         aspect = int(new.aspects.argmax())
         name = list_aspects()[aspect] if new.aspects[aspect] >= MIN_ASPECT else None
-        found = self._read_candidates(vector, embedder.model.key, new, speaker)
         chances = choose_ended(new, [said for _, said in found])
         if not chances:
             return FoundChange(aspect=name)
+        likeness = max(float(vector @ said.vector) for _, said in found)
         facts = sum(item.kind == "fact" for item, _ in found)
         least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
         best = max(range(len(found)), key=chances.__getitem__)
         item = found[best][0]
-        if not {"ended", "changed"} & new.cues.found and ("negated" in new.cues.found) == _is_negated(found[best][1]):
-            least = MIN_CHANCE_UNSAID
-        sure = chances[best] >= least
+        if not says_change(new.cues, found[best][1].cues) and not begins_alike(new.text, item.text):
+            # "The blue one is in the hall" ends nothing about the red one.
+            return FoundChange(likeness=likeness, aspect=name)
+        if facts >= FEW and not _have_common_ground(new, found[best][1]):
+            return FoundChange(likeness=likeness, aspect=name)
+        sure = chances[best] >= least and not _tells_more(found[best][1], new)
         likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
+        likely = [one for one in likely if one.kind == "fact" or not find_own_words(one.text).mixed]
         ended = (item,) if sure and item.kind == "fact" else ()
-        likeness = max(float(vector @ said.vector) for _, said in found)
         return FoundChange(ended, tuple(one for one in likely if one not in ended), chances[best], likeness, name)
 
     def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
@@ -132,8 +150,15 @@ class ChangeFinder:
         return {one.cite.item for one in citing if one.item in facts}
 
 
-def _is_negated(said: Said) -> bool:
-    return "negated" in said.cues.found
+def _have_common_ground(new: Said, old: Said) -> bool:
+    shared = new.cues.terms & old.cues.terms or new.cues.names & old.cues.names
+    return bool(shared) or float(new.vector @ old.vector) >= MIN_COSINE
+
+
+def _tells_more(old: Said, new: Said) -> bool:
+    """Tell if an older statement says so much else that it does not end as a whole."""
+    words = len(old.cues.terms)
+    return words >= MANY_WORDS and len(old.cues.terms & new.cues.terms) < MIN_SHARED * words
 
 
 def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
@@ -141,7 +166,7 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
     if item.kind == "message":
         if item.role != "user" or item.speaker != speaker or len(item.text) > MAX_MESSAGE_CHARACTERS:
             return False
-        return not is_short_question(item.text) and not find_own_words(item.text).mixed
+        return not is_short_question(item.text)
     if item.metadata.get(SPEAKER_KEY) != speaker or item.text == new.text:
         return False
     if are_of_others(new.cues, read_cues(item.text)):

@@ -9,6 +9,7 @@ from datetime import datetime
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import (
+    ENDS_KEY,
     LATER_KEY,
     RESERVED_KEY,
     ROLES,
@@ -22,6 +23,7 @@ from engrain.core.model.items import (
 )
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Change, Correct, Forget, Step
+from engrain.core.rules.relations import find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY, rename_for_speaker
 from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
 from engrain.core.text.languages import load_languages
@@ -71,7 +73,8 @@ class FactReads:
 class StoredFacts:
     """The facts that were read. `likely` are those that share words with the statement, by the same speaker.
 
-    `change` is what the statement ends by its meaning. `targets` are what a request to forget means, if that is certain.
+    `change` is what the statement ends by its meaning.
+    `targets` are what a request to forget means, if that is certain.
     """
 
     slots: Mapping[str, Item | None]
@@ -175,13 +178,17 @@ def _plan_statement(
     change = stored.change
     slot = old.slot if old else found.slot or _inherit_slot(change)
     made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
+    made = replace(made, relation=None if found.doubtful else find_relation(made.text, utterance.speaker))
     if change.aspect:
         made = replace(made, metadata={**made.metadata, ASPECT_KEY: change.aspect})
     if old is not None and old.slot is None:
         return [Correct(old.id, made)]
     begins = made.occurred_at or services.clock()
     earlier = [mark_earlier(item, begins) for item in change.earlier if item.valid_from < begins]
-    return [Add(replace(made, ends=tuple(item.id for item in change.ended))), *earlier]
+    ends = tuple(item.id for item in change.ended)
+    if ends:
+        made = replace(made, ends=ends, metadata={**made.metadata, RESERVED_KEY: {ENDS_KEY: list(ends)}})
+    return [Add(made), *earlier]
 
 
 def _inherit_slot(change: FoundChange) -> str | None:

@@ -31,44 +31,13 @@ MIN_TAKEN = 0.8  # share of a sentence from which its fact stands for it
 MAX_CANDIDATES, MAX_SENTENCES, MAX_ROWS_BACK = 30, 20, 8
 _SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
 _GENERIC = frozenset(
-    [
-        "thing",
-        "things",
-        "stuff",
-        "bit",
-        "part",
-        "business",
-        "rule",
-        "command",
-        "code",
-        "detail",
-        "details",
-        "status",
-        "story",
-        "matter",
-        "info",
-        "information",
-        "decision",
-        "number",
-        "date",
-        "problem",
-        "issue",
-        "topic",
-        "conversation",
-        "business",
-        "plan",
-        "idea",
-        "question",
-        "address",
-        "name",
-        "sache",
-        "zeug",
-        "cosa",
-        "asunto",
-        "histoire",
+    (
+        "thing", "things", "stuff", "bit", "part", "business", "rule", "command", "code", "detail", "details", "status",
+        "story", "matter", "info", "information", "decision", "number", "date", "problem", "issue", "topic",
+        "conversation", "plan", "idea", "question", "address", "name", "sache", "zeug", "cosa", "asunto", "histoire",
         "chose",
-    ]
-)
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

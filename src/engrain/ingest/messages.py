@@ -19,7 +19,7 @@ from engrain.core.model.messages import Message, MessageResult, item_to_message,
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
-from engrain.core.rules.forget_requests import find_forget_topics
+from engrain.core.rules.forget_requests import find_forget_topics, mentions_forgetting
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
@@ -317,6 +317,8 @@ def _find_user_statements(
 
 def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
     """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
+    if not mentions_forgetting(own):
+        return found
     words = find_own_words(own, before)
     topics = find_forget_topics(words.text)
     if any(isinstance(one, ForgetRequest) for one in found):

@@ -169,7 +169,9 @@ class ItemStore(Protocol):
         """Count the items that `page` would return without a limit and from the start."""
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
-        """Return the visible items whose relation has this entity on either side (casefold), newest first."""
+        """Return the visible items whose relation has this entity on either side, newest first.
+
+        Names are compared without case and accents (core.text.tokenizer.fold_entity)."""
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         """Return what these items cite and what cites them, one step each way, visible or not.

@@ -10,13 +10,15 @@ from datetime import datetime
 
 import numpy as np
 
-from engrain.core.errors import EmbedderFailed
+from engrain.core.clock import check_time
+from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
 from engrain.core.model.items import LATER_KEY, RESERVED_KEY, Item
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.core.model.recall import Hit, Recall, RecallRequest
+from engrain.core.rules.relations import list_entities
 from engrain.core.rules.slot_names import states_same_name
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
@@ -48,6 +50,7 @@ MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
 MAX_FOLLOWED_RELATIONS = 3  # among the hits
 MAX_RELATIONS_PER_ENTITY = 5
+MIN_FOLLOWED_RELEVANCE = 0.25  # of the floor, for a relation of an entity that the query names
 INHERITED_RELEVANCE = 0.7  # share of the relevance of the relation that led there
 
 # (model, language) -> mean vector of texts without a topic, computed by the first question in that language.
@@ -74,6 +77,10 @@ def search(request: RecallRequest, services: Services) -> Recall:
     budget = TokenBudget(request.budget, services.count_tokens, terms)
     shown = request.shown or frozenset()
     order = [one for one in merge_scopes(candidates) if one.id not in shown]
+    named = _find_named_relations(request, services)
+    order = [
+        one._replace(relevance=max(one.relevance, floor)) if _is_asked_for(one, named, floor) else one for one in order
+    ]
     relevant = [one for one in order if one.relevance >= floor]
     calls = _find_bare_tool_calls(relevant, rankings, max(floor, usual_floor), request, services)
     order = [one for one in order if one not in calls] if calls else order
@@ -88,9 +95,25 @@ def search(request: RecallRequest, services: Services) -> Recall:
         selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
         hits = _load_hits(selection, request, services, found, rankings)
     selection.omitted["double"] = [*calls, *duplicates]
-    related = {one: hit for one, hit in _expand_relations(hits, request, services).items() if one.relevance >= floor}
-    ordered = _put_current_first(_add_related(hits, related, selection, request.n))
+    related = _expand_relations(hits, request, services, floor, named)
+    ordered = _put_current_first(_add_related(hits, related, selection, request.n), request.at)
     return pack_hits(ordered, selection, budget, request.context, request.told)
+
+
+def _find_named_relations(request: RecallRequest, services: Services) -> set[tuple[int, str]]:
+    """Return the relations of the entities that the query names: the number of the scope, and the id."""
+    entities = list_entities(request.query)
+    return {
+        (number, item.id)
+        for number, scope in enumerate(request.scopes)
+        for entity in entities
+        for item in services.items.about(scope, entity, request.at)[:MAX_RELATIONS_PER_ENTITY]
+    }
+
+
+def _is_asked_for(one: Candidate, named: set[tuple[int, str]], floor: float) -> bool:
+    """Tell if a candidate is a relation of a named entity that is near enough to be followed."""
+    return (one.scope, one.id) in named and one.relevance >= floor * MIN_FOLLOWED_RELEVANCE
 
 
 def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
@@ -154,27 +177,45 @@ def _load_hits(
                     passage = _find_nearest_passage(scope, item, found[number].query_vector, services)
                 hit = build_hit(one, rankings[number], item, passage, marks)
                 shared_by = scope if number else None
-                earlier = _is_earlier(item, request.at)
+                earlier = _find_later(item, request.at) is not None
                 hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by, earlier=earlier)
     return {one: hits[one] for one in selection.selected if one in hits}
 
 
-def _is_earlier(item: Item, at: datetime | None) -> bool:
-    """Tell if something newer was said about the item's matter, by the moment that is asked for."""
+def _find_later(item: Item, at: datetime | None) -> datetime | None:
+    """Return since when something newer was said about the item's matter, by the moment that is asked for."""
     own = item.metadata.get(RESERVED_KEY)
     since = own.get(LATER_KEY) if isinstance(own, Mapping) else None
-    return isinstance(since, str) and (at is None or since <= at.isoformat())
+    try:
+        later = check_time(since, "later") if isinstance(since, str) else None
+    except InvalidInput:  # out of a file that somebody else wrote
+        return None
+    return later if later and (at is None or later <= at) else None
 
 
-def _put_current_first(hits: dict[Candidate, Hit]) -> dict[Candidate, Hit]:
-    """Move what is shown for its past behind what holds now."""
-    return dict(sorted(hits.items(), key=lambda pair: pair[1].stale))
+def _put_current_first(hits: dict[Candidate, Hit], at: datetime | None) -> dict[Candidate, Hit]:
+    """Move what no longer holds to the end, and what is earlier behind what was said later."""
+    ordered = sorted(hits.items(), key=lambda pair: pair[1].stale and not pair[1].earlier)
+    for pair in [pair for pair in ordered if pair[1].earlier]:
+        since = _find_later(pair[1].item, at)
+        later = [place for place, (_, hit) in enumerate(ordered) if since and hit.item.recorded_at >= since]
+        place = ordered.index(pair)
+        if later and later[-1] > place:
+            ordered.insert(later[-1], ordered.pop(place))
+    return dict(ordered)
 
 
 def _expand_relations(
-    hits: Mapping[Candidate, Hit], request: RecallRequest, services: Services
+    hits: Mapping[Candidate, Hit],
+    request: RecallRequest,
+    services: Services,
+    floor: float,
+    named: set[tuple[int, str]],
 ) -> dict[Candidate, Hit]:
-    """Follow the relations among the hits one step. A related item inherits a part of its hit's relevance."""
+    """Follow the relations among the hits one step. A related item inherits a part of its hit's relevance.
+
+    It must pass the floor, unless the query names the entity that led to it.
+    """
     found: dict[Candidate, Hit] = {}
     relations = [(candidate, hit) for candidate, hit in hits.items() if hit.item.relation]
     seen_ids = {hit.item.id for hit in hits.values()}
@@ -184,6 +225,10 @@ def _expand_relations(
                 continue
             seen_ids.add(item.id)
             score, relevance = origin.score * INHERITED_RELEVANCE, origin.relevance * INHERITED_RELEVANCE
+            if (origin.scope, origin.id) in named:
+                relevance = max(relevance, floor)
+            if relevance < floor:
+                continue
             candidate = Candidate(
                 origin.scope, -len(seen_ids), item.id, score, relevance, item.source, item.trust >= MIN_TRUST
             )

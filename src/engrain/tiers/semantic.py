@@ -13,7 +13,17 @@ from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import RESERVED_KEY, Item, Note, Relation, SessionPosition, Source, check_note, parse_note
+from engrain.core.model.items import (
+    ENDS_KEY,
+    RESERVED_KEY,
+    Item,
+    Note,
+    Relation,
+    SessionPosition,
+    Source,
+    check_note,
+    parse_note,
+)
 from engrain.core.model.lifecycle_settings import remaining_importance
 from engrain.core.model.plans import Applied, Change, Correct, Forget, Outcome, Plan, Request, make_request
 from engrain.core.model.queries import ListQuery
@@ -115,7 +125,7 @@ class SemanticMemory:
         if first := self._services.items.answer(self._scope, request):
             return require_id(first.outcomes[0])
         old = self._require_current(id)
-        if old.relation:
+        if old.kind == "relation":
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
         note = check_note(
@@ -184,6 +194,8 @@ class SemanticMemory:
         cited = items.get_many(self._scope, [link.cite.item for link in links if link.item == item.id])
         citing = items.get_many(self._scope, [link.item for link in links if link.cite.item == item.id])
         versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
+        changed = [id for id in _list_changed(item) if id not in {one.id for one in versions}]
+        versions += items.get_many(self._scope, changed) if changed else []
         half_life = self._services.policies.half_life_days
         remaining = remaining_importance(item, self._services.clock(), half_life) if half_life else None
         return Explanation(item, tuple(cited), tuple(citing), tuple(versions), remaining)
@@ -317,3 +329,11 @@ def require_id(outcome: Outcome) -> str:
     if outcome.id is None:
         raise InvalidInput("this text was forgotten here, and a derived note cannot bring it back.")
     return outcome.id
+
+
+def _list_changed(item: Item) -> list[str]:
+    """Return the items that this one ended, and the one that ended it."""
+    own = item.metadata.get(RESERVED_KEY)
+    ended = own.get(ENDS_KEY) if isinstance(own, Mapping) else None
+    found = [id for id in ended if isinstance(id, str)] if isinstance(ended, list) else []
+    return [*found, item.replaced_by] if item.replaced_by else found

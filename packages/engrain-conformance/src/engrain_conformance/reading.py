@@ -113,6 +113,7 @@ class ReadingSuite(Suite):
         add(store, fact("Ana is mentioned.", slot="Ana"))
         assert texts(store.about(ANA, "ANA", None)) == ["Änne knows ana", "Ana likes Tea"]
         assert texts(store.about(ANA, "änne", None)) == ["Straße is in ÄNNE", "Änne knows ana"]
+        assert texts(store.about(ANA, "anne", None)) == ["Straße is in ÄNNE", "Änne knows ana"]
         assert texts(store.about(ANA, "STRASSE", None)) == ["Straße is in ÄNNE"]
         assert texts(store.about(ANA, "ana", START)) == ["Ana likes Tea"]
         assert store.about(ANA, "likes", None) == store.about(ANA, "%", None) == store.about(ANA, "An", None) == []

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from engrain.core.rules.statements import NUMBER_OR_TIME, detect_traits
@@ -20,7 +20,12 @@ _CLAUSE = re.compile(r"[,;:.!?()–—]|\b(?:and|but|so|und|aber|y|pero|et|mais)
 _LETTERS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NAME = re.compile(r"[^\W\d_a-zà-öø-ÿ][\w-]*\w")
 _REFERS = re.compile(
-    r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
+    r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|"
+    r"ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
+)
+_VALUED = re.compile(
+    r"(?:\w[\w-]* ){1,4}?(?:is|are|was|costs?|weighs?|lives?|works?|runs?|ist|sind|heißt|kostet|es|son|cuesta|est|sont|"
+    r"coûte)\b"
 )
 _SUBJECT_WORDS = 3
 _PARENTS = {"mother", "father", "parents"}
@@ -39,6 +44,7 @@ class Cues:
     refers: bool
 
 
+@lru_cache(maxsize=2_048)
 def read_cues(text: str) -> Cues:
     """Read the signs of a statement. A longer text is read at its beginning only."""
     part = text[:MAX_CHARACTERS]
@@ -60,6 +66,17 @@ def read_cues(text: str) -> Cues:
         bool(detect_traits(part) & NUMBER_OR_TIME),
         _REFERS.match(lower) is not None,
     )
+
+
+def says_change(new: Cues, old: Cues) -> bool:
+    """Tell if a statement has words of a change or an end, or denies what the older one affirms."""
+    return bool({"ended", "changed"} & new.found) or ("negated" in new.found) != ("negated" in old.found)
+
+
+def begins_alike(new: str, old: str) -> bool:
+    """Tell if two statements give a value to the same thing: "my weight is 80", "my weight is 75"."""
+    begun = [match[0] for text in (new, old) if (match := _VALUED.match(text.lower().replace("’", "'")))]
+    return len(begun) == 2 and begun[0] == begun[1]
 
 
 def are_of_others(one: Cues, other: Cues) -> bool:

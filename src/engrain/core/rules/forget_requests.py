@@ -12,15 +12,23 @@ from importlib import resources
 from engrain.core.text.passages import Sentence, Span, split_sentences, trim_span
 
 MAX_REQUEST_CHARACTERS = 240
+MAX_MESSAGE_CHARACTERS = 2_400
 MAX_SENTENCES = 12
 _WRAP = re.compile(r"\n\s*")
 _HINT = re.compile(
-    r"forget|unlearn|disregard|delet|eras|remov|wip|scrub|clear|drop|purg|scrap|strik|discard|\blos|get rid|gone\b|trace|"
-    r"(?:n't|not|never|stop) (?:rem|stor|keep|sav|ret|hold)|want|vergiss|vergess|lösch|streich|entfern|merk|speicher|"
-    r"olv[ií]d|borr|b[óo]rr|elim|quit|supri|guard|recuerd|oubli|efface|supprim|retir|gard|retien"
+    r"forget|unlearn|disregard|delet|eras|remov|wip|scrub|clear|drop|purg|scrap|strik|discard|\blos|get rid|gone\b|"
+    r"(?:n't|not|never|stop) (?:rem|stor|keep|sav|ret|hold)|trace|want|vergiss|vergess|lösch|streich|entfern|merk|"
+    r"speicher|olv[ií]d|borr|b[óo]rr|elim|quit|supri|guard|recuerd|oubli|efface|supprim|retir|gard|retien"
 )
 _LEADS = re.compile(
-    r"(?:(?:my|our|the|mein\w*|unsere?\w*|die|der|das|den|mis?|nuestr[oa]s?|el|la|los|las|lo|mon|ma|mes|le|les|l')\b ?)+"
+    r"(?:(?:my|our|the|mein\w*|unsere?\w*|die|der|das|den|mis?|nuestr[oa]s?|el|la|los|las|lo|"
+    r"mon|ma|mes|le|les|l')\b ?)+"
+)
+
+
+_POLITE = re.compile(
+    r"(?:please |hey )?(?:(?:can|could|would|will) you|kannst du|könntest du|puedes|podrías|"
+    r"peux-tu|pourrais-tu|tu peux)"
 )
 
 
@@ -37,13 +45,18 @@ class ForgetTopic:
     everything: bool = False
 
 
+def mentions_forgetting(text: str) -> bool:
+    """Tell if a message may ask to forget something. A very long one is no request."""
+    return len(text) <= MAX_MESSAGE_CHARACTERS and _HINT.search(text.lower()) is not None
+
+
 def find_forget_topics(shown: str) -> list[ForgetTopic]:
     """Return the requests of a message, whose words of others are blank."""
-    if len(shown) > 10 * MAX_REQUEST_CHARACTERS or not _HINT.search(shown.lower()):
+    if not mentions_forgetting(shown):
         return []
     sentences = split_sentences(shown)[:MAX_SENTENCES]
     found: list[ForgetTopic] = []
-    for place, sentence in enumerate(sentences):
+    for place in range(len(sentences)):
         for language in _load_languages():
             topic = language.read(shown, sentences, place)
             if topic is not None:
@@ -120,13 +133,7 @@ def fold_text(text: str) -> str:
 
 def _is_polite(text: str) -> bool:
     """Tell a request in the form of a question: "can you forget …?"."""
-    return (
-        re.match(
-            r"(?:please |hey )?(?:can|could|would|will) you|kannst du|könntest du|puedes|podrías|peux-tu|pourrais-tu|tu peux",
-            text,
-        )
-        is not None
-    )
+    return _POLITE.match(text) is not None
 
 
 @cache

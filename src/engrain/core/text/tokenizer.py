@@ -77,6 +77,11 @@ def normalize_unicode(form: Literal["NFC", "NFKD"], text: str) -> str:
     return "".join(pieces)
 
 
+def fold_entity(name: str) -> str:
+    """Return a name as entities are compared: without case and accents, so that "José" and "JOSE" are one."""
+    return _ACCENTS.sub("", normalize_unicode("NFKD", name.casefold()))
+
+
 def is_lone_character(word: str) -> bool:
     """Tell a single character of a script without spaces: it stands in many words and says little by itself."""
     return len(word) == 1 and _UNSPACED_CHARACTER.match(word) is not None

@@ -21,6 +21,7 @@ from engrain.core.model.queries import (
     SketchQuery,
     UnembeddedItem,
 )
+from engrain.core.text.tokenizer import fold_entity
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import Row, read_items, write_time
 from engrain.stores.relational.usage import UsageCounts
@@ -57,7 +58,7 @@ class ItemReads:
         return self._load_items(scope, "load_corrected", id=id)
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
-        return self._load_items(scope, "load_about", name=entity.casefold(), at=write_time(at))
+        return self._load_items(scope, "load_about", name=fold_entity(entity), at=write_time(at))
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         rows = dict.fromkeys(row[1:] for row in self.dialect.ask(scope, "load_citations", ids=ids))

@@ -17,6 +17,7 @@ from engrain.core.model.audit import AuditHead, encode_details, write_head
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.rows import ChangeToken, Row, RowKind
 from engrain.core.text.passages import index_words
+from engrain.core.text.tokenizer import fold_entity
 from engrain.stores.relational.dialect import Dialect, ScopeKey, Transaction
 from engrain.stores.relational.dump import find_change_token
 from engrain.stores.relational.holds import find_user, hide_user
@@ -168,7 +169,7 @@ class RestoreRun:
             owner, relation = {"scope": scope, "item": self.items[scope, id_]}, values["relation"] or {}
             for number, (kind, name) in enumerate(values["sources"]):
                 sources.append({**owner, "number": number, "kind": kind, "name": name})
-            entities += [{**owner, "name": relation[end].casefold()} for end in ("subject", "object") if relation]
+            entities += [{**owner, "name": fold_entity(relation[end])} for end in ("subject", "object") if relation]
         self.tx.many("restore_source", sources)
         self.tx.many("restore_entity", entities)
         self._write_index(items, replaced)

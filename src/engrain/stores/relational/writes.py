@@ -32,6 +32,7 @@ from engrain.core.model.plans import (
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
 from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
+from engrain.core.text.tokenizer import fold_entity
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
@@ -223,7 +224,7 @@ class _StepWriter:
             self.tx.run("close_item", id=decision.closes, valid_to=begins, replaced_by=new)
         validity = {"valid_from": begins, "valid_to": write_time(decision.valid_to)}
         self._insert(new, draft, hash_, {**validity, **place, "replaced_by": decision.replaced_by, "trust": trust})
-        closed = (decision.closes,) if decision.closes else ()
+        closed: tuple[str, ...] = (decision.closes,) if decision.closes else ()
         closed += self._close_ended(draft, trust, decision.valid_from, new)
         status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if closed else "added"
         return Outcome(new, status, closed, place=place["place"])
@@ -350,7 +351,7 @@ class _StepWriter:
         }  # fmt: skip
         self.tx.run("add_item", **row)
         self._add_source(new, 0, draft.source)
-        for name in dict.fromkeys((relation.subject.casefold(), relation.object.casefold())) if relation else ():
+        for name in dict.fromkeys((fold_entity(relation.subject), fold_entity(relation.object))) if relation else ():
             self.tx.run("add_entity", id=new, name=name)
         # Index rows wait, so that the vectors of many items are written in one go.
         self._unindexed.append((new, draft.words, draft.vectors))

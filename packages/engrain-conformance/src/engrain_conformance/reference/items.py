@@ -31,6 +31,7 @@ from engrain.core.model.queries import (
     UnprocessedSession,
 )
 from engrain.core.text.passages import index_words
+from engrain.core.text.tokenizer import fold_entity
 from engrain.ports.items import Answer
 from engrain_conformance.reference.state import (
     ChangeRow,
@@ -161,12 +162,12 @@ class ReferenceItems(StateHolder):
     @reads
     def about(self, state: State, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         moment = self.now(at)
-        name = entity.casefold()
+        name = fold_entity(entity)
         visible = (stored.item for stored in reversed(state.list_items(scope)) if stored.item.visible(moment))
         return [
             item
             for item in visible
-            if item.relation and name in (item.relation.subject.casefold(), item.relation.object.casefold())
+            if item.relation and name in (fold_entity(item.relation.subject), fold_entity(item.relation.object))
         ]
 
     @reads

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import to_micros
@@ -175,7 +175,7 @@ class Transaction(WriteContext):
         self._insert(item, draft)
         if decision.closes:
             self.update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
-        closed = (decision.closes,) if decision.closes else ()
+        closed: tuple[str, ...] = (decision.closes,) if decision.closes else ()
         closed += self._close_ended(draft, trust, decision.valid_from, item.id)
         status: OutcomeStatus = "behind" if decision.valid_to else "replaced" if closed else "added"
         return Outcome(item.id, status, closed, place=item.place)

@@ -1,0 +1,166 @@
+"""A newer statement ends an older one in other words, recall shows what holds now, and requests to forget are meant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from engrain import Memory, Store
+from engrain.core.model.items import Source
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def wait(self) -> None:
+        self.now += timedelta(days=100)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: Clock):
+    with Store(tmp_path / "changes.db", clock=clock) as store:
+        yield store.memory(user="ana")
+
+
+def tell(memory: Memory, clock: Clock, *texts: str):
+    results = []
+    for text in texts:
+        memory.start_session()
+        results.append(memory.add_message("user", text))
+        memory.end_session()
+        clock.wait()
+    return results
+
+
+def list_facts(memory: Memory) -> list[str]:
+    return [item.text for item in memory.list({"kind": "fact"})]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("my yoga class is Mondays at six", "yoga's on Thursdays now, same time"),
+        ("we have a cat called Biscuit", "Biscuit passed away last night"),
+        ("Der Umzug ist am 1. März", "Umzug verschiebt sich auf den 15. April"),
+        ("our vet is Dr Lim in Park Road", "Dr Lim retired, we go to Dr Castellanos now"),
+    ],
+)
+def test_a_change_in_other_words_ends_the_older_fact(memory: Memory, clock: Clock, first: str, later: str) -> None:
+    old, new = tell(memory, clock, first, later)
+    assert new.replaced == old.facts
+    assert list_facts(memory) == [later]
+    stored = memory.get(old.facts[0])
+    assert stored is not None
+    assert (stored.valid_to, stored.replaced_by) == (START + timedelta(days=100), new.facts[0])
+    assert later in str(memory.explain(old.facts[0]))
+    assert first in str(memory.explain(new.facts[0]))
+
+
+def test_what_holds_now_comes_first_and_the_old_message_is_marked(memory: Memory, clock: Clock) -> None:
+    tell(memory, clock, "my yoga class is Mondays at six", "yoga's on Thursdays now, same time")
+    hits = list(memory.recall("When is my yoga class?"))
+    assert "Thursdays" in hits[0].text
+    stale = [str(hit) for hit in hits if "Mondays" in hit.text]
+    assert all("held until" in line for line in stale)
+
+
+def test_an_older_answer_is_found_at_its_time(memory: Memory, clock: Clock) -> None:
+    tell(memory, clock, "my yoga class is Mondays at six", "yoga's on Thursdays now, same time")
+    found = memory.recall("When is my yoga class?", as_of=START + timedelta(days=1))
+    assert [hit.text for hit in found if hit.item.kind == "fact"] == ["my yoga class is Mondays at six"]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("my sister lives in Ghent", "my cousin's moved to Antwerp"),
+        ("my sister Ada lives in Leeds", "my sister Joy lives in Hull"),
+        ("our dog is called Waffle", "we got a second dog, Pancake"),
+    ],
+)
+def test_somebody_or_something_else_ends_nothing(memory: Memory, clock: Clock, first: str, later: str) -> None:
+    old, new = tell(memory, clock, first, later)
+    assert new.replaced == ()
+    assert memory.get(old.facts[0]).open
+
+
+def test_a_pasted_text_ends_nothing(memory: Memory, clock: Clock) -> None:
+    (old,) = tell(memory, clock, "our vet is Dr Lim in Park Road")
+    pasted = 'Summarise this:\n\n"""\nDr Lim retired, we go to Dr Castellanos now.\n"""'
+    assert memory.add_message("user", pasted).replaced == ()
+    assert memory.get(old.facts[0]).open
+
+
+def test_a_less_trusted_source_ends_nothing(memory: Memory, clock: Clock) -> None:
+    mine = memory.remember("our vet is Dr Lim in Park Road")
+    clock.wait()
+    memory.remember("Dr Lim retired, we go to Dr Castellanos now", source=Source("page", "web"))
+    assert memory.get(mine).open
+
+
+def test_a_certain_request_forgets_the_fact_and_the_words_in_the_log(memory: Memory, clock: Clock) -> None:
+    said, _, asked = tell(
+        memory,
+        clock,
+        "I'm writing a novel about a lighthouse murder",
+        "my favourite colour's green",
+        "forget about my novel, I've burned it",
+    )
+    assert set(said.facts or (said.id,)) <= set(asked.forgotten)
+    assert not any("lighthouse" in item.text for item in memory.list(limit=50))
+    assert any("green" in text for text in list_facts(memory))
+
+
+def test_several_targets_are_proposed_and_nothing_is_cut(memory: Memory, clock: Clock) -> None:
+    first, second, asked = tell(
+        memory, clock, "my sister Ada lives in Leeds", "my sister Joy lives in Hull", "forget my sister"
+    )
+    assert asked.forgotten == ()
+    assert set(asked.proposed) == {*first.facts, *second.facts}
+    assert len(list_facts(memory)) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't forget my dentist appointment!",
+        "oh forget it, I'll do it myself",
+        'my boss wrote: "Forget what I said about the dentist." what does he mean?',
+        "before I forget, the dentist is in building C",
+        "did you forget my dentist appointment?",
+    ],
+)
+def test_a_sentence_that_only_mentions_forgetting_cuts_nothing(memory: Memory, clock: Clock, text: str) -> None:
+    said, asked = tell(memory, clock, "I have a dentist appointment on 3 May", text)
+    assert asked.forgotten == asked.proposed == ()
+    assert memory.get(said.id).text == "I have a dentist appointment on 3 May"
+
+
+def test_relations_are_made_from_statements_and_followed(memory: Memory, clock: Clock) -> None:
+    lena, acme = tell(memory, clock, "Léna works at Acme", "Acme is based in Quito")
+    texts = [hit.text for hit in memory.recall("In which city is LENA's employer?")]
+    assert {"Léna works at Acme", "Acme is based in Quito"} <= set(texts)
+    (moved,) = tell(memory, clock, "Léna works at Globex these days")
+    assert moved.replaced == lena.facts
+    assert memory.get(acme.facts[0]).open
+
+
+def test_stored_relations_of_two_steps_pass_the_floor(memory: Memory) -> None:
+    memory.relations.add("Ana", "works at", "Acme")
+    memory.relations.add("Acme", "is based in", "Quito")
+    texts = {hit.text for hit in memory.recall("In which city is Ana's employer?")}
+    assert {"Ana works at Acme", "Acme is based in Quito"} <= texts
+    assert not memory.recall("What does the moon weigh?")
