@@ -18,6 +18,7 @@ from typing import Any
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Store
+from engrain.providers.local import LocalEmbedder
 
 KNOWN = {
     "user.city": "I live in Lima.",
@@ -76,10 +77,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--list", action="store_true", help="name the messages that went wrong")
+    parser.add_argument("--local", action="store_true", help="with the local embedder, so that sentences are judged")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.file.read_text("utf-8").splitlines()]
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(f"{folder}/score.db", embedder=HashEmbedder(), background=False)
+        embedder = LocalEmbedder() if options.local else HashEmbedder()
+        store = Store(f"{folder}/score.db", embedder=embedder, background=False)
         result = score(rows, store)
         store.close()
     report = [

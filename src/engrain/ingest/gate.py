@@ -102,25 +102,53 @@ class _MessageReader:
         return _keep_last_per_slot([one for one in own if one.start < one.end])
 
     def _add_judged(self, judge: JudgeSentences) -> list[Found]:
-        """Add the sentences that `judge` keeps. A statement of the rules is widened to its sentence."""
-        readable = [one for one in self.sentences[:MAX_SENTENCES] if one.end - one.start <= MAX_SENTENCE_CHARACTERS]
-        sentences = join_fragments(self.shown, readable)
-        found = list(self.found)
-        for sentence, verdict in zip(sentences, judge(self.text, sentences), strict=False):
-            if not verdict.keep or len(found) >= MAX_STATEMENTS or contains_secret(self._quote(sentence)):
-                continue
-            if cue("forward").search(self._quote(sentence)):  # a request about a text
-                continue
-            inside = [one for one in found if sentence.start <= one.start and one.end <= sentence.end]
-            if not inside:
-                found.append(self._build_statement(sentence.start, sentence.end, verdict.kind, None))
-            elif len(inside) == 1 and isinstance(inside[0], Statement) and not inside[0].explicit:
-                start, end = trim_span(self.shown, sentence.start, sentence.end)
-                found[found.index(inside[0])] = replace(inside[0], start=start, end=end)
+        """Add what `judge` keeps, and drop what it surely refuses."""
+        parts, found = self._list_parts(), self.found
+        for part, verdict in zip(parts, judge(self.text, parts), strict=False):
+            found = self._apply_verdict(found, part, verdict)
         return found
 
-    def _quote(self, sentence: Sentence) -> str:
-        return self.text[sentence.start : sentence.end]
+    def _list_parts(self) -> list[Sentence]:
+        """Return the parts to judge: the sentences, or the clauses of one that fills a slot.
+
+        A slot has one fact: what stands beside it is a statement of its own.
+        """
+        readable = [one for one in self.sentences[:MAX_SENTENCES] if one.end - one.start <= MAX_SENTENCE_CHARACTERS]
+        parts: list[Sentence] = []
+        for sentence in join_fragments(self.shown, readable):
+            slotted = any(isinstance(one, Statement) and one.slot and _overlap(one, sentence) for one in self.found)
+            parts += self._join_clauses(sentence) if slotted else [sentence]
+        return parts
+
+    def _join_clauses(self, sentence: Sentence) -> list[Sentence]:
+        """Return the clauses of a sentence, each with its reasons and with what stands in brackets behind it."""
+        clauses = self._split_clauses(sentence)
+        joined: list[Sentence] = []
+        for one in clauses:
+            part = Sentence(one.start, one.end, sentence.is_question and one is clauses[-1])
+            belongs = one.connector in ("(", ")") or self.rules.sign("because").fullmatch(one.connector)
+            if joined and belongs and not part.is_question:
+                joined[-1] = replace(joined[-1], end=one.end)
+            else:
+                joined.append(part)
+        return join_fragments(self.shown, joined)
+
+    def _apply_verdict(self, found: list[Found], part: Sentence, verdict: Verdict) -> list[Found]:
+        """Keep a statement as its whole part, so that nothing is cut off. Only a sure one fills a slot."""
+        inside = [one for one in found if _overlap(one, part)]
+        loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
+        others = [one for one in found if one not in loose]
+        if verdict.drop:
+            return others
+        wanted = verdict.keep or (loose and not part.is_question)
+        slots = {one.slot for one in loose if one.slot}
+        quoted = self.text[part.start : part.end]
+        if not wanted or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
+            return found
+        if contains_secret(quoted) or cue("forward").search(quoted):  # a request about a text
+            return found
+        whole = self._build_statement(part.start, part.end, verdict.kind, next(iter(slots), None))
+        return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
@@ -328,6 +356,10 @@ class _MessageReader:
             return None
         tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.rules.asks[what])
         return next(filter(None, tried), None)
+
+
+def _overlap(one: Found, part: Sentence) -> bool:
+    return one.start < part.end and part.start < one.end
 
 
 def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:

@@ -1,19 +1,22 @@
 """Judge by a small trained model which sentences of a message say something that lasts, and of which kind.
 
-The model is linear: over the pooled states of the local embedder's words, and over hashed words.
+The model has one hidden layer over the pooled states of the local embedder's words, and is linear in hashed words.
 `bench/capture/train.py` makes its weights from `bench/capture/training`.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence, Span
 
 if TYPE_CHECKING:
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
 BUCKETS = 8_192  # of hashed words
 WORDS_SCALE = 4.0
 WEIGHTS = "sentence_model.npz"
+TAGS = "sentence_tags.toml"
 KEPT_KINDS = ("fact", "preference", "instruction", "decision", "correction")
 _CONTEXT_CHARACTERS = 40
+_SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "own_word")
 _MIN_WORDS = 3  # a shorter sentence belongs to its neighbour
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
@@ -31,14 +36,15 @@ _LETTERS = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 
 PoolSpans = Callable[[str, Sequence[Span]], "Matrix"]
+Weights = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one sentence: is it worth keeping, how surely (0 to 1), and of which kind would it be."""
+    """The judgement of one sentence. `drop`: it is so surely not worth keeping that a rule must be wrong."""
 
     keep: bool
-    score: float
+    drop: bool
     kind: str
 
 
@@ -55,21 +61,34 @@ def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
     return joined
 
 
-def judge_sentences(text: str, sentences: Sequence[Sentence], pool: PoolSpans) -> list[Verdict]:
-    """Judge the sentences of a message."""
+def judge_sentences(
+    text: str, sentences: Sequence[Sentence], pool: PoolSpans, weights: Weights | None = None
+) -> list[Verdict]:
+    """Judge the sentences of a message, by the weights of the package if no others are given."""
     import numpy as np
 
     if not sentences:
         return []
-    weights = _load_weights()
+    weights = weights or _load_weights()
     states = pool(text, [(one.start, one.end) for one in sentences])
-    rows = np.hstack([scale_states(states, weights["mean"], weights["spread"]), hash_words(text, sentences)])
-    scores = 1 / (1 + np.exp(-(rows @ weights["keep"] + weights["keep_bias"])))
-    kinds = np.argmax(rows @ weights["kind"] + weights["kind_bias"], axis=1)
-    least = float(weights["threshold"])
+    scores = score_rows(states, hash_words(text, sentences), weights)
+    sure = 1 / (1 + np.exp(-scores[:, 0]))
+    kinds = np.argmax(scores[:, 1:], axis=1)
+    threshold, least = float(weights["threshold"]), float(weights["least"])
     return [
-        Verdict(bool(score >= least), float(score), KEPT_KINDS[kind]) for score, kind in zip(scores, kinds, strict=True)
+        Verdict(bool(one >= threshold), bool(one < least), KEPT_KINDS[kind])
+        for one, kind in zip(sure, kinds, strict=True)
     ]
+
+
+def score_rows(states: Matrix, words: Matrix, weights: Weights) -> Matrix:
+    """Return for each row how well it is worth keeping, then how well each kind fits."""
+    import numpy as np
+
+    inputs = scale_states(states, weights["mean"], weights["spread"])
+    hidden = np.maximum(inputs @ weights["hidden"] + weights["hidden_bias"], 0)
+    scores: Matrix = hidden @ weights["out"] + inputs @ weights["straight"] + words @ weights["words"] + weights["bias"]
+    return scores
 
 
 def scale_states(states: Matrix, mean: Any, spread: Any) -> Matrix:
@@ -103,11 +122,16 @@ def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
             yield f"stem {word[:5]}"
     for place, word in enumerate(words[:3]):
         yield f"at {place} {word}"
+    yield from _list_tags(words)
     yield f"last {words[-1] if words else ''}"
     for word in _split_words(text[max(0, sentence.start - _CONTEXT_CHARACTERS) : sentence.start])[-2:]:
         yield f"before {word}"
     for word in _split_words(text[sentence.end : sentence.end + _CONTEXT_CHARACTERS])[:2]:
         yield f"after {word}"
+    for sign in _SIGNS:
+        if load_statement_rules().sign(sign).search(part):
+            yield f"sign {sign}"
+    yield f"asks {load_statement_rules().sign('question').match(part) is not None}"
     yield f"length {min(8, len(words) // 2)}"
     yield f"first {sentence.start < 3}"
     yield f"question {sentence.is_question}"
@@ -115,6 +139,25 @@ def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
     yield f"digit {any(letter.isdigit() for letter in part)}"
     yield f"name {_NAME.search(part) is not None}"
     yield f"code {'`' in part or '()' in part}"
+
+
+def _list_tags(words: Sequence[str]) -> Iterator[str]:
+    """Yield the tags of the words, those that follow each other, and each with the word beside it."""
+    known = _load_tags()
+    tagged = [(place, known[word]) for place, word in enumerate(words) if word in known]
+    for number, (place, tag) in enumerate(tagged):
+        yield f"tag {tag}"
+        yield f"tag {tag} {min(place, 4)}"
+        yield f"tags {tag} {words[place + 1] if place + 1 < len(words) else ''}"
+        yield f"tags {' '.join(one for _, one in tagged[number : number + 2])}"
+        yield f"tags {' '.join(one for _, one in tagged[number : number + 3])}"
+    yield f"no tags {not tagged}"
+
+
+@cache
+def _load_tags() -> dict[str, str]:
+    content = tomllib.loads((resources.files("engrain.core") / "data" / TAGS).read_text("utf-8"))
+    return {word: tag for tag, words in content.items() for word in words.split()}
 
 
 def _split_words(text: str) -> list[str]:
@@ -125,12 +168,13 @@ def _count_words(text: str, sentence: Sentence) -> int:
     return len(_LETTERS.findall(text, sentence.start, sentence.end))
 
 
+def find_weights() -> Path:
+    return Path(str(resources.files("engrain.core") / "data" / WEIGHTS))
+
+
 @cache
-def _load_weights() -> dict[str, Any]:
+def _load_weights() -> Weights:
     import numpy as np
 
-    with (
-        (resources.files("engrain.core") / "data" / WEIGHTS).open("rb") as file,
-        np.load(file, allow_pickle=False) as read,
-    ):
+    with np.load(find_weights(), allow_pickle=False) as read:
         return {name: read[name].astype(np.float32) for name in read.files}

@@ -20,7 +20,8 @@ _SENTENCE_BREAK = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|\n\s*|(?<=[。！
 _WORD = re.compile(r"\S+")
 _SENTENCE_END = re.compile(r"(?P<mark>[.!?…]+)[\"')\]”’»*]*(?=\s|$)|\n+|(?P<wide>[。！？])")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:dr|mr|mrs|ms|prof|st|jr|vs|approx|ca|bzw|mme|sra?|e\.g|i\.e|z\.b|d\.h)|\b(?-i:[A-Z]))$", re.IGNORECASE
+    r"(?:\b(?:dr|mr|mrs|ms|prof|st|jr|vs|approx|ca|bzw|mme|sra?|e\.g|i\.e|z\.b|d\.h|[ap]\.m)|\b(?-i:[A-Z]))$",
+    re.IGNORECASE,
 )
 _GERMAN_MONTH = re.compile(r"\. (?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 _LEADING_MARKS = re.compile(r"[\s>*•#–—,;:.!?…)\]¿¡|+-]*(?:\d{1,2}[.)]\s+)?")

@@ -1,0 +1,190 @@
+"""Read the labelled messages, and measure what the gate keeps of them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engrain.core.model.items import Statement
+from engrain.core.text.tokenizer import tokenize
+from engrain.ingest.gate import JudgeSentences, find_statements
+from engrain.ingest.sentence_model import KEPT_KINDS
+
+HERE = Path(__file__).parent
+TEST_FILES = HERE.parents[1] / "tests" / "files"
+DEV = "personas"
+# A statement is kept if one fact holds this share of its words.
+MIN_COVERED = 0.6
+_BEFORE = 4  # messages
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A user's message. `spans` are (start, end, kind); `default` is the kind of what lies in no span."""
+
+    group: str
+    part: str
+    text: str
+    spans: tuple[tuple[int, int, str], ...]
+    may: tuple[str, ...] = ()
+    default: str | None = None
+    before: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def kept_texts(self) -> list[str]:
+        return [self.text[start:end] for start, end, kind in self.spans if kind in KEPT_KINDS]
+
+
+@dataclass(slots=True)
+class Measured:
+    """Counts of statements to keep, of facts, and of messages with nothing to keep."""
+
+    wanted: int = 0
+    missed: list[str] = field(default_factory=list)
+    clipped: list[str] = field(default_factory=list)
+    facts: int = 0
+    false: list[str] = field(default_factory=list)
+    empty: int = 0
+    broken: list[str] = field(default_factory=list)  # messages with nothing to keep that left a fact
+
+    def __str__(self) -> str:
+        kept, right = self.wanted - len(self.missed), self.facts - len(self.false)
+        return (
+            f"kept {kept}/{self.wanted} = {kept / max(1, self.wanted):.3f}, precision {right}/{self.facts} ="
+            f" {right / max(1, self.facts):.3f}, clipped {len(self.clipped)},"
+            f" messages with nothing to keep that left a fact {len(self.broken)}/{self.empty}"
+        )
+
+    def print_errors(self) -> None:
+        for title, some in (("missed", self.missed), ("clipped", self.clipped), ("false", self.false)):
+            for one in some:
+                click.echo(f"  {title}: {one!r}")
+
+
+def measure_messages(
+    messages: Sequence[Message], find_judge: Callable[[str], JudgeSentences | None]
+) -> dict[str, Measured]:
+    """Measure the statements that the gate finds, by the part that a message belongs to."""
+    found: dict[str, Measured] = defaultdict(Measured)
+    for message in messages:
+        some = find_statements(message.text, message.before, find_judge(message.group))
+        facts = [message.text[one.start : one.end] for one in some if isinstance(one, Statement)]
+        measure_message(message, facts, found[message.part])
+    return found
+
+
+def measure_message(message: Message, facts: Sequence[str], measured: Measured) -> None:
+    wanted = message.kept_texts
+    for text in wanted:
+        covered = max((share_words(text, fact) for fact in facts), default=0.0)
+        together = share_words(text, " ".join(facts))
+        measured.wanted += 1
+        if together < MIN_COVERED:
+            measured.missed.append(text)
+        if 0.3 < covered < MIN_COVERED:
+            measured.clipped.append(f"{text} => {facts}")
+    listed = [*wanted, *message.may]
+    measured.facts += len(facts)
+    measured.false += [fact for fact in facts if not any(share_words(fact, one) >= 0.25 for one in listed)]
+    if not listed:
+        measured.empty += 1
+        measured.broken += [message.text] if facts else []
+
+
+def share_words(wanted: str, held: str) -> float:
+    """Return the share of the words of `wanted` that are in the other text."""
+    words, others = tokenize(wanted), set(tokenize(held))
+    return sum(word in others for word in words) / len(words) if words else 0.0
+
+
+def read_messages() -> Iterator[Message]:
+    for path in sorted((HERE / "training").glob("*.jsonl")):
+        for record in read_lines(path):
+            if record["type"] == "message":
+                parts = [(part["text"], part["kind"]) for part in record["parts"]]
+                yield Message(path.stem, "training", record["text"], find_spans(record["text"], parts))
+    for record in read_lines(HERE / "sentences-dev.jsonl"):
+        if "kind" in record:
+            yield build_message("sentences", record["id"], record["text"], record["kind"])
+    for path in sorted((HERE / "personas" / "dev").glob("*.jsonl")):
+        yield from read_persona(path)
+    yield from read_other_sets()
+
+
+def read_other_sets() -> Iterator[Message]:
+    """Yield the texts of dev sets that were made to measure something else, but tell what lasts."""
+    for record in read_lines(HERE / "changes-dev.jsonl"):
+        for key in ("first", "later"):
+            if key in record:
+                yield build_message("changes", record["id"], record[key], "fact")
+    for record in read_lines(HERE / "forget-dev.jsonl"):
+        for message in record.get("messages", ()):
+            if message["id"] in record["targets"]:
+                yield build_message("forget", record["id"], message["text"], "fact")
+        if "request" in record:
+            yield build_message("forget", record["id"], record["request"], "other")
+    for record in read_lines(HERE / "coding-events-dev.jsonl"):
+        if record.get("event") == "prompt":
+            parts = [(one["text"], "fact") for one in record["keep"]]
+            group, default = choose_group("events", record["id"]), None if parts else "other"
+            yield Message(group, "events", record["text"], find_spans(record["text"], parts), default=default)
+    for name in ("codebase", "household", "project"):
+        for record in read_lines(HERE / "floor" / f"{name}.jsonl"):
+            if record["type"] == "item":
+                yield build_message("floor", record["id"], record["text"], "fact")
+    for name in ("gate-dev", "gate-sentences"):
+        for record in read_lines(TEST_FILES / f"{name}.jsonl"):
+            yield build_message("gate", record["text"], record["text"], "fact" if record["keep"] else "other")
+    for record in read_lines(HERE.parent / "hostile" / "pastes-dev.jsonl"):
+        if record["id"].startswith(("paste", "frame")) and not record["keeps"]:
+            yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
+
+
+def build_message(part: str, id: str, text: str, kind: str) -> Message:
+    return Message(choose_group(part, id), part, text, find_spans(text, [(text, kind)]))
+
+
+def choose_group(part: str, id: str) -> str:
+    """Return one of several groups of a set without people, so that it can be split like them."""
+    return f"{part} {zlib.crc32(id.encode()) % 8}"
+
+
+def read_persona(path: Path) -> Iterator[Message]:
+    before: list[tuple[str, str]] = []
+    for record in read_lines(path):
+        if record["type"] == "session":
+            before.clear()
+        if record["type"] != "message":
+            continue
+        if record["role"] == "user":
+            text, parts = record["text"], [(one["text"], guess_kind(one["aspect"])) for one in record["keeps"]]
+            default = None if parts or record["may"] else "other"
+            spans = find_spans(text, parts)
+            yield Message(path.stem, DEV, text, spans, tuple(record["may"]), default, tuple(before[-_BEFORE:]))
+        before.append((record["role"], record["text"]))
+
+
+def guess_kind(aspect: str) -> str:
+    return "instruction" if any(word in aspect for word in ("style", "instruction", "rule", "wish")) else "fact"
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+
+
+def find_spans(text: str, parts: Sequence[tuple[str, str]]) -> tuple[tuple[int, int, str], ...]:
+    """Find the parts in the text: in order if they are, or else anywhere."""
+    spans, position = [], 0
+    for part, kind in parts:
+        start = text.find(part, position)
+        start = text.find(part) if start < 0 else start
+        position = start + len(part)
+        spans.append((start, position, kind))
+    return tuple(spans)

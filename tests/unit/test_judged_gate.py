@@ -1,0 +1,85 @@
+"""The gate with a judge of sentences: whole clauses, one fact in a slot, and what a verdict may not change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engrain.core.model.items import Statement
+from engrain.core.text.passages import Sentence
+from engrain.ingest.gate import JudgeSentences, find_statements
+from engrain.ingest.sentence_model import Verdict, judge_sentences
+from engrain.providers.local import local_embedder
+
+KEEP, LEAVE, DROP = Verdict(True, False, "fact"), Verdict(False, False, "fact"), Verdict(False, True, "fact")
+FILE = Path(__file__).parents[1] / "files" / "whole-clauses.jsonl"
+ROWS = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
+
+
+def give(verdict: Verdict, words: str = "") -> JudgeSentences:
+    """Judge parts with these words by the verdict, and leave the others to the rules."""
+    return lambda text, parts: [verdict if words in text[one.start : one.end] else LEAVE for one in parts]
+
+
+def judge_locally(text: str, parts: Sequence[Sentence]) -> list[Verdict]:
+    return judge_sentences(text, parts, local_embedder().pool_spans)
+
+
+def list_found(text: str, judge: JudgeSentences) -> list[tuple[str, str | None]]:
+    return [
+        (text[one.start : one.end], one.slot) for one in find_statements(text, (), judge) if isinstance(one, Statement)
+    ]
+
+
+def test_a_kept_sentence_is_kept_as_a_whole() -> None:
+    text = "What a day. Back to one salary, since Maja's firm folded. See you all tomorrow!"
+    assert list_found(text, give(KEEP, "salary")) == [("Back to one salary, since Maja's firm folded", None)]
+
+
+def test_a_statement_of_the_rules_is_widened_to_its_sentence() -> None:
+    text = "I'm allergic to nuts, and to most of the things that my mother calls fruit"
+    assert list_found(text, give(LEAVE)) == [(text, None)]
+
+
+def test_a_slot_holds_one_fact_and_the_other_clause_is_one_of_its_own() -> None:
+    text = "I live in Oslo, and the boat is moored two streets away"
+    assert list_found(text, give(KEEP, "boat")) == [
+        ("I live in Oslo", "user.city"),
+        ("the boat is moored two streets away", None),
+    ]
+
+
+def test_a_clause_beside_a_slot_is_left_out_unless_it_is_kept() -> None:
+    assert list_found("I live in Oslo, and I am so tired", give(LEAVE)) == [("I live in Oslo", "user.city")]
+
+
+def test_a_sure_refusal_drops_what_a_rule_found() -> None:
+    text = "I'm married to my inbox"
+    assert list_found(text, give(LEAVE))
+    assert list_found(text, give(DROP)) == []
+
+
+def test_a_refusal_does_not_drop_what_the_user_asked_to_remember() -> None:
+    text = "remember that I hide the key under the third pot"
+    assert list_found(text, give(DROP)) == list_found(text, give(LEAVE)) != []
+
+
+def test_a_request_to_forget_is_not_judged() -> None:
+    text = "forget that I live in Quito"
+    assert find_statements(text, (), give(KEEP)) == find_statements(text)
+
+
+def test_a_secret_is_not_kept_whatever_the_judge_says() -> None:
+    assert list_found("the password of the alarm is hunter22, as ever", give(KEEP)) == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["text"][:40])
+def test_no_fact_is_cut_in_the_middle(row: dict[str, object]) -> None:
+    """A statement may be missed, but what is kept of it is the whole clause."""
+    text, wholes = str(row["text"]), [str(one) for one in row["whole"]]  # type: ignore[attr-defined]
+    for fact, _ in list_found(text, judge_locally):
+        for whole in wholes:
+            assert whole in fact or fact not in whole, f"{fact!r} is a piece of {whole!r}"
