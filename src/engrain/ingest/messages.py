@@ -274,7 +274,7 @@ def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
         asked = (one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS for one in within)
         return [
             verdict
-            if verdict.keep or skipped or not finder.is_change(text[one.start : one.end], verdict.score)
+            if verdict.keep or verdict.drop or skipped or not finder.is_change(text[one.start : one.end])
             else replace(verdict, keep=True)
             for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
         ]
