@@ -51,9 +51,8 @@ class FoundChange:
 
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
-# something known that is this near. Its own score must be at least so high.
+# something known that is this near.
 MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.3, 0.25
-MIN_SCORE, MIN_SCORE_TO_ADD = 0.02, 0.2
 
 
 @dataclass(slots=True)
@@ -87,13 +86,11 @@ class ChangeFinder:
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
 
-    def is_change(self, text: str, score: float) -> bool:
-        """Tell if a sentence that scores too low to be kept should be kept because of what is known already."""
-        if score < MIN_SCORE:
-            return False
+    def is_change(self, text: str) -> bool:
+        """Tell if a sentence that the gate would not keep should be kept because of what is known already."""
         cues = read_cues(text).found
         found = self.find(text)
-        adds = "added" in cues and score >= MIN_SCORE_TO_ADD and found.likeness >= MIN_LIKENESS
+        adds = "added" in cues and found.likeness >= MIN_LIKENESS
         return found.chance >= MIN_CHANCE_TO_KEEP or adds
 
     def _find(self, text: str, slot: str | None, speaker: str | None) -> FoundChange:

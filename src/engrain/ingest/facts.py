@@ -36,7 +36,7 @@ from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
-ASPECT_KEY = "aspect"  # metadata: what a fact is about, such as "city" or "diet"
+ASPECT_KEY = "aspect"  # under RESERVED_KEY: what a fact is about, such as "city" or "diet"
 # A statement that ends the value of a slot this surely becomes its next value.
 MIN_CHANCE_OF_SLOT = 0.6
 
@@ -179,15 +179,14 @@ def _plan_statement(
     slot = old.slot if old else found.slot or _inherit_slot(change)
     made = build_draft(build_note(replace(found, slot=slot), utterance, services), services.redact)
     made = replace(made, relation=None if found.doubtful else find_relation(made.text, utterance.speaker))
-    if change.aspect:
-        made = replace(made, metadata={**made.metadata, ASPECT_KEY: change.aspect})
     if old is not None and old.slot is None:
         return [Correct(old.id, made)]
     begins = made.occurred_at or services.clock()
     earlier = [mark_earlier(item, begins) for item in change.earlier if item.valid_from < begins]
-    ends = tuple(item.id for item in change.ended)
-    if ends:
-        made = replace(made, ends=ends, metadata={**made.metadata, RESERVED_KEY: {ENDS_KEY: list(ends)}})
+    ends = [item.id for item in change.ended]
+    own = {**({ASPECT_KEY: change.aspect} if change.aspect else {}), **({ENDS_KEY: ends} if ends else {})}
+    if own:
+        made = replace(made, ends=tuple(ends), metadata={**made.metadata, RESERVED_KEY: own})
     return [Add(made), *earlier]
 
 

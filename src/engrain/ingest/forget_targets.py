@@ -1,7 +1,8 @@
-"""Resolve a request to forget: which facts and messages does the named matter mean, and is that certain?"""
+"""Resolve a request to forget into the facts and messages that it means, and say how certain that is."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +41,14 @@ _GENERIC = frozenset(
 )  # fmt: skip
 
 
+# A whole statement, rather than a name of a matter.
+_STATEMENT = re.compile(
+    r"^(?:i|i'm|im|i've|we|we're|we've|he|she|they|it|you|ich|wir|yo|je|nous)\b|^j'|"
+    r"\b(?:is|are|was|were|has|have|ist|sind|heißt|es|son|soy|est|suis|sont)\b",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """Something that may be meant: the words of a fact, or a sentence of a message, and the vector of the item."""
@@ -73,6 +82,10 @@ def choose_targets(
     if best >= MIN_SCORE and best - second >= MIN_MARGIN:
         return [ranked[0][1]], True
     return likely, False
+
+
+def is_statement(text: str) -> bool:
+    return _STATEMENT.search(text) is not None
 
 
 def list_topic_words(topic: str) -> list[str]:

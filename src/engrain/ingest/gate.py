@@ -147,7 +147,8 @@ class _MessageReader:
             return found
         if contains_secret(quoted) or cue("forward").search(quoted):  # a request about a text
             return found
-        whole = self._build_statement(part.start, part.end, verdict.kind, next(iter(slots), None))
+        start = min(one.start for one in loose) if slots else _skip_lead(self.shown, part.start, part.end)
+        whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -40,7 +39,7 @@ from engrain.ingest.facts import (
     plan_steps,
     resolve_slots,
 )
-from engrain.ingest.forget_targets import Candidate, TargetFinder
+from engrain.ingest.forget_targets import Candidate, TargetFinder, is_statement
 from engrain.ingest.sentence_model import Verdict, judge_sentences
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
@@ -55,12 +54,6 @@ MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with i
 MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
 Found = Statement | ForgetRequest
-# A whole statement, rather than a name of a matter.
-_STATEMENT = re.compile(
-    r"^(?:i|i'm|im|i've|we|we're|we've|he|she|they|it|you|ich|wir|yo|je|nous)\b|^j'|"
-    r"\b(?:is|are|was|were|has|have|ist|sind|heißt|es|son|soy|est|suis|sont)\b",
-    re.IGNORECASE,
-)
 _log = logging.getLogger("engrain")
 
 
@@ -228,7 +221,7 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
 def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFinder) -> tuple[list[Candidate], bool]:
     """Return what a request to forget means, and whether that is certain."""
     topic = utterance.quote(found) if found.topic is None else found.topic
-    if found.topic is None and _STATEMENT.search(topic):
+    if found.topic is None and is_statement(topic):
         return [], False  # only the facts with its own words are meant
     return finder.find(topic, everything=found.everything)
 
@@ -281,7 +274,7 @@ def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
         asked = (one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS for one in within)
         return [
             verdict
-            if verdict.keep or skipped or not finder.is_change(text[one.start : one.end], verdict.score)
+            if verdict.keep or verdict.drop or skipped or not finder.is_change(text[one.start : one.end])
             else replace(verdict, keep=True)
             for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
         ]
