@@ -270,7 +270,7 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
         + NAMED_SPEAKER_BONUS * named
     )
     best = np.sort(meaning)[-BEST_MATCHES:]
-    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 0.8 * crowd - 2.2
+    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 1.0 * crowd - 2.2
     is_turn, behind = table.session >= 0, own.max() - own
     # In a language whose texts are all near each other, nearness alone lifts nothing.
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
