@@ -182,7 +182,6 @@ BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
 BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
 SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, in a memory of the smallest size
-FAR_BEHIND = 2.5  # the best match: from there on a fact counts less
 NAMED_SPEAKER_BONUS = 0.5
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8
@@ -255,7 +254,7 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
 
     A larger memory has better matches by chance, so the same match counts less there. In a small one the best few
     count alike: they stand and fall with the question. A good best match lifts the others, a turn further than a
-    fact: a turn may answer by its context. A fact far behind the best one is noise.
+    fact: a turn may answer by its context.
     """
     if not len(table):
         return np.zeros(0)
@@ -275,7 +274,6 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
     # In a language whose texts are all near each other, nearness alone lifts nothing.
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
     logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
-    logit -= np.where(is_turn, 0.0, 0.5 * np.maximum(0, behind - FAR_BEHIND))
     probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return probability
 
