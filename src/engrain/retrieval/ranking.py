@@ -181,8 +181,8 @@ FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in ful
 BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
 BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
+CLEAR_MATCH = 2.0  # a best match from which others count by their own alone
 SMALL_MEMORY_SLACK = 0.6  # how far behind the best match others count like it, in a memory of the smallest size
-FAR_BEHIND = 2.5  # the best match: from there on a fact counts less
 NAMED_SPEAKER_BONUS = 0.5
 # "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
 OTHER_SPEAKER_FACT_FACTOR = 2.8
@@ -255,7 +255,7 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
 
     A larger memory has better matches by chance, so the same match counts less there. In a small one the best few
     count alike: they stand and fall with the question. A good best match lifts the others, a turn further than a
-    fact: a turn may answer by its context. A fact far behind the best one is noise.
+    fact: a turn may answer by its context.
     """
     if not len(table):
         return np.zeros(0)
@@ -270,12 +270,12 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
         + NAMED_SPEAKER_BONUS * named
     )
     best = np.sort(meaning)[-BEST_MATCHES:]
-    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 0.8 * crowd - 2.2
+    lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 1.0 * crowd - 2.2
     is_turn, behind = table.session >= 0, own.max() - own
     # In a language whose texts are all near each other, nearness alone lifts nothing.
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
+    slack *= min(max(CLEAR_MATCH - float(own.max()), 0.0), 1.0)
     logit = own + np.minimum(behind, slack) + np.minimum(lift, np.where(is_turn, MAX_TURN_LIFT, fact_lift))
-    logit -= np.where(is_turn, 0.0, 0.5 * np.maximum(0, behind - FAR_BEHIND))
     probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return probability
 
