@@ -118,7 +118,7 @@ def read_texts(machine: Machine, *prefixes: str) -> list[str]:
     """The messages of all sessions whose name begins so."""
     with open_store(ConnectHome(machine.engrain_home), background=False) as store:
         memory = store.memory(agent=str(machine.project), user=find_user())
-        sessions = [one.session for one in memory.sessions.list() if one.session.startswith(prefixes)]
+        sessions = [one.session for one in memory.sessions.list(1_000) if one.session.startswith(prefixes)]
         return [one.text for session in sessions for one in memory.session(session).messages(200)]
 
 
