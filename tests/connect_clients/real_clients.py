@@ -64,7 +64,7 @@ class Machine:
                 "CI": "1",
                 "ANTHROPIC_BASE_URL": self.url,
                 "ANTHROPIC_API_KEY": "fake-key",
-            "MCP_TIMEOUT": "120000",  # a busy machine takes long to start the server
+                "MCP_TIMEOUT": "120000",  # a busy machine takes long to start the server
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "FAKE_KEY": "x",
                 "GEMINI_API_KEY": "x",

@@ -149,9 +149,20 @@ def run_detached(module: str, folder: str, body: bytes | None = None) -> None:
         os.write(source, body)
         os.lseek(source, 0, os.SEEK_SET)
     files = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, nothing, 1), (os.POSIX_SPAWN_DUP2, nothing, 2)]
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            keep_to_ourselves(number)
     # Not by `subprocess`, whose import takes as long as everything else here.
     command = [sys.executable, "-P", "-m", module, folder]
     os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
+
+
+def keep_to_ourselves(descriptor: int) -> None:
+    """Do not pass on what a client left open: it would wait for our process to close it."""
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError:
+        return  # closed already
 
 
 class TimeUp(BaseException):
