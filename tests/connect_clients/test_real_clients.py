@@ -176,6 +176,8 @@ def test_a_plugin_and_the_settings_together_answer_once(machine: Machine, model:
     assert "Connected" in run_client(machine, "claude", "mcp", "list")
     run_client(machine, "claude", "plugin", "marketplace", "add", str(folder))
     run_client(machine, "claude", "plugin", "install", "engrain@engrain")
+    assert machine.run("claude", "In this repo we never commit the dist folder.").returncode == 0
+    wait_for_spool(machine)
     model.take()
     prompt = "Which port does claude-gateway have, with the plugin?"
     assert machine.run("claude", prompt).returncode == 0
