@@ -82,13 +82,17 @@ def _wrap(text: str) -> list[str]:
     return [line[start : start + 96] for line in text.splitlines() for start in range(0, max(1, len(line)), 96)]
 
 
+def _keep_spaces(text: str) -> str:
+    return text.replace("  ", "\u00a0\u00a0")  # browsers join plain ones
+
+
 def draw(lines: list[str]) -> str:
     height = TOP + LINE * len(lines) + 14
-    rows = [
-        f'<text x="20" y="{TOP + LINE * number}" fill="{COLOURS.get(line[:1], COLOURS[" "])}"'
-        f"{' font-weight=' + chr(34) + 'bold' + chr(34) if line.startswith('$') else ''}>{html.escape(line)}</text>"
-        for number, line in enumerate(lines)
-    ]
+    rows = []
+    for number, line in enumerate(lines):
+        weight = ' font-weight="bold"' if line.startswith("$") else ""
+        colour, text = COLOURS.get(line[:1], COLOURS[" "]), _keep_spaces(html.escape(line))
+        rows.append(f'<text x="20" y="{TOP + LINE * number}" fill="{colour}"{weight}>{text}</text>')
     dots = "".join(
         f'<circle cx="{24 + 20 * place}" cy="20" r="6" fill="{colour}"/>'
         for place, colour in enumerate(("#ff5f56", "#ffbd2e", "#27c93f"))
@@ -98,7 +102,7 @@ def draw(lines: list[str]) -> str:
         f' role="img" aria-label="A terminal: Codex knows the command that Claude Code found before">'
         f'<rect width="100%" height="100%" rx="10" fill="#0d1117"/>{dots}'
         f'<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14"'
-        f' style="white-space: pre">{"".join(rows)}</g></svg>\n'
+        f">{''.join(rows)}</g></svg>\n"
     )
 
 

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from engrain.cli.main import root
 from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
-from engrain.connect.clients import CLIENTS, HOOK_MARK
+from engrain.connect.clients import CLIENTS, HOOK_MARK, Place
 from engrain.connect.home import ConnectHome
+from engrain.connect.plugin import write_plugin
 from engrain.connect.switch import Connector
-from engrain.core.errors import ConfigError, NotFound
+from engrain.connect.trust import are_hooks_trusted
+from engrain.core.errors import ConfigError, Conflict, NotFound
 
 COMMENTED = """{
   // my own settings
@@ -304,6 +306,29 @@ def test_a_project_has_its_own_files(home: ConnectHome, user_folder: Path, tmp_p
         Connector(home, project).disconnect(client)
     assert read_all(user_folder) == for_user
     assert [path for path in project.iterdir() if path.name != ".git"] == []
+
+
+def test_a_plugin_has_the_hooks_of_the_settings(home: ConnectHome, user_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "plugin"
+    write_plugin(Place(home, user_folder), folder)
+    Connector(home).connect("claude")
+    settings = json.loads((user_folder / ".claude/settings.json").read_text())
+    assert json.loads((folder / "hooks/hooks.json").read_text()) == settings
+    assert json.loads((folder / ".claude-plugin/plugin.json").read_text())["name"] == "engrain"
+    write_plugin(Place(home, user_folder), folder)  # anew, after an upgrade
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("x")
+    with pytest.raises(Conflict, match="nothing was written"):
+        write_plugin(Place(home, user_folder), tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["file"]
+
+
+def test_a_client_that_is_not_there_says_nothing_of_trust(tmp_path: Path) -> None:
+    assert are_hooks_trusted(HOOK_MARK, tmp_path, "no-such-client") is None
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    silent.chmod(0o700)
+    assert are_hooks_trusted(HOOK_MARK, tmp_path, str(silent)) is None
 
 
 # Any JSON text: what is added can be taken out, and everything else keeps its bytes.

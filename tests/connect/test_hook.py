@@ -131,6 +131,19 @@ def test_a_process_that_hangs_costs_little_and_loses_nothing(place: ConnectHome)
     wait_for(lambda: read_pid(place) not in (None, process.pid))
 
 
+def test_the_process_holds_nothing_of_the_client_open(place: ConnectHome) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    command = [sys.executable, "-I", "-S", str(HOOK_SCRIPT), str(place.folder), "claude", "UserPromptSubmit"]
+    raw = json.dumps(prompt(place, "hello there, first time")).encode()
+    subprocess.run(command, input=raw, check=True, close_fds=False)
+    os.close(writing)
+    wait_for(lambda: read_pid(place))
+    os.set_blocking(reading, False)
+    assert os.read(reading, 1) == b""  # its other end is closed everywhere
+    os.close(reading)
+
+
 def test_an_unwritable_store_costs_no_event(place: ConnectHome) -> None:
     process = start(place)
     wait_for(lambda: read_pid(place) == process.pid)

@@ -155,6 +155,18 @@ def test_nothing_is_shown_twice_in_a_session_even_by_another_process(
     assert ask(restarted, 5) == ""
 
 
+def test_a_hook_in_settings_and_plugin_is_answered_once(recorder: EventRecorder, project: Path) -> None:
+    recorder.answer(message("claude", "UserPromptSubmit", project, prompt="we never use tabs here", prompt_id="p1"))
+    events = [
+        message("claude", "SessionStart", project, session_id="s2", source="startup"),
+        message("claude", "UserPromptSubmit", project, session_id="s2", prompt="do we use tabs here?", prompt_id="p2"),
+    ]
+    for event in events:
+        twice = [recorder.answer(event | {"at": event["at"] + number}) for number in range(2)]
+        assert twice[1] == {}
+    assert recorder.answer(events[0] | {"payload": {**events[0]["payload"], "source": "compact"}}) != {}
+
+
 def test_a_rule_that_a_session_repeats_is_not_shown_to_it(recorder: EventRecorder, project: Path) -> None:
     rule = "in this repo we never commit the dist folder"
     for number, session in enumerate(("s1", "s2")):

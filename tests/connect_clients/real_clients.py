@@ -10,7 +10,7 @@ from pathlib import Path
 
 BIN_VARIABLE = "CODING_CLIENTS"  # the folder node_modules/.bin in which npm installed them
 NAMES = ("claude", "codex", "gemini", "copilot", "opencode")
-LIMIT_SECONDS = 180
+LIMIT_SECONDS = 400
 
 
 def find_client(name: str) -> Path | None:
@@ -64,6 +64,7 @@ class Machine:
                 "CI": "1",
                 "ANTHROPIC_BASE_URL": self.url,
                 "ANTHROPIC_API_KEY": "fake-key",
+                "MCP_TIMEOUT": "120000",  # a busy machine takes long to start the server
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
                 "FAKE_KEY": "x",
                 "GEMINI_API_KEY": "x",

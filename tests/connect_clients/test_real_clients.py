@@ -118,7 +118,7 @@ def read_texts(machine: Machine, *prefixes: str) -> list[str]:
     """The messages of all sessions whose name begins so."""
     with open_store(ConnectHome(machine.engrain_home), background=False) as store:
         memory = store.memory(agent=str(machine.project), user=find_user())
-        sessions = [one.session for one in memory.sessions.list() if one.session.startswith(prefixes)]
+        sessions = [one.session for one in memory.sessions.list(1_000) if one.session.startswith(prefixes)]
         return [one.text for session in sessions for one in memory.session(session).messages(200)]
 
 
@@ -176,6 +176,8 @@ def test_a_plugin_and_the_settings_together_answer_once(machine: Machine, model:
     assert "Connected" in run_client(machine, "claude", "mcp", "list")
     run_client(machine, "claude", "plugin", "marketplace", "add", str(folder))
     run_client(machine, "claude", "plugin", "install", "engrain@engrain")
+    assert machine.run("claude", "In this repo we never commit the dist folder.").returncode == 0
+    wait_for_spool(machine)
     model.take()
     prompt = "Which port does claude-gateway have, with the plugin?"
     assert machine.run("claude", prompt).returncode == 0

@@ -17,7 +17,8 @@ from os import _exit as exit_at_once
 SOCKET_FILE, OFF_FILE, BREAKER_FILE = "engrain.sock", "off", "breaker.json"
 ROUTE = "/v1/connect/events"
 MAX_EVENT_BYTES = 4 << 20
-LAST_RESORT_SECONDS = 1.0  # nothing takes longer, whatever happens
+# Nothing takes longer than both together, whatever happens: the wait for an answer, and handing over to the spool.
+LAST_RESORT_SECONDS, HAND_OVER_SECONDS = 0.7, 0.3
 # A first failure costs one wait, a second one a short wait, and then nobody waits for a while.
 WAIT_SECONDS = (0.6, 0.25)
 PAUSE_SECONDS = 30.0
@@ -42,8 +43,13 @@ def main(folder: str, client: str, event: str = "") -> None:
         "build": read_build(),
     }
     body = json.dumps(message).encode()
-    answer = deliver(folder, body)
+    try:
+        answer = deliver(folder, body)
+    except TimeUp:
+        answer = None
     if answer is None:
+        signal.signal(signal.SIGALRM, leave)
+        signal.setitimer(signal.ITIMER_REAL, HAND_OVER_SECONDS * read_patience())
         run_detached("engrain.connect.spool", folder, body)
     elif answer.get("output"):
         sys.stdout.write(json.dumps(answer["output"]))
@@ -136,21 +142,35 @@ def write_breaker(path: str, failures: int) -> None:
 
 def run_detached(module: str, folder: str, body: bytes | None = None) -> None:
     """Start a process that outlives this one. Its input is in memory: nothing unredacted goes to a disk."""
-    import subprocess
-
-    source = subprocess.DEVNULL
+    nothing = os.open(os.devnull, os.O_RDWR)
+    source = nothing
     if body is not None:
         source = os.memfd_create("engrain-event")
         os.write(source, body)
         os.lseek(source, 0, os.SEEK_SET)
-    subprocess.Popen(
-        [sys.executable, "-P", "-m", module, folder],
-        stdin=source,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
+    files = [(os.POSIX_SPAWN_DUP2, source, 0), (os.POSIX_SPAWN_DUP2, nothing, 1), (os.POSIX_SPAWN_DUP2, nothing, 2)]
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            keep_to_ourselves(number)
+    # Not by `subprocess`, whose import takes as long as everything else here.
+    command = [sys.executable, "-P", "-m", module, folder]
+    os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
+
+
+def keep_to_ourselves(descriptor: int) -> None:
+    """Do not pass on what a client left open: it would wait for our process to close it."""
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError:
+        return  # closed already
+
+
+class TimeUp(BaseException):
+    """The client must not wait any longer."""
+
+
+def give_up(*_: object) -> None:
+    raise TimeUp
 
 
 def leave(*_: object) -> None:
@@ -158,7 +178,7 @@ def leave(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGALRM, leave)
+    signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_SECONDS * read_patience())
     try:
         main(*sys.argv[1:4])

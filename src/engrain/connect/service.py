@@ -225,4 +225,5 @@ def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    os.chdir("/")  # the hook started it in the user's folder, which may go
     serve(ConnectHome(Path(sys.argv[1])), float(os.environ.get(IDLE_VARIABLE, IDLE_SECONDS)))

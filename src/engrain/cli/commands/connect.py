@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -46,9 +46,7 @@ print_option = click.option("--print", "show", is_flag=True, help="Show the chan
     "--plugin", type=click.Path(path_type=Path), help="Write a plugin of Claude Code into this folder instead."
 )
 @click.option("--yes", "-y", is_flag=True, help="Connect what is installed, without a question.")
-def connect(
-    cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, plugin: Path | None, yes: bool
-) -> None:
+def connect(cli: CommandContext, clients: Sequence[str], project: bool, show: bool, status: bool, **other: Any) -> None:
     """Give the coding agents on this machine a memory: local, without a key, without a model call.
 
     CLIENT is claude, codex, gemini, copilot, opencode, cursor or vscode; without one, those that are installed.
@@ -63,10 +61,10 @@ def connect(
     if status:
         _print_status(cli, home, connector)
         return
-    if plugin is not None:
-        _write_plugin(cli, home, plugin.absolute())
+    if other["plugin"] is not None:
+        _write_plugin(cli, home, other["plugin"].absolute())
         return
-    names = list(clients) or _choose_installed(connector, show or yes)
+    names = list(clients) or _choose_installed(connector, show or other["yes"])
     if show:
         _print_changes(cli, [change for name in names for change in connector.preview(name)])
         return
