@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "packed": (gzip.compress, "gzip.*Unpack"),
     "an archive that is no export": (zipped, "not JSON"),
     "a picture": (lambda raw: b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256)), "not a text file"),
-    "a database": (lambda raw: b"SQLite format 3\x00" + bytes(100), "not a text file"),
+    "a database": (lambda raw: b"SQLite format 3\x00" + bytes(100), "a store of LangGraph"),
     "UTF-16": (lambda raw: raw.decode().encode("utf-16"), "in UTF-16.*UTF-8"),
     "without its first line": (lambda raw: raw.partition(b"\n")[2], "the manifest, which is the first line"),
     "edited": (lambda raw: raw.replace(b"likes tea", b"likes ale"), "the lines of kind 'item' were changed"),

@@ -25,8 +25,8 @@ from engrain.config import load_settings
 from engrain.connect.changes import ChangeLedger, FileEdit
 from engrain.connect.home import ConnectHome, read_json
 from engrain.connect.json_text import set_member
-from engrain.connect.past import load_rule_files
 from engrain.connect.repository import Repository
+from engrain.connect.rule_files import load_rule_files
 from engrain.connect.transcripts import read_transcript
 from engrain.core.errors import EngrainError
 from engrain.core.formats.manifests import MANIFEST_SUFFIX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from examples import for_each
 from linear_kit import KINDS, MAX_GROWTH, Call, fill_call, find_functions, find_worst_growth
 
 from engrain import Memory
+from engrain.core.formats.imported_notes import make_note, split_message
 from engrain.core.markdown.layout import PageBudget, fits_budget
 from engrain.core.rules.frames import find_framed
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.text.passages import split_sentences
+from engrain.core.text.relative_dates import add_absolute_dates
+from engrain.ingest.forget_targets import measure_cover
 from engrain.ingest.write import split_windows
 from engrain.mirror.render import Page
 from engrain.providers.local import LocalEmbedder
@@ -26,7 +30,11 @@ EMBEDDER = HashEmbedder()
 
 # Functions with parameters that are no text.
 BY_HAND: dict[str, Call] = {
+    "engrain.core.formats.imported_notes.make_note": lambda text: make_note("zep", text, "1"),
+    "engrain.core.formats.imported_notes.split_message": lambda text: list(split_message("zep", text, "1")),
     "engrain.core.markdown.layout.fits_budget": lambda text: fits_budget(text, PageBudget()),
+    "engrain.core.text.relative_dates.add_absolute_dates": lambda text: add_absolute_dates(text, date(2026, 11, 17)),
+    "engrain.ingest.forget_targets.measure_cover": lambda text: measure_cover(("tea", "city"), text),
     "engrain.core.rules.frames.find_framed": lambda text: list(find_framed(text, split_sentences(text))),
     "engrain.core.rules.own_words.detect_stored_traits": lambda text: detect_stored_traits(text, "user"),
     "engrain.ingest.write.split_windows": lambda text: split_windows(text, "fact", EMBEDDER),
@@ -35,6 +43,10 @@ BY_HAND: dict[str, Call] = {
 # The verbs reach these, or they pass the text on as it is.
 THROUGH_VERBS = {
     "engrain.agent.prompt.MemoryPrompt.render": "Memory.prompt",
+    "engrain.agent.prompt.build_system_text": "joins the texts",
+    "engrain.ingest.change_finder.ChangeFinder.find": "Memory.add_message of a user",
+    "engrain.ingest.change_finder.ChangeFinder.is_change": "Memory.add_message of a user",
+    "engrain.ingest.changes.read_statement": "Memory.add_message of a user",
     "engrain.core.model.sessions.make_event": "copies the text",
     "engrain.core.model.working.Buffer.with_model_summary": "copies the text",
     "engrain.core.rules.frames.weigh_frame": "gate.find_statements",

@@ -301,15 +301,18 @@ def test_the_best_match_by_words_has_one_and_another_less() -> None:
     assert found.meaning.tolist() == pytest.approx((3 * found.cover).tolist())
 
 
-def test_relevance_follows_from_the_own_match_and_the_best_one() -> None:
+def test_relevance_follows_the_own_match_and_shrinks_with_the_memory() -> None:
     question = asked("tea")
     found = CandidateSet([FACT, FACT._replace(id="b"), turn("c", 1)], {}, {}, {}, 1, 5.0, (0,))
     cosines = {id: 0.05 + 0.085 * (1.2 + 1.4 * meaning) for id, meaning in (("a", 1.0), ("b", -1.0), ("c", 0.0))}
-    for passages, crowd in ((1, 2), (20, 2), (90, 9), (2_000, 200), (9_000, 200)):
+    before = np.ones(3)
+    for passages in (1, 20, 90, 2_000, 9_000):
         sized = replace(found, cosines=cosines, passage_count=passages)
-        logits = np.array([1.0, -1.0, 0.0]) + np.minimum(0.9 - 1.18 * np.log1p(crowd) - 1.38, [-2, -2, -1])
-        relevance = rank(fuse(sized, question, MODEL), question, 0.0).relevance
-        assert relevance == pytest.approx(1 / (1 + np.exp(-logits)))
+        good, bad, turn_between = relevance = rank(fuse(sized, question, MODEL), question, 0.0).relevance
+        assert bad < min(good, turn_between)
+        assert (relevance <= before).all()
+        before = relevance
+    assert before[0] < 0.2  # in a large memory this match is likely chance
 
 
 def test_a_list_takes_from_every_session_the_first_one_too() -> None:

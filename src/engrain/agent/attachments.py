@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from engrain.core.model.messages import Attachment, Message
 from engrain.core.model.records import RecordDraft
 
 if TYPE_CHECKING:
-    from engrain.core.chat.window import Window
     from engrain.memory import Memory
 
 SPACE = "attachments"
@@ -45,22 +43,21 @@ def keep_attachments(memory: Memory, attachments: Sequence[Attachment]) -> dict[
     return {METADATA_KEY: [one.reference for one in attachments]}
 
 
-def show_attachments(memory: Memory, window: Window) -> Window:
-    """Give the messages of a window their attachments, the newest first, as far as they fit into one request."""
+def load_attachments(memory: Memory, messages: Sequence[Message]) -> dict[int, tuple[Attachment, ...]]:
+    """Return the attachments of messages by their place, the newest first, as far as they fit into one request."""
     room = MAX_SHOWN_BYTES
-    messages = list(window.messages)
-    for at in reversed(range(len(messages))):
-        references = _list_references(messages[at])
+    found: dict[int, tuple[Attachment, ...]] = {}
+    for place in reversed(range(len(messages))):
+        references = _list_references(messages[place])
         room -= sum(reference["bytes"] for reference in references)
         if references and room >= 0:
             bodies = {record.key[0]: record.body for record in _read_bodies(memory, references)}
-            found = [
+            found[place] = tuple(
                 Attachment(bodies[reference["sha256"]], reference["media_type"], reference["name"])
                 for reference in references
                 if reference["sha256"] in bodies
-            ]
-            messages[at] = replace(messages[at], attachments=tuple(found))
-    return replace(window, messages=tuple(messages))
+            )
+    return found
 
 
 def _read_bodies(memory: Memory, references: list[dict[str, Any]]) -> Sequence[Any]:

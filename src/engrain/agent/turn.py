@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.agent.attachments import keep_attachments, show_attachments
+from engrain.agent.attachments import keep_attachments, load_attachments
 from engrain.agent.journal import EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
@@ -207,12 +207,12 @@ class Turn:
         if self._memory_text is None:
             render = partial(self._config.prompt.render, self._memory, self._session, self._task, window)
             self._memory_text = yield StoreCall(partial(render, show_work=not self._owns_work))
-        window = yield StoreCall(partial(show_attachments, self._memory, window))
+        attached = yield StoreCall(partial(load_attachments, self._memory, window.messages))
         output = self._request.output
         tools = ([output] if output else []) if last else list(self._tools.values())
         streamed: list[str] = []
         request = ChatRequest(
-            _drop_trailing_answers(self._show_whole_results(window)),
+            _drop_trailing_answers(self._show_whole_results(window, attached)),
             build_system_text(self._config.system, self._memory_text, last and bool(self._config.tools), self._refused),
             tuple(tool.spec for tool in tools),
             self._config.max_tokens,
@@ -256,8 +256,8 @@ class Turn:
         # The length first: a message in between is shown, and found when the answer is kept.
         return len(conversation), conversation.window()
 
-    def _show_whole_results(self, window: Window) -> list[ChatMessage]:
-        """Show this turn's results whole as far as there is room, the newest first."""
+    def _show_whole_results(self, window: Window, attached: Mapping[int, tuple[Attachment, ...]]) -> list[ChatMessage]:
+        """Show attachments, and this turn's results whole as far as there is room, the newest first."""
         room = MAX_WHOLE_RESULT_TOKENS
         messages = list(window.messages)
         for at in reversed(range(len(messages))):
@@ -266,7 +266,11 @@ class Turn:
             if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
                 room -= estimate_tokens(text)
-        return replace(window, messages=tuple(messages)).said
+        said = replace(window, messages=tuple(messages)).said
+        first = len(said) - len(messages)
+        for place, attachments in attached.items():
+            said[first + place] = replace(said[first + place], attachments=attachments)
+        return said
 
     # Tools
 

@@ -35,7 +35,7 @@ def load_rule_files(memory: Memory, repository: Repository) -> list[Path]:
         with open_plain(path) as file:
             whole = file.read(4 * MAX_RULE_CHARACTERS).decode("utf-8", "replace")
         # Our own block is left out: these rules are in the memory already.
-        text = _BLOCK.sub("\n", whole)[:MAX_RULE_CHARACTERS].strip()
+        text = _BLOCK.sub("\n", whole).replace("\r\n", "\n")[:MAX_RULE_CHARACTERS].strip()
         name = str(path.relative_to(repository.folder))
         digest = hashlib.sha256(text.encode()).hexdigest()
         slot = f"file.{name}"

@@ -160,6 +160,8 @@ class Memory:
         progress are left out. If the embedder does not answer within `deadline` seconds, words alone are searched, and
         `degraded` says so.
         """
+        from engrain.memory.recall import answer_recall
+
         seconds = None if deadline is None else check_timeout(deadline, "deadline")
         request = RecallRequest(
             query=check_text(query, "query", MAX_QUERY),
@@ -173,19 +175,7 @@ class Memory:
             min_importance=check_share(min_importance, "min_importance"),
             shown=None if shown is None else frozenset(shown),
         )
-        return self._search(request, deadline=seconds)
-
-    def _search(self, request: RecallRequest, whole_profile: bool = False, deadline: float | None = None) -> Recall:
-        from engrain.memory.deadline import search_until
-        from engrain.memory.recall import finish_recall, prepare_recall
-        from engrain.retrieval.search import search
-
-        prepared = prepare_recall(self, self._services, request, whole_profile)
-        if deadline is None:
-            found = search(prepared.request, self._services)
-        else:
-            found = search_until(prepared.request, self._services, deadline)
-        return finish_recall(self, self._services, prepared, found)
+        return answer_recall(self, self._services, request, deadline=seconds)
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
@@ -194,10 +184,10 @@ class Memory:
         It holds, in this order: standing wishes, facts about the user, the work in progress, recalled items and the
         conversation so far.
         """
-        from engrain.memory.recall import prepare_prompt
+        from engrain.memory.recall import answer_recall, prepare_prompt
 
         prepared = prepare_prompt(self, self._services, request, (self._scope, *self._reads), budget, history)
-        return prepared.render(self._search(prepared.request, whole_profile=True))
+        return prepared.render(answer_recall(self, self._services, prepared.request, whole_profile=True))
 
     @traced
     def get(self, id: str) -> Item | None:

@@ -68,6 +68,25 @@ class PreparedPrompt(NamedTuple):
         return "\n\n".join(part for part in (self.head, self.work, str(found), self.conversation) if part)
 
 
+def answer_recall(
+    memory: Memory,
+    services: Services,
+    request: RecallRequest,
+    *,
+    whole_profile: bool = False,
+    deadline: float | None = None,
+) -> Recall:
+    """Answer a request, within `deadline` seconds of the embedder if there is one."""
+    prepared = prepare_recall(memory, services, request, whole_profile)
+    if deadline is None:
+        found = search(prepared.request, services)
+    else:
+        from engrain.memory.deadline import search_until
+
+        found = search_until(prepared.request, services, deadline)
+    return finish_recall(memory, services, prepared, found)
+
+
 def prepare_recall(
     memory: Memory, services: Services, request: RecallRequest, whole_profile: bool = False
 ) -> PreparedRecall:

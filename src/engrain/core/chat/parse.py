@@ -16,7 +16,7 @@ from engrain.core.validation import check_keys, check_list
 
 MAX_MESSAGES = 10_000
 
-_OWN_KEYS = tuple(field.name for field in fields(Message) if field.name not in ("id", "number", "attachments"))
+_OWN_KEYS = tuple(field.name for field in fields(Message) if field.name not in ("id", "number"))
 _API_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 # Keys of an API's response that are not part of the message.
 _RESPONSE_KEYS = ("id", "type", "model", "stop_reason", "stop_sequence", "usage", "status", "phase")

@@ -207,8 +207,7 @@ class Message:
     """One message. `event` marks a decision, error, resolution or note.
 
     Only an assistant's message has `calls`. Only a tool's message `answers` a call's id, names its `tool` and may have
-    `failed`. `id` and `number` are set on messages that were read from a log. `attachments` are not part of the log:
-    their bytes are kept as records.
+    `failed`. `id` and `number` are set on messages that were read from a log.
     """
 
     role: str
@@ -223,12 +222,10 @@ class Message:
     occurred_at: Time | None = None
     id: str | None = None
     number: int | None = None
-    attachments: tuple[Attachment, ...] = ()
 
     @property
     def said(self) -> ChatMessage:
-        role: Any = self.role
-        return ChatMessage(role, self.text, self.calls, self.answers, self.failed, self.attachments)
+        return ChatMessage(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
 
 
 def check_message(message: Message) -> Message:
