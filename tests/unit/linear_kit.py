@@ -17,7 +17,7 @@ from engrain.core.tokens import estimate_tokens
 
 MAX_GROWTH = 2.5  # of the CPU time for a text of twice the length
 SUSPICIOUS = 2.2
-MIN_SECONDS = 0.03
+MIN_SECONDS = 0.05  # below it a fixed part, such as the reading of a paragraph, weighs too much
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 Call = Callable[[str], object]
 
