@@ -81,7 +81,9 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{path} cannot be read: {exc}.") from exc
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} cannot be read: it holds no JSON object.")
+    return found
 
 
 def write_file(path: Path, content: bytes) -> None:

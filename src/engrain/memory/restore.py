@@ -227,6 +227,8 @@ def _find_file(to: PathOrUrl) -> Path:
         path = named.resolve()
     except (OSError, RuntimeError) as exc:
         raise InvalidInput(f"{named} is a link that leads nowhere.") from exc
+    if path.is_symlink():  # Python 3.13 resolves a circle of links to itself
+        raise InvalidInput(f"{named} is a link that leads nowhere.")
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
     return path
