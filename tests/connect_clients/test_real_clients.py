@@ -19,10 +19,9 @@ from model_server import ANSWER, ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
 from engrain.connect.clients import HOOK_MARK
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
-from engrain.connect.service import open_store
 from engrain.connect.trust import are_hooks_trusted, list_hooks
 
 INSTALLED = [name for name in NAMES if find_client(name)]
