@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import ConfigError, NotFound
-from engrain.ports.plain_files import read_plain
 
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import PrivateKind
@@ -92,6 +91,8 @@ def open_store(home: ConnectHome, background: bool = True) -> Store:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a file of ours; an empty one if there is none."""
+    from engrain.ports.plain_files import read_plain  # it loads every port: the spool does without
+
     try:
         found = json.loads(read_plain(path, MAX_STATE_BYTES))
     except NotFound:
