@@ -17,11 +17,10 @@ import time
 from pathlib import Path
 
 from engrain.connect.clients import HOOK_SCRIPT
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.connect.resident import read_pid, stop_resident
-from engrain.connect.service import open_store
 
 PROMPTS, DAY_EVENTS = 40, 2_000
 NOUNS = [

@@ -14,11 +14,12 @@ from examples import for_each, up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engrain import Store
 from engrain.cli.main import root
 from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Place
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.plugin import write_plugin
 from engrain.connect.switch import Connector
 from engrain.connect.trust import are_hooks_trusted
@@ -411,3 +412,28 @@ def test_the_commands(user_folder: Path, home: ConnectHome) -> None:
     assert "disconnected" in run("disconnect")
     assert ChangeLedger(home).list_clients() == []  # so that the resident process ends
     assert not (user_folder / ".gemini/settings.json").exists()
+
+
+def test_doctor_checks_the_store_of_connected_agents_if_there_is_no_other(
+    user_folder: Path, home: ConnectHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> dict[str, Any]:
+        result = CliRunner().invoke(root, [*words, "--json"], prog_name="engrain")
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ENGRAIN_STORE", raising=False)
+    assert CliRunner().invoke(root, ["doctor"]).exit_code != 0  # nothing is connected, and there is no store
+    Connector(home).connect("gemini")
+    early = run("doctor")
+    assert (early["ok"], early["store"], early["findings"]) == (True, home.store, [])
+    assert "does not exist yet" in CliRunner().invoke(root, ["doctor"]).output
+    with open_store(home, background=False) as store:
+        store.memory(user="ana").remember("we never use tabs here")
+    later = run("doctor")
+    assert (later["store"], later["empty"], len(later["findings"])) == (home.store, False, 35)
+    assert "Gemini CLI" in [one["name"] for one in later["agents"]]
+    assert "there is no store" in CliRunner().invoke(root, ["--store", "other.db", "doctor"]).output
+    Store("engrain.db").close()
+    assert "store" not in run("doctor")  # that of this folder comes first

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from engrain.connect.clients import HOOK_SCRIPT
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
-from engrain.connect.service import open_store
 from engrain.server import resident
 
 PATIENCE_SECONDS = 60.0

@@ -14,10 +14,9 @@ from examples import for_each
 
 from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
 from engrain.connect.events import read_event, strip_context
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
-from engrain.connect.service import open_store
 from engrain.connect.spool import put_event
 from engrain.connect.switch import switch
 from engrain.memory import Memory, Store

@@ -9,7 +9,8 @@ from typing import Any
 from examples import for_each
 
 from engrain.connect.commands import fixes, is_everyday, is_work, looks_failed
-from engrain.connect.rules import read_answer, read_prompt, remove_private
+from engrain.connect.rules import read_answer, read_prompt
+from engrain.connect.spool import remove_private
 
 EVENTS = (
     Path(__file__).parents[2] / "bench/capture/coding-events-dev.jsonl",

@@ -11,6 +11,8 @@ from pathlib import Path
 BIN_VARIABLE = "CODING_CLIENTS"  # the folder node_modules/.bin in which npm installed them
 NAMES = ("claude", "codex", "gemini", "copilot", "opencode")
 LIMIT_SECONDS = 400
+# Other tests may run on this machine. Read here: no setting of the user reaches a test.
+PATIENCE = float(os.environ.get("ENGRAIN_HOOK_PATIENCE", "4"))
 
 
 def find_client(name: str) -> Path | None:
@@ -27,6 +29,7 @@ class Machine:
     project: Path
     engrain_home: Path
     url: str
+    patience: float = PATIENCE
 
     def prepare(self) -> None:
         """Write the settings that let each client work without a login."""
@@ -53,30 +56,26 @@ class Machine:
         path.write_text(text)
 
     def environment(self) -> dict[str, str]:
-        kept = ("PATH", "PYTHONPATH", "LANG", "TMPDIR", "ENGRAIN_HOOK_PATIENCE")
-        known = {"ENGRAIN_HOOK_PATIENCE": "4"}  # other tests may run on this machine
-        return (
-            known
-            | {name: os.environ[name] for name in kept if name in os.environ}
-            | {
-                "HOME": str(self.user_folder),
-                "ENGRAIN_HOME": str(self.engrain_home),
-                "CI": "1",
-                "ANTHROPIC_BASE_URL": self.url,
-                "ANTHROPIC_API_KEY": "fake-key",
-                "MCP_TIMEOUT": "120000",  # a busy machine takes long to start the server
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "FAKE_KEY": "x",
-                "GEMINI_API_KEY": "x",
-                "GOOGLE_GEMINI_BASE_URL": self.url,
-                "GEMINI_CLI_TRUST_WORKSPACE": "true",
-                "COPILOT_OFFLINE": "true",
-                "COPILOT_PROVIDER_BASE_URL": f"{self.url}/v1",
-                "COPILOT_MODEL": "fake",
-                "OPENCODE_DISABLE_AUTOUPDATE": "1",
-                "OPENCODE_DISABLE_MODELS_FETCH": "1",
-            }
-        )
+        kept = ("PATH", "PYTHONPATH", "LANG", "TMPDIR")
+        return {name: os.environ[name] for name in kept if name in os.environ} | {
+            "HOME": str(self.user_folder),
+            "ENGRAIN_HOME": str(self.engrain_home),
+            "ENGRAIN_HOOK_PATIENCE": str(self.patience),
+            "CI": "1",
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": "fake-key",
+            "MCP_TIMEOUT": "120000",  # a busy machine takes long to start the server
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "FAKE_KEY": "x",
+            "GEMINI_API_KEY": "x",
+            "GOOGLE_GEMINI_BASE_URL": self.url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_BASE_URL": f"{self.url}/v1",
+            "COPILOT_MODEL": "fake",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        }
 
     def run(self, name: str, prompt: str) -> subprocess.CompletedProcess[str]:
         """Run one session with one prompt."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,15 +21,17 @@ from model_server import ANSWER, ModelServer, serve_model
 from real_clients import NAMES, Machine, find_client
 
 from engrain.connect.clients import HOOK_MARK
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
-from engrain.connect.service import open_store
 from engrain.connect.trust import are_hooks_trusted, list_hooks
 
 INSTALLED = [name for name in NAMES if find_client(name)]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not INSTALLED, reason="no coding agent is installed")]
 READY_SECONDS = 60.0
+MAX_EXTRA_SECONDS = 1.2
+ATTEMPTS = 3
 AT_ONCE = 2  # clients at the same time: a start takes a second of CPU
 SECRETS = (
     "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789AbCdEf0123456789",
@@ -236,10 +240,84 @@ def test_a_killed_a_stopped_and_an_unwritable_store_disturb_no_client(machine: M
         assert texts.count(f"Without a disk {name} goes on.") == 1
 
 
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_memory_that_fails_costs_a_session_little(name: str, machine: Machine, tmp_path: Path) -> None:
+    """A session without engrain is the reference, with the start of the MCP server: each connected session has that."""
+    machine = replace(machine, patience=1.0)  # as users have it
+    plain = replace(machine, user_folder=tmp_path)
+    plain.prepare()
+    home = ConnectHome(machine.engrain_home)
+    time_session(plain, name)  # the first one writes its caches
+    reference = min(time_session(plain, name) for _ in range(2)) + time_mcp_start(machine)
+    limit = reference + MAX_EXTRA_SECONDS * read_slowness()
+    took: dict[str, float] = {}
+    for failure, harm in HARMS.items():
+        harm(home)
+        for _ in range(ATTEMPTS):  # other programs may have taken the processor from one of them
+            (home.folder / BREAKER_FILE).unlink(missing_ok=True)
+            took[failure] = min(time_session(machine, name), took.get(failure, math.inf))
+            if took[failure] <= limit:
+                break
+            stop_resident(home)
+            start(machine)
+            harm(home)
+        if failure == "stopped":
+            signal_resident(home, signal.SIGCONT)
+    stop_resident(home)
+    start(machine)
+    wait_for_spool(machine)
+    assert {failure: seconds for failure, seconds in took.items() if seconds > limit} == {}, f"limit {limit:.2f}"
+
+
+def time_session(machine: Machine, name: str) -> float:
+    began = time.monotonic()
+    assert machine.run(name, "Say hello, please.").returncode == 0
+    return time.monotonic() - began
+
+
+def time_mcp_start(machine: Machine) -> float:
+    """How long the MCP server takes for its first answer: most of it is the import of the SDK."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    command = [sys.executable, "-m", "engrain", "mcp", "--repository"]
+    began = time.monotonic()
+    with subprocess.Popen(
+        command, env=machine.environment(), cwd=machine.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        assert b"serverInfo" in process.stdout.readline()
+        took = time.monotonic() - began
+        process.stdin.close()
+    return took
+
+
+def read_slowness() -> float:
+    """Return 1 on a quiet machine, and up to 2 on a busy one: the wall time for each second of processor time."""
+    wall, cpu = time.monotonic(), time.thread_time()
+    sum(range(20_000_000))
+    return min(2.0, max(1.0, (time.monotonic() - wall) / (time.thread_time() - cpu)))
+
+
+def signal_resident(home: ConnectHome, number: signal.Signals) -> None:
+    pid = read_pid(home)
+    assert pid is not None
+    os.kill(pid, number)
+
+
 def forbid_writing(pid: int | None) -> None:
     """No file of this process may have a byte more, as on a full disk: also root cannot write then."""
     assert pid is not None
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
+
+
+HARMS: dict[str, Callable[[ConnectHome], None]] = {
+    "stopped": lambda home: signal_resident(home, signal.SIGSTOP),
+    "unwritable": lambda home: forbid_writing(read_pid(home)),
+    "killed": lambda home: signal_resident(home, signal.SIGKILL),
+}
 
 
 def test_disconnecting_leaves_no_entry_and_no_process(machine: Machine) -> None:

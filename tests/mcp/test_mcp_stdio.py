@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp_kit import MODERN, SOURCES, VERSIONS, call, fail, run, stdio
 
 from engrain import Memory
@@ -190,3 +190,39 @@ def test_wrong_options_end_the_command_with_advice(tmp_path: Path) -> None:
     assert "Did you mean 'recall'?" in start("--tools", "recal")
     assert "--read-only offers recall" in start("--tools", "remember", "--read-only")
     assert "engrain keys add NAME" in start("--http")
+
+
+def test_switching_the_memory_off_closes_every_tool(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    arguments = ["-m", "engrain", "mcp", "--repository", "--home", str(home)]
+    server = StdioServerParameters(
+        command=sys.executable, args=arguments, env={"PYTHONPATH": SOURCES}, cwd=str(project)
+    )
+
+    def switch(*words: str) -> None:
+        command = [sys.executable, "-m", "engrain", "connect", *words]
+        environment = {**os.environ, "PYTHONPATH": SOURCES, "ENGRAIN_HOME": str(home)}
+        subprocess.run(command, check=True, cwd=project, env=environment, capture_output=True)
+
+    async def use(client: Client) -> None:
+        made = await call(client, "remember", text="The build needs Node 22.")
+        message = {"role": "assistant", "content": "hello"}
+        calls: dict[str, dict[str, Any]] = {
+            "recall": {"query": "Which Node?"}, "remember": {"text": "The build needs Node 24."},
+            "correct": {"id": made["id"], "text": "The build needs Node 24."}, "forget": {"ids": [made["id"]]},
+            "list_items": {}, "explain": {"id": made["id"]}, "add_messages": {"messages": [message]},
+            "start_session": {},
+        }  # fmt: skip
+        assert set(calls) == {tool.name for tool in (await client.list_tools()).tools}
+        for words in ((), ("--project",)):
+            switch("off", *words)
+            for tool, given in calls.items():
+                told = await fail(client, tool, **given)
+                assert "switched off" in told, tool
+                assert "Node" not in told, tool
+            switch("on", *words)
+            found = await call(client, "recall", query="Which Node does the build need?")
+            assert [item["text"] for item in found["items"]] == ["The build needs Node 22."]
+
+    run(Client(server, mode=MODERN), use)

@@ -7,15 +7,20 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import ConfigError, NotFound
-from engrain.ports.plain_files import read_plain
+
+if TYPE_CHECKING:
+    from engrain.core.secrets.redact import PrivateKind
+    from engrain.memory import Store
 
 HOME_VARIABLE = "ENGRAIN_HOME"
 OFF_FILE, SOCKET_FILE, SPOOL_FOLDER, STATE_FILE = "off", "engrain.sock", "spool", "connect.json"
 MAX_SOCKET_PATH = 100  # the system's limit is 107 bytes
 MAX_STATE_BYTES = 64 << 20
+CACHE_BYTES = 128 << 20
+REDACTED: tuple[PrivateKind, ...] = ("keys", "cards")
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,21 @@ class ConnectHome:
         write_file(self.folder / STATE_FILE, json.dumps(state, indent=1).encode())
 
 
+def open_store(home: ConnectHome, background: bool = True) -> Store:
+    """Open the store of a connected memory. Keys and card numbers never reach it."""
+    from engrain.memory import Store
+
+    settings: dict[str, dict[str, Any]] = {
+        "privacy": {"redact": list(REDACTED)},
+        "stores": {"cache_bytes": CACHE_BYTES},
+    }
+    return Store(home.store, settings=settings, background=background)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a file of ours; an empty one if there is none."""
+    from engrain.ports.plain_files import read_plain  # it loads every port: the spool does without
+
     try:
         found = json.loads(read_plain(path, MAX_STATE_BYTES))
     except NotFound:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_repository, make_scopes
-from engrain.connect.service import open_store
 from engrain.connect.switch import is_off
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right

@@ -33,7 +33,7 @@ def load_rule_files(memory: Memory, repository: Repository) -> list[Path]:
     changed = []
     for path in _find_rule_files(repository.folder):
         with open_plain(path) as file:
-            whole = file.read(4 * MAX_RULE_CHARACTERS).decode("utf-8", "replace")
+            whole = file.read(4 * MAX_RULE_CHARACTERS).decode("utf-8", "replace").replace("\r\n", "\n")
         # Our own block is left out: these rules are in the memory already.
         text = _BLOCK.sub("\n", whole).replace("\r\n", "\n")[:MAX_RULE_CHARACTERS].strip()
         name = str(path.relative_to(repository.folder))

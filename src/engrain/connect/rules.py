@@ -37,7 +37,6 @@ def _load(name: str) -> re.Pattern[str]:
     return re.compile("|".join(cues["patterns"][name]), re.IGNORECASE)
 
 
-_PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTED = re.compile(rf"{HIDDEN_LETTER}+")
 
 
@@ -105,11 +104,6 @@ class Kept:
     text: str
     start: int = 0
     end: int = 0
-
-
-def remove_private(text: str) -> str:
-    """Remove `<private>…</private>`. An open tag counts to the end."""
-    return _PRIVATE.sub("", text)
 
 
 def read_prompt(text: str) -> list[Kept]:

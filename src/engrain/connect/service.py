@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engrain import __version__
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RESIDENT_PATH
 
@@ -28,25 +28,12 @@ if TYPE_CHECKING:
 ROUTE = "/v1/connect/events"
 IDLE_SECONDS = 15 * 60.0
 IDLE_VARIABLE = "ENGRAIN_IDLE_SECONDS"
-CACHE_BYTES = 128 << 20
 SPOOL_SECONDS = 1.0
 SLOW_SECONDS = 0.3
 DRAIN_SECONDS = 5
 BACKLOG = 128
 TAKE_OVER_SECONDS = 10.0
 _log = logging.getLogger("engrain")
-
-
-def open_store(home: ConnectHome, background: bool = True) -> Store:
-    """Open the store of a connected memory. Keys and card numbers never reach it."""
-    from engrain.connect.spool import REDACTED
-    from engrain.memory import Store
-
-    settings: dict[str, dict[str, Any]] = {
-        "privacy": {"redact": list(REDACTED)},
-        "stores": {"cache_bytes": CACHE_BYTES},
-    }
-    return Store(home.store, settings=settings, background=background)
 
 
 class ConnectApi:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.home import ConnectHome, write_file
-from engrain.connect.rules import remove_private
-from engrain.core.secrets.redact import PrivateKind, make_redactor, redact_json
+from engrain.connect.home import REDACTED, ConnectHome, write_file
+from engrain.core.secrets.redact import make_redactor, redact_json
 
-REDACTED: tuple[PrivateKind, ...] = ("keys", "cards")
 MAX_FILES = 2_000
 MAX_AGE_SECONDS = 7 * 86_400
+_PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 def clean(message: dict[str, Any]) -> dict[str, Any]:
@@ -25,6 +25,11 @@ def clean(message: dict[str, Any]) -> dict[str, Any]:
     assert redact is not None, "some kinds are named"
     cleaned: dict[str, Any] = redact_json(message, lambda text: redact(remove_private(text)))
     return cleaned
+
+
+def remove_private(text: str) -> str:
+    """Remove `<private>…</private>`. An open tag counts to the end."""
+    return _PRIVATE.sub("", text)
 
 
 def put_event(home: ConnectHome, message: dict[str, Any]) -> None:

@@ -13,12 +13,16 @@ from engrain.mcp.memories import MemorySource, StoreLoader
 from engrain.mcp.server import MemoryServer
 
 
-def serve_stdio(source: MemorySource, loader: StoreLoader, tools: Collection[str]) -> None:
-    """Serve one agent until it closes stdin, or a signal comes. The store opens meanwhile."""
+def serve_stdio(source: MemorySource, loader: StoreLoader, tools: Collection[str], preload: bool = True) -> None:
+    """Serve one agent until it closes stdin, or a signal comes.
+
+    The store opens meanwhile, or without `preload` at the first call of a tool.
+    """
     server = MemoryServer(source, tools)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: _stop(loader, number))
-    loader.start()
+    if preload:
+        loader.start()
     try:
         anyio.run(server.run_stdio_async)
     finally:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engrain.cli.command import memory_command
-from engrain.cli.context import CommandContext
+from engrain.cli.context import DEFAULT_STORE, CommandContext
 from engrain.cli.output import bold, dim, escape, show_progress, terminal_width, wrap
+from engrain.connect.home import ConnectHome
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreCorrupt, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
@@ -44,19 +45,23 @@ EVERY_MEMORY = "every memory of the store"
 def doctor(cli: CommandContext, rebuild: bool, everyone: bool, strict: bool) -> None:
     """Run 35 checks and show how to fix each problem.
 
-    Checks every memory of the store, or only the one that --user, --agent and --tenant name.
+    Checks every memory of the store, or only the one that --user, --agent and --tenant name. Without --store
+    and engrain.db that is the store of the agents that `engrain connect` connected.
     """
+    agents = _check_agents()
+    is_theirs = bool(agents) and cli.store is None and not Path(DEFAULT_STORE).exists()
+    if is_theirs:
+        cli.store = ConnectHome.find().store
     everyone = everyone or not (cli.user or cli.agent or cli.tenant)
     scope = Scope(cli.tenant, cli.agent, cli.user)  # an invalid name is a usage error, not a failed check
     about: dict[str, Any] = {"memory": EVERY_MEMORY if everyone else str(scope), "rebuilt": None}
-    checks = _run_checks(cli, rebuild, about)
-    failed = any(check.state == "fail" for check in checks)
+    about |= {"store": cli.store} if is_theirs else {}
+    checks = [] if is_theirs and cli.find_missing_file() else _run_checks(cli, rebuild, about)
+    states: list[str] = [*(check.state for check in checks), *(one.state for one in agents)]
+    failed = "fail" in states
     counts = {state: sum(check.state == state for check in checks) for state in MARKS}
-    agents = _check_agents()
-    failed = failed or any(one.state == "fail" for one in agents)
     summary = {"counts": counts, "counted": summarize_checks(checks), "findings": checks, "agents": agents}
     cli.print_result({"ok": not failed, **about, **summary}, lambda: _format_report(checks, about, agents))
-    states = [*(check.state for check in checks), *(one.state for one in agents)]
     if failed or (strict and any(state != "pass" for state in states)):
         click.get_current_context().exit(1)
 
@@ -89,7 +94,6 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
 
 def _check_agents() -> list[Finding]:
     """Check the coding agents that `engrain connect` gave a memory; none if there are none."""
-    from engrain.connect.home import ConnectHome
     from engrain.connect.switch import Connector
 
     home = ConnectHome.find()
@@ -102,19 +106,11 @@ def _check_agents() -> list[Finding]:
 
 
 def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any], agents: Sequence[Finding]) -> Iterator[str]:
-    if about["rebuilt"] is not None:
-        yield f"Rebuilt every index from {count_noun(about['rebuilt'], 'item')}."
-    if "empty" not in about:
-        yield "The store does not open."
-    elif about["memory"] == EVERY_MEMORY:
-        yield "The store is empty." if about["empty"] else "Checked: every memory of the store."
-    elif about["empty"]:
-        # Most checks pass on an empty memory.
-        yield f"The checked memory, {about['memory']}, is empty. Choose yours with --user, --agent, --tenant."
-    else:
-        yield f"Checked: {about['memory']}."
     shown = [check for check in checks if check.why != NOT_OPENED]
-    left = max(len(check.name) for check in shown)
+    if "store" in about:
+        yield f"The store of the connected agents: {escape(about['store'])}"
+    yield from _format_head(about) if checks else ["It does not exist yet: the first session of an agent makes it."]
+    left = max((len(check.name) for check in shown), default=0)
     for group in GROUPS:
         members = [check for check in shown if check.group == group]
         if members:
@@ -128,10 +124,26 @@ def _format_report(checks: Sequence[CheckResult], about: Mapping[str, Any], agen
             mark, colour = MARKS[one.state]
             yield f"  {click.style(mark, fg=colour, bold=True)} {one.name}: {escape(one.why)}."
             yield from _format_fix(one.fix, "    ") if one.fix else ()
-    yield ""
+    if checks:
+        yield ""
     if problems := [f"{check.number} {check.name}" for check in shown if check.state != "pass"]:
         yield from wrap(f"See above: {', '.join(problems)}. docs/reference/checklist.md explains each.", limit=None)
-    yield summarize_checks(checks)
+    if checks:
+        yield summarize_checks(checks)
+
+
+def _format_head(about: Mapping[str, Any]) -> Iterator[str]:
+    if about["rebuilt"] is not None:
+        yield f"Rebuilt every index from {count_noun(about['rebuilt'], 'item')}."
+    if "empty" not in about:
+        yield "The store does not open."
+    elif about["memory"] == EVERY_MEMORY:
+        yield "The store is empty." if about["empty"] else "Checked: every memory of the store."
+    elif about["empty"]:
+        # Most checks pass on an empty memory.
+        yield f"The checked memory, {about['memory']}, is empty. Choose yours with --user, --agent, --tenant."
+    else:
+        yield f"Checked: {about['memory']}."
 
 
 def _format_check(check: CheckResult, left: int) -> Iterator[str]:

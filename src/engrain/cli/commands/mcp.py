@@ -94,7 +94,8 @@ def _serve_repository(home: str | None, names: Sequence[str], rights: tuple[Righ
     from engrain.mcp.stdio import serve_stdio
 
     memory = RepositoryMemory(ConnectHome.find(home), Path.cwd(), rights)
-    serve_stdio(memory, memory.loader, names)
+    # Most sessions call no tool, because hooks bring the context: they should not pay for an open store.
+    serve_stdio(memory, memory.loader, names, preload=False)
 
 
 def _serve_http(api: McpApi, loader: StoreLoader, access: Access, address: tuple[str, int]) -> None:

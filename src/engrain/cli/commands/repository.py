@@ -13,7 +13,7 @@ import click
 from engrain.cli.command import memory_command
 from engrain.cli.context import CommandContext, complete_id
 from engrain.cli.output import bold, dim, escape, format_day, wrap
-from engrain.connect.home import ConnectHome
+from engrain.connect.home import ConnectHome, open_store
 from engrain.core.errors import NotFound
 from engrain.core.validation import count_noun
 
@@ -100,7 +100,6 @@ def rules(cli: CommandContext, edit: tuple[str, str] | None, forget: str | None,
 def _open_memories() -> Iterator[tuple[Memory, Memory]]:
     """The memory of this repository, and the user's own wishes."""
     from engrain.connect.repository import find_repository, make_scopes
-    from engrain.connect.service import open_store
 
     home = ConnectHome.find()
     if not home.folder.exists():
