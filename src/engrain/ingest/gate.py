@@ -22,6 +22,7 @@ HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
 MAX_SENTENCE_CHARACTERS = 600
 MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
+MIN_REST_WORDS = 6  # beside the facts of a sentence that fill slots
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
@@ -158,6 +159,8 @@ class _MessageReader:
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
         quoted = self.text[part.start : part.end]
+        if len(slots) > 1 and verdict.keep:
+            return [*found, *self._find_rest(part, loose, verdict.kind)]
         if not wanted or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
             return found
         if contains_secret(quoted) or cue("forward").search(quoted):  # a request about a text
@@ -165,6 +168,24 @@ class _MessageReader:
         start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
+
+    def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
+        """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
+        edges = [
+            part.start,
+            *(edge for one in sorted(stated, key=lambda one: one.start) for edge in (one.start, one.end)),
+        ]
+        gaps = [
+            (skip_lead(self.shown, *gap), gap[1])
+            for gap in (*zip(edges[::2], edges[1::2], strict=False), (edges[-1], part.end))
+        ]
+        rest = [trim_span(self.shown, start, end) for start, end in gaps if start < end]
+        return [
+            self._build_statement(start, end, kind, None)
+            for start, end in rest
+            if len(_WORD.findall(self.shown, start, end)) >= MIN_REST_WORDS
+            and not contains_secret(self.text[start:end])
+        ]
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
