@@ -113,3 +113,14 @@ def test_a_fragment_belongs_to_the_statement_that_it_continues(text: str) -> Non
 @pytest.mark.parametrize("rest", ["Thanks for the tip", "what a day?", "I am so tired", "danke dir für den Tipp"])
 def test_thanks_questions_and_other_sentences_continue_nothing(rest: str) -> None:
     assert list_found(f"The boat is sold. {rest}", give(KEEP, "boat")) == [("The boat is sold", None)]
+
+
+def test_a_refused_clause_does_not_take_the_fact_of_a_sentence_with_several() -> None:
+    text = "I'm Ana, I live in Lima and my job is nursing"
+    assert ("I live in Lima", "user.city") in list_found(text, give(DROP, "Lima"))
+
+
+def test_a_wish_beside_two_slots_is_kept() -> None:
+    text = "Call me Harold, but I should like you to write in full sentences, my city is Truro"
+    found = [words for words, _ in list_found(text, give(KEEP))]
+    assert any("full sentences" in words for words in found)

@@ -154,7 +154,7 @@ class _MessageReader:
         inside = [one for one in found if _overlap(one, part)]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
-        if verdict.drop:
+        if verdict.drop and self._holds_sentence(part):
             return others
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
@@ -168,6 +168,10 @@ class _MessageReader:
         start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
+
+    def _holds_sentence(self, part: Sentence) -> bool:
+        """Tell if a part is a whole sentence. A clause alone is too little to refuse what a rule is sure of."""
+        return any(part.start <= one.start and one.end <= part.end for one in self.sentences)
 
     def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
         """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
