@@ -9,6 +9,7 @@ import pytest
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
+from engrain.core.tokens import estimate_tokens
 
 WISHES, ABOUT = "## What the user always wants", "## About the user"
 
@@ -56,7 +57,7 @@ def test_the_budget_holds_for_the_whole_prompt(memory: Memory) -> None:
     )
     for budget in (20, 60, 200):
         block = memory.prompt("Where is box 7?", budget=budget, history=False)
-        assert memory.store.services.count_tokens(block) <= budget
+        assert estimate_tokens(block) <= budget
     assert "Spanish" in memory.prompt("Where is box 7?", budget=200, history=False)
 
 
@@ -92,3 +93,21 @@ def test_a_relative_date_is_told_with_the_day_that_it_meant(tmp_path: Path, said
         kept = memory.get(id)
         assert kept is not None
         assert kept.text == said
+
+
+def test_words_that_the_user_only_asks_about_come_last_and_as_those_of_others(tmp_path: Path) -> None:
+    with Memory(tmp_path / "a.db", user="ana") as memory:
+        memory.add_message("user", "I live in Leeds near the canal, and my name is Dana.")
+        memory.add_message("user", "what does this mean? 'I live in Berlin and my name is Karl.'")
+        found = memory.recall("Where do I live?")
+    assert "Leeds" in found.hits[0].text
+    assert "Berlin" not in str(found).partition("## Said by others")[0]
+
+
+def test_a_message_of_which_all_is_forgotten_is_never_shown(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "My rent is 950 pounds.")
+    memory.forget(memory.add_message("user", "I am allergic to walnuts.").facts[0])
+    shown = f"{memory.prompt('What am I allergic to?')} {memory.recall('[forgotten]', min_relevance=0.0)}"
+    assert "[forgotten]" not in shown.replace("Current task", "")
+    memory.end_session()

@@ -83,3 +83,44 @@ def test_no_fact_is_cut_in_the_middle(row: dict[str, object]) -> None:
     for fact, _ in list_found(text, judge_locally):
         for whole in wholes:
             assert whole in fact or fact not in whole, f"{fact!r} is a piece of {whole!r}"
+
+
+@pytest.mark.parametrize(
+    "remark", ["she's great", "sie ist echt super", "ella es muy maja", "elle est très sympa", "it's so annoying"]
+)
+def test_a_remark_about_somebody_unnamed_is_no_fact(remark: str) -> None:
+    assert list_found(f"My manager is Priya. {remark}", give(KEEP, remark)) == [("My manager is Priya", "user.manager")]
+
+
+def test_a_word_about_health_or_food_is_more_than_a_remark() -> None:
+    assert list_found("she's coeliac", give(KEEP)) == [("she's coeliac", None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "we finally moved!! York now, little house near the river",
+        "wir sind endlich umgezogen! jetzt Erfurt, kleine Wohnung am Fluss",
+        "nos hemos mudado por fin! ahora Valencia, piso pequeño cerca del puerto",
+        "on a enfin déménagé ! Lyon maintenant, petit appart près du parc",
+    ],
+)
+def test_a_fragment_belongs_to_the_statement_that_it_continues(text: str) -> None:
+    first = text.partition("!")[0].strip()
+    assert list_found(text, give(KEEP, first)) == [(text, None)]
+
+
+@pytest.mark.parametrize("rest", ["Thanks for the tip", "what a day?", "I am so tired", "danke dir für den Tipp"])
+def test_thanks_questions_and_other_sentences_continue_nothing(rest: str) -> None:
+    assert list_found(f"The boat is sold. {rest}", give(KEEP, "boat")) == [("The boat is sold", None)]
+
+
+def test_a_refused_clause_does_not_take_the_fact_of_a_sentence_with_several() -> None:
+    text = "I'm Ana, I live in Lima and my job is nursing"
+    assert ("I live in Lima", "user.city") in list_found(text, give(DROP, "Lima"))
+
+
+def test_a_wish_beside_two_slots_is_kept() -> None:
+    text = "Call me Harold, but I should like you to write in full sentences, my city is Truro"
+    found = [words for words, _ in list_found(text, give(KEEP))]
+    assert any("full sentences" in words for words in found)

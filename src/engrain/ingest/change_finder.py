@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 14
 # The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
 MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.45, 10
-# From so many facts on, words of change alone do not link two statements: they share a word, or are this near.
-FEW, MIN_COSINE = 4, 0.4
+# With more known, words of change do not link two statements: they share this part of the words of the shorter one.
+FEW, MIN_COMMON = 6, 0.12
 MANY_WORDS, MIN_SHARED = 8, 0.25
 MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
@@ -98,31 +98,37 @@ class ChangeFinder:
         try:
             vector = embedder.embed([text], "document")[0]
             new = read_statement(text, vector, slot)
-            found = self._read_candidates(vector, embedder.model.key, new, speaker)
+            found, many = self._read_candidates(vector, embedder.model.key, new, speaker)
         except (EmbedderFailed, StoreUnavailable):  # the statement is kept all the same
             return NO_CHANGE
         aspect = int(new.aspects.argmax())
         name = list_aspects()[aspect] if new.aspects[aspect] >= MIN_ASPECT else None
-        chances = choose_ended(new, [said for _, said in found])
-        if not chances:
+        if not found:
             return FoundChange(aspect=name)
         likeness = max(float(vector @ said.vector) for _, said in found)
         facts = sum(item.kind == "fact" for item, _ in found)
-        least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
+        chances = choose_ended(new, [said for _, said in found])
         best = max(range(len(found)), key=chances.__getitem__)
-        item = found[best][0]
-        if not says_change(new.cues, found[best][1].cues) and not begins_alike(new.text, item.text):
+        if not says_change(new.cues, found[best][1].cues) and not begins_alike(new.text, found[best][0].text):
             # "The blue one is in the hall" ends nothing about the red one.
             return FoundChange(likeness=likeness, aspect=name)
-        if facts >= FEW and not _have_common_ground(new, found[best][1]):
-            return FoundChange(likeness=likeness, aspect=name)
-        sure = chances[best] >= least and not _tells_more(found[best][1], new)
-        likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
+        chance = chances[best]
+        linked = [place for place, (_, said) in enumerate(found) if not many or _have_common_ground(new, said)]
+        if not linked:
+            return FoundChange(chance=chance, likeness=likeness, aspect=name)
+        best = max(linked, key=chances.__getitem__)
+        item, said = found[best]
+        least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
+        sure = chances[best] >= least and not _tells_more(said, new)
+        likely = [found[place][0] for place in linked if chances[place] >= MIN_CHANCE_OF_LATER]
         likely = [one for one in likely if one.kind == "fact" or not find_own_words(one.text).mixed]
         ended = (item,) if sure and item.kind == "fact" else ()
-        return FoundChange(ended, tuple(one for one in likely if one not in ended), chances[best], likeness, name)
+        return FoundChange(ended, tuple(one for one in likely if one not in ended), chance, likeness, name)
 
-    def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
+    def _read_candidates(
+        self, vector: Matrix, model: str, new: Said, speaker: str | None
+    ) -> tuple[list[tuple[Item, Said]], bool]:
+        """Return what a statement may be compared with, and whether more than a few things are known."""
         import numpy as np
 
         items = self.services.items
@@ -131,11 +137,12 @@ class ChangeFinder:
         derived = self._list_derived([item.id for item in found if item.kind == "message"])
         found = [item for item in found if item.id not in derived]
         rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
-        return [
+        read = [
             (item, read_statement(item.text, np.frombuffer(rows[item.id].rows[0], np.float32), item.slot))
             for item in found
             if item.id in rows and rows[item.id].rows
         ]
+        return read, len(near.ids) > FEW
 
     def _list_derived(self, messages: Sequence[str]) -> set[str]:
         """Return the messages from which facts were made: the facts stand for them."""
@@ -148,8 +155,8 @@ class ChangeFinder:
 
 
 def _have_common_ground(new: Said, old: Said) -> bool:
-    shared = new.cues.terms & old.cues.terms or new.cues.names & old.cues.names
-    return bool(shared) or float(new.vector @ old.vector) >= MIN_COSINE
+    shared = len(new.cues.terms & old.cues.terms)
+    return shared > 0 and shared >= MIN_COMMON * min(len(new.cues.terms), len(old.cues.terms))
 
 
 def _tells_more(old: Said, new: Said) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import (
+    ASPECT_KEY,
     ENDS_KEY,
     LATER_KEY,
     RESERVED_KEY,
@@ -36,7 +37,6 @@ from engrain.ingest.write import build_draft
 from engrain.ports import Services
 
 BY_GATE = "gate"  # metadata "by" of a fact that the rules found
-ASPECT_KEY = "aspect"  # under RESERVED_KEY: what a fact is about, such as "city" or "diet"
 # A statement that ends the value of a slot this surely becomes its next value.
 MIN_CHANCE_OF_SLOT = 0.6
 

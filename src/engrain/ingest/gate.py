@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.frames import cue
 from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
-from engrain.core.rules.slot_names import classify_thing, fill_slot, find_mentioned_slot
-from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
+from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
+from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.passages import Clause, Sentence, Span, split_clauses, split_sentences, trim_span
-from engrain.ingest.sentence_model import Verdict, join_fragments
+from engrain.ingest.clause_rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
+from engrain.ingest.sentence_model import Verdict, has_topic, is_fragment, join_fragments
 
 # Only the two ends of a long message are read: the middle is mostly pasted text.
 HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
@@ -23,24 +22,12 @@ HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
 MAX_SENTENCE_CHARACTERS = 600
 MAX_STATEMENTS = 12
 MAX_SENTENCES = 80
+MIN_REST_WORDS = 6  # beside the facts of a sentence that fill slots
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
-_PLAIN_WORD = re.compile(r"[\w']+")
 _COLON = re.compile(r"\w:\s")
-_MAX_LEADS = 8
-_MAX_TOPIC_CHARACTERS = 2_000
-_MAX_VALUE_WORDS = 8
-_MAX_UNCAPITALIZED_WORDS = 2
-_NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’.-]*)(?: (?:(?:van|von|de|del|da|la|le|der|den) )*[^\W\d_a-zß-ÿ][\w'’.-]*){0,2}"
-_SHAPES = {
-    "name": re.compile(_NAME),
-    "number": re.compile(r".*\d.*"),
-    "date": re.compile(rf".*\d.*|{_NAME}"),
-    "mail": re.compile(r"\S+@\S+"),
-    "pair": re.compile(r"\w+/\w+(?:/\w+)?"),
-}
 
 Found = Statement | ForgetRequest
 # Judges as many of the sentences as its model reads.
@@ -104,9 +91,38 @@ class _MessageReader:
     def _add_judged(self, judge: JudgeSentences) -> list[Found]:
         """Add what `judge` keeps, and drop what it surely refuses."""
         parts, found = self._list_parts(), self.found
+        before: Sentence | None = None
         for part, verdict in zip(parts, judge(self.text, parts), strict=False):
-            found = self._apply_verdict(found, part, verdict)
+            # Read with the words before it: "she's great" says nothing alone, "York now" is the news of "we moved".
+            remark = self._is_remark(part)
+            goes_on = before is not None and not verdict.keep and not verdict.drop and self._is_fragment(part)
+            if before and goes_on and not remark and (longer := self._extend_statement(found, before, part)):
+                found = longer
+            elif not remark:
+                found = self._apply_verdict(found, part, verdict)
+            before = part
         return found
+
+    def _is_remark(self, part: Sentence) -> bool:
+        """Tell if words only judge somebody or something that they do not name."""
+        said = self.rules.sign("remark").fullmatch(self.shown, part.start, part.end)
+        return said is not None and not has_topic(said[0])
+
+    def _is_fragment(self, part: Sentence) -> bool:
+        """Tell if words have no subject or verb of their own, and are not a courtesy."""
+        if part.is_question or self._begins("thanks", part.start, part.end):
+            return False
+        return is_fragment(self.shown[part.start : part.end])
+
+    def _extend_statement(self, found: list[Found], before: Sentence, part: Sentence) -> list[Found]:
+        """Return the statements with the one that ends with `before` carried on, or none if there is no such."""
+        if "\n" in self.shown[before.end : part.start]:
+            return []
+        end = trim_span(self.shown, before.start, before.end)[1]
+        for one in found:
+            if isinstance(one, Statement) and one.slot is None and not one.explicit and one.end == end:
+                return [replace(one, end=part.end) if other is one else other for other in found]
+        return []
 
     def _list_parts(self) -> list[Sentence]:
         """Return the parts to judge: the sentences, or the clauses of one that fills a slot.
@@ -138,18 +154,42 @@ class _MessageReader:
         inside = [one for one in found if _overlap(one, part)]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
-        if verdict.drop:
+        if verdict.drop and self._holds_sentence(part):
             return others
         wanted = verdict.keep or (loose and not part.is_question)
         slots = {one.slot for one in loose if one.slot}
         quoted = self.text[part.start : part.end]
+        if len(slots) > 1 and verdict.keep:
+            return [*found, *self._find_rest(part, loose, verdict.kind)]
         if not wanted or len(loose) < len(inside) or len(slots) > 1 or len(others) >= MAX_STATEMENTS:
             return found
         if contains_secret(quoted) or cue("forward").search(quoted):  # a request about a text
             return found
-        start = min(one.start for one in loose) if slots else _skip_lead(self.shown, part.start, part.end)
+        start = min(one.start for one in loose) if slots else skip_lead(self.shown, part.start, part.end)
         whole = self._build_statement(start, part.end, verdict.kind, next(iter(slots), None))
         return [*others, replace(whole, importance=max(one.importance for one in (whole, *loose)))]
+
+    def _holds_sentence(self, part: Sentence) -> bool:
+        """Tell if a part is a whole sentence. A clause alone is too little to refuse what a rule is sure of."""
+        return any(part.start <= one.start and one.end <= part.end for one in self.sentences)
+
+    def _find_rest(self, part: Sentence, stated: Sequence[Statement], kind: str) -> list[Found]:
+        """Return what a kept sentence says between the facts that fill its slots, if that is more than a few words."""
+        edges = [
+            part.start,
+            *(edge for one in sorted(stated, key=lambda one: one.start) for edge in (one.start, one.end)),
+        ]
+        gaps = [
+            (skip_lead(self.shown, *gap), gap[1])
+            for gap in (*zip(edges[::2], edges[1::2], strict=False), (edges[-1], part.end))
+        ]
+        rest = [trim_span(self.shown, start, end) for start, end in gaps if start < end]
+        return [
+            self._build_statement(start, end, kind, None)
+            for start, end in rest
+            if len(_WORD.findall(self.shown, start, end)) >= MIN_REST_WORDS
+            and not contains_secret(self.text[start:end])
+        ]
 
     def _keep_own_words(self, *, doubtful: bool) -> list[Found]:
         """Drop the statements that others made. A request to forget among the words of others is doubtful."""
@@ -183,11 +223,11 @@ class _MessageReader:
 
     def _read_sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
         words = frozenset(_WORD.findall(self.shown[sentence.start : sentence.end].lower()))
-        start = _skip_lead(self.shown, sentence.start, sentence.end)
+        start = skip_lead(self.shown, sentence.start, sentence.end)
         thing = self._match_request("unsaid", words, start, sentence.end)
         if thing:
             at, end = trim_span(self.shown, *thing.span("said"))
-            found = _match_fact(self.shown, self.text, at, end)
+            found = match_fact(self.shown, self.text, at, end)
             return [ForgetRequest(at, end, found.slot if found else find_mentioned_slot(self.shown[at:end]))]
         statement = self._match_request("untold", words, start, sentence.end)
         if statement:
@@ -213,7 +253,7 @@ class _MessageReader:
         """Return the statements that the speaker asks to keep, up to the end of the sentence."""
         if sentence.is_question and not self._begins("asks_to_keep", part.start, part.end):
             return []
-        for start in (_skip_lead(self.shown, part.start, part.end), part.start):
+        for start in (skip_lead(self.shown, part.start, part.end), part.start):
             match = self._match_request("explicit", words, start, sentence.end)
             if match:
                 return self._split_statements(*match.span("said"), explicit=True)
@@ -227,8 +267,8 @@ class _MessageReader:
         if self.rules.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
         parts = self._split_clauses(Sentence(start, end, False))
-        starts = [_skip_lead(self.shown, part.start, part.end) for part in parts]
-        facts = [_match_fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
+        starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
+        facts = [match_fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
         spans = [(at, part.end) for at, part in zip(starts, parts, strict=True)] if all(facts) else [(start, end)]
         kept: list[Found] = []
         for span, found in zip(spans, facts, strict=False):
@@ -246,7 +286,7 @@ class _MessageReader:
             requested = self._find_requested(words, clause, sentence)
             if requested:
                 break
-            start = _skip_lead(self.shown, clause.start, clause.end)
+            start = skip_lead(self.shown, clause.start, clause.end)
             facts += self._find_fact(clause, start) or (self._find_correction(clause, refusal) if refusal else [])
         facts += self._find_inner_facts(sentence, parts, [*facts, *requested])
         is_void = facts and self._has("void_sentence", sentence.start, sentence.end)
@@ -266,20 +306,20 @@ class _MessageReader:
                 continue
             asked = asking or (sentence.is_question and place == len(parts) - 1)
             reason = self.rules.sign("because").fullmatch(part.connector) is not None
-            order = self._begins("orders", _skip_lead(self.shown, part.start, part.end), part.end)
+            order = self._begins("orders", skip_lead(self.shown, part.start, part.end), part.end)
             void = supposing or reported or order or self._begins("question", part.start, part.end)
             if (reason or not asked) and not void:
                 yield part
 
     def _is_reported(self, part: Clause, before: bool) -> bool:
         """Check for another person's words, or their continuation. "I told her that …" is the speaker's own."""
-        if self._begins("own_word", _skip_lead(self.shown, part.start, part.end), part.end):
+        if self._begins("own_word", skip_lead(self.shown, part.start, part.end), part.end):
             return False
         goes_on = before and self.rules.sign("goes_on").fullmatch(part.connector) is not None
         return goes_on or self._has("reported", part.start, part.end)
 
     def _find_fact(self, clause: Clause, start: int) -> list[Found]:
-        found = _match_fact(self.shown, self.text, start, clause.end)
+        found = match_fact(self.shown, self.text, start, clause.end)
         if found is None:
             return []
         # "If you are unsure, ask me" is an instruction, not a supposition.
@@ -304,14 +344,14 @@ class _MessageReader:
         A value without meaning of its own, such as "it's Ana", is kept only if it fills a slot.
         """
         earlier = self.shown[: refusal.start()]
-        slot = _find_topic_slot([("user", earlier)] if earlier.strip() else self.before)
+        slot = find_topic_slot([("user", earlier)] if earlier.strip() else self.before)
         sure = refusal.re is self.rules.sign("corrects")
         after_refusal = refusal.end() if clause.start < refusal.end() < clause.end else clause.start
-        for start in (_skip_lead(self.shown, clause.start, clause.end), after_refusal):
-            match = _match_right_value(self.shown, start, clause.end, sure=sure or slot is not None)
+        for start in (skip_lead(self.shown, clause.start, clause.end), after_refusal):
+            match = match_right_value(self.shown, start, clause.end, sure=sure or slot is not None)
             if match is None:
                 continue
-            filled = slot if slot and _fits_slot(slot, self.text[slice(*match.span("value"))], sure=sure) else None
+            filled = slot if slot and fits_slot(slot, self.text[slice(*match.span("value"))], sure=sure) else None
             if filled or self.rules.sign("whole").match(self.shown, start, clause.end):
                 return [self._build_statement(start, clause.end, "correction", filled)]
         return []
@@ -370,128 +410,3 @@ def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
     return [
         replace(one, slot=None) if isinstance(one, Statement) and last[one.slot] is not one else one for one in ordered
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    kind: str
-    slot: str | None
-    holds: bool  # even if a passing time is named with it
-
-
-def _skip_lead(shown: str, start: int, end: int) -> int:
-    """Return the start of a clause's content, behind "oh, by the way," and the like."""
-    lead = load_statement_rules().sign("lead")
-    for _ in range(_MAX_LEADS):
-        match = lead.match(shown, start, end)
-        if match is None or match.end() == start:
-            break
-        start = match.end()
-    return start
-
-
-def _match_fact(shown: str, text: str, start: int, end: int) -> _Fact | None:
-    """Return the fact that the words from `start` to `end` state. `text` is `shown` with nothing blanked."""
-    word = _PLAIN_WORD.match(shown, start, end)
-    first = word[0].lower() if word else ""
-    found = _match_rules(first, shown, text, start, end)
-    if found:
-        return found
-    subject = load_statement_rules().dropped.get(first)
-    if subject is None:
-        return None
-    return _match_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
-
-
-def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> _Fact | None:
-    rules = load_statement_rules()
-    elided = first.partition("'")[0] + "'"  # "j'" lists the rules for "j'habite"
-    word = first if first in rules.by_word else elided if elided in rules.by_word else ANY_WORD
-    for pattern, rule in _list_rules(word):
-        match = pattern.match(shown, start, end)
-        if match:
-            alone = rules.sign("beside").match(shown, start, end) is None
-            return _Fact(rule.kind, fill_slot(rule, match, text) if alone else None, rule.holds)
-    return None
-
-
-@cache
-def _list_rules(word: str) -> list[tuple[re.Pattern[str], Rule]]:
-    return [(rule.pattern, rule) for rule in load_statement_rules().by_word[word]]
-
-
-def _match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
-    """Match words that give a right value for a wrong one. Unless that is `sure`, they must look like a value."""
-    rules = load_statement_rules()
-    for pattern in rules.asks["right"]:
-        match = compile_pattern(pattern).match(shown, start, end)
-        if match is None:
-            continue
-        value = match.start("value")
-        if rules.sign("likely").match(shown, value, end):
-            return match
-        short = len(_PLAIN_WORD.findall(shown, value, end)) <= _MAX_VALUE_WORDS
-        if sure and short and not rules.sign("no_value").match(shown, value, end):
-            return match
-    return None
-
-
-def _fits_slot(slot: str, value: str, *, sure: bool) -> bool:
-    """Check that a value has the form that a slot needs. In a `sure` correction a name needs no capital letter."""
-    rules = load_statement_rules()
-    value = rules.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
-    leaf = slot.rpartition(".")[2]
-    if leaf in rules.classes.values() or slot.startswith("user.prefers."):
-        return classify_thing(value, by_head=True) == leaf
-    shape = rules.shapes.get(leaf)
-    if shape == "state":
-        return any(
-            (found := _match_fact(one, one, 0, len(one))) and found.slot == slot
-            for one in (f"i'm {value}", f"i'm a {value}")
-        )
-    if shape in ("number", "date", "mail", "pair"):
-        return _SHAPES[shape].fullmatch(value) is not None
-    words = value.lower().split()
-    if not words or not rules.words["no_name"].isdisjoint(words):
-        return False
-    plain = sure and len(words) <= _MAX_UNCAPITALIZED_WORDS and all(word.isalpha() for word in words)
-    number = shape is None and _SHAPES["number"].fullmatch(value) is not None
-    return plain or number or _SHAPES["name"].fullmatch(value) is not None
-
-
-def _find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
-    """Return the slot that the last message is about: stated by the user, or stated or asked by the assistant.
-
-    Earlier messages do not count: a "no" answers the last one.
-    """
-    if not before:
-        return None
-    role, text = before[-1]
-    shown = blank_pasted(text[-_MAX_TOPIC_CHARACTERS:])
-    return _find_last_slot(shown if role == "user" else _swap_persons(shown))
-
-
-def _find_last_slot(shown: str) -> str | None:
-    """Return the slot of the last sentence that is not a mere courtesy."""
-    rules = load_statement_rules()
-    courtesy = rules.sign("courtesy")
-    sentences = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
-    if not sentences:
-        return None
-    sentence = sentences[-1]
-    for clause in reversed(split_clauses(shown, sentence, rules.sign("breaks"), rules.sign("opens"))):
-        found = _match_fact(shown, shown, _skip_lead(shown, clause.start, clause.end), clause.end)
-        if found and found.slot:
-            return found.slot
-    return find_mentioned_slot(shown[sentence.start : sentence.end])
-
-
-def _swap_persons(shown: str) -> str:
-    """Rewrite the assistant's words as the user's: "you live in Lima" becomes "I live in Lima".
-
-    The assistant's statements about itself become those of a third person.
-    """
-    turned = dict(load_statement_rules().turned)
-    own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
-    words = own | turned
-    return _PLAIN_WORD.sub(lambda match: words.get(match[0].lower(), match[0]), shown)

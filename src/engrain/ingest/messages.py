@@ -23,6 +23,7 @@ from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_nov
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.rules.statements import load_statement_rules
 from engrain.core.text.passages import Sentence
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
@@ -271,7 +272,11 @@ def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
             verdicts = judge_sentences(window, within, pooling.pool_spans)
         except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
             return []
-        asked = (one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS for one in within)
+        question = load_statement_rules().sign("question")
+        asked = (
+            one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS or question.match(text, one.start, one.end)
+            for one in within
+        )
         return [
             verdict
             if verdict.keep or verdict.drop or skipped or not finder.is_change(text[one.start : one.end])

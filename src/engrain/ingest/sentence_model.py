@@ -29,6 +29,13 @@ TAGS = "sentence_tags.toml"
 KEPT_KINDS = ("fact", "preference", "instruction", "decision", "correction")
 _CONTEXT_CHARACTERS = 40
 _SIGNS = ("void_both", "void_clause", "void_sentence", "passing", "reported", "own_word")
+# Words that make a sentence of its own: a subject, a verb, a question.
+_OWN_TAGS = frozenset(("i", "we", "my", "you", "they", "if", "say", "ask", "order", "like", "be", "have"))
+_TOPIC_TAGS = frozenset(
+    ("kin", "person", "pet", "day", "month", "live", "work", "body", "eat", "money", "tech", "change")
+)
+_PREPOSITIONS = ("am", "du")  # in German and French; elsewhere a verb and a subject
+_MAX_FRAGMENT_WORDS = 12
 _MIN_WORDS = 3  # a shorter sentence belongs to its neighbour
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
@@ -59,6 +66,18 @@ def join_fragments(text: str, sentences: Sequence[Sentence]) -> list[Sentence]:
         else:
             joined.append(one)
     return joined
+
+
+def is_fragment(text: str) -> bool:
+    """Tell if a few words have neither a subject nor a verb, as "York now, little house near the river"."""
+    words = _split_words(text)
+    tags = {_load_tags().get(word) for word in words if word not in _PREPOSITIONS}
+    return len(words) <= _MAX_FRAGMENT_WORDS and tags.isdisjoint(_OWN_TAGS)
+
+
+def has_topic(text: str) -> bool:
+    """Tell if a word is of a matter that lasts: a person, health, food, work, a date."""
+    return not _TOPIC_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
 
 
 def judge_sentences(

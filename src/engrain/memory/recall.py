@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import TRUST, Item
+from engrain.core.model.items import TRUST, Item, is_all_forgotten
 from engrain.core.model.messages import message_to_note
 from engrain.core.model.recall import Degraded, Recall, RecallRequest, ToldFact, quote_item
 from engrain.core.model.recall_block import (
@@ -186,6 +186,7 @@ def _render_history(
     lines = [
         (f'- {quote_name(message.speaker or message.role)}: "{escape_text(text)}"', message.id or "")
         for message, text in texts
+        if not is_all_forgotten(text)
     ]
     if window.summary:
         lines.insert(0, ("\n".join(("- before:", *quote_lines(window.summary))), ""))

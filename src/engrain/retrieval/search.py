@@ -14,15 +14,18 @@ from engrain.core.clock import check_time
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter, matches_filter
-from engrain.core.model.items import LATER_KEY, RESERVED_KEY, Item
+from engrain.core.model.items import ASPECT_KEY, LATER_KEY, RESERVED_KEY, Item, is_all_forgotten
 from engrain.core.model.messages import item_to_message
 from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.core.model.recall import Hit, Recall, RecallRequest
+from engrain.core.rules.frames import HIDDEN_LETTER
+from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.relations import list_entities
 from engrain.core.rules.slot_names import states_same_name
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
+from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import Services
 from engrain.ports.search import Embedder, pin_embedder
 from engrain.retrieval.query import Question, parse_query
@@ -97,6 +100,7 @@ def search(request: RecallRequest, services: Services) -> Recall:
     selection.omitted["double"] = [*calls, *duplicates]
     related = _expand_relations(hits, request, services, floor, named)
     ordered = _put_current_first(_add_related(hits, related, selection, request.n), request.at)
+    ordered = _mark_quoting(ordered, terms)
     return pack_hits(ordered, selection, budget, request.context, request.told)
 
 
@@ -169,7 +173,7 @@ def _load_hits(
         candidates = [one for one in selection.selected if one.scope == number]
         items, outdated = load_items(scope, [one.id for one in candidates], services)
         for one in candidates:
-            if one.id in items:
+            if one.id in items and not is_all_forgotten(items[one.id].text):
                 item, table = items[one.id], rankings[number].table
                 marks = [mark for mark in outdated.get(one.id, ()) if request.at is None or mark.until <= request.at]
                 passage = int(table.passage[one.row])  # has the most of the words
@@ -193,9 +197,44 @@ def _find_later(item: Item, at: datetime | None) -> datetime | None:
     return later if later and (at is None or later <= at) else None
 
 
+def _put_newest_first(ordered: list[tuple[Candidate, Hit]]) -> list[tuple[Candidate, Hit]]:
+    """Let current facts of one aspect, such as two cities, change places so that the newest comes first."""
+    places: dict[str, list[int]] = {}
+    for place, (_, hit) in enumerate(ordered):
+        own = hit.item.metadata.get(RESERVED_KEY)
+        aspect = own.get(ASPECT_KEY) if isinstance(own, Mapping) else None
+        if isinstance(aspect, str) and hit.item.kind == "fact" and not hit.stale:
+            places.setdefault(aspect, []).append(place)
+    swapped = list(ordered)
+    for some in places.values():
+        newest = sorted(some, key=lambda place: _get_time(ordered[place][1].item), reverse=True)
+        for place, other in zip(some, newest, strict=True):
+            swapped[place] = ordered[other]
+    return swapped
+
+
+def _get_time(item: Item) -> datetime:
+    return item.occurred_at or item.recorded_at
+
+
+def _mark_quoting(hits: dict[Candidate, Hit], terms: frozenset[int]) -> dict[Candidate, Hit]:
+    """Move the user's messages to the end that match the query only in words of others, and mark them."""
+    quoting = {
+        one: replace(hit, quoting=True)
+        for one, hit in hits.items()
+        if hit.item.role == "user" and not one.trusted and terms.isdisjoint(_list_own_terms(hit.item.text))
+    }
+    return {**{one: hit for one, hit in hits.items() if one not in quoting}, **quoting}
+
+
+def _list_own_terms(text: str) -> list[int]:
+    return extract_terms(find_own_words(text).text.replace(HIDDEN_LETTER, " "))
+
+
 def _put_current_first(hits: dict[Candidate, Hit], at: datetime | None) -> dict[Candidate, Hit]:
     """Move what no longer holds to the end, and what is earlier behind what was said later."""
     ordered = sorted(hits.items(), key=lambda pair: pair[1].stale and not pair[1].earlier)
+    ordered = _put_newest_first(ordered)
     for pair in [pair for pair in ordered if pair[1].earlier]:
         since = _find_later(pair[1].item, at)
         later = [place for place, (_, hit) in enumerate(ordered) if since and hit.item.recorded_at >= since]

@@ -17,7 +17,7 @@ from engrain.core.model.plans import Add, Applied, Change, Outcome, Plan, Step, 
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
-from engrain.core.rules.profile import is_about_user, is_standing_wish
+from engrain.core.rules.profile import is_about_user, is_earlier, is_standing_wish
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
@@ -216,7 +216,7 @@ def collect_wishes(services: Services, scope: Scope) -> builtins.list[Item]:
     important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
     ids = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, MAX_PROFILE_ITEMS, None)
     found = {item.id: item for item in (*important, *items.get_many(scope, ids))}
-    return [item for item in found.values() if is_standing_wish(item)]
+    return [item for item in found.values() if is_standing_wish(item) and not is_earlier(item)]
 
 
 def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
@@ -228,5 +228,5 @@ def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
     wishes = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, few, None)
     newest = items.page(ListQuery(scope, _TRUSTED, limit=MAX_NEWEST_FACTS))
     found = (*important, *items.get_many(scope, wishes), *filter(is_about_user, newest))
-    own = (item for item in found if SPEAKER_KEY not in item.metadata)
+    own = (item for item in found if SPEAKER_KEY not in item.metadata and not is_earlier(item))
     return list({item.id: item for item in (*slots, *pinned, *own)}.values())

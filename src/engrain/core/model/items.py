@@ -34,6 +34,11 @@ TRUST: Mapping[str, float] = {
 }  # fmt: skip
 
 
+def is_all_forgotten(text: str) -> bool:
+    """Tell if a text has been cut so far that only the mark is left."""
+    return FORGOTTEN in text and not any(map(str.isalnum, text.replace(FORGOTTEN, "")))
+
+
 def limit_kind(kind: SourceKind) -> SourceKind:
     """The kind of a source that a file names: no more trusted than an import."""
     return kind if TRUST[kind] <= TRUST["import"] else "import"
@@ -194,6 +199,7 @@ class Draft:
 MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
 ENDS_KEY = "ends"  # under RESERVED_KEY: the items that a fact ended
+ASPECT_KEY = "aspect"  # under RESERVED_KEY: what a fact is about, such as "city" or "diet"
 LATER_KEY = "later"  # under RESERVED_KEY: since when something newer was said about the same matter
 FOUND_BY = (("by", "gate"), ("by", "model"))  # in the metadata of a fact: which part of engrain found it
 PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX = "procedure:", "session:"  # slots of procedures and of summaries

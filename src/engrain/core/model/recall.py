@@ -73,6 +73,7 @@ class Hit:
     `score` orders the hits of one query. `relevance` is absolute, from 0 to 1. `arms` splits the score into its parts.
     `scope` is the memory that it was read from, None for the caller's own. `told`: the context of the block says it.
     `earlier`: something newer was said about the same matter since, and may have changed it.
+    `quoting`: a user's message that matches only in words of others.
     """
 
     item: Item
@@ -86,6 +87,7 @@ class Hit:
     scope: Scope | None = None
     told: bool = False
     earlier: bool = False
+    quoting: bool = False
 
     @property
     def stale(self) -> bool:

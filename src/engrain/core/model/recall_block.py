@@ -55,7 +55,7 @@ def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
 
 def choose_heading(hit: Hit) -> str:
     # A summary names the speaker of each line itself.
-    if hit.item.trust < TRUST["agent"] and hit.item.kind != "summary":
+    if hit.quoting or (hit.item.trust < TRUST["agent"] and hit.item.kind != "summary"):
         return OTHERS
     if hit.item.kind == "procedure":
         return HOW_TO

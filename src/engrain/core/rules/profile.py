@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.model.items import TRUST, Item
+from engrain.core.model.items import LATER_KEY, RESERVED_KEY, TRUST, Item
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import INSTRUCTION, detect_traits
 
@@ -35,6 +35,12 @@ def is_standing_wish(item: Item) -> bool:
         return True
     wishes = _load_wishes()
     return bool(wishes["sure"].search(text) or (wishes["verbs"].search(text) and wishes["objects"].search(text)))
+
+
+def is_earlier(item: Item) -> bool:
+    """Tell if something newer was said about the matter of a fact: a profile does not show it as current."""
+    own = item.metadata.get(RESERVED_KEY)
+    return isinstance(own, Mapping) and LATER_KEY in own
 
 
 def is_about_user(item: Item) -> bool:
