@@ -54,6 +54,8 @@ THROUGH_VERBS = {
     "engrain.core.rules.slot_names.fill_slot": "gate.find_statements",
     "engrain.core.text.passages.split_clauses": "gate.find_statements",
     "engrain.core.validation.count_noun": "takes a noun",
+    "engrain.ingest.clause_rules.fits_slot": "gate.find_statements",
+    "engrain.ingest.clause_rules.match_right_value": "gate.find_statements",
     "engrain.ingest.episodes.build_raw": "Memory.add_message of a tool",
     "engrain.ingest.extraction.extract_facts": "needs a model's answer",
     "engrain.ingest.sentence_model.hash_words": "Memory.add_message of a user",
