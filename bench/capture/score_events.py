@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from engrain.connect.commands import fixes, is_work, looks_failed
-from engrain.connect.rules import Kept, read_answer, read_prompt, remove_private
+from engrain.connect.rules import Kept, read_answer, read_prompt
+from engrain.connect.spool import remove_private
 
 
 def read_event(event: dict[str, Any]) -> list[Kept]:
