@@ -86,7 +86,7 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """What the user asks. `output` is the tool that takes the answer in a form; `emit` gets the events of a stream."""
+    """A request of the user. `output` is the tool that takes the answer in a form; `emit` gets events of a stream."""
 
     task: str
     attachments: tuple[Attachment, ...] = ()

@@ -59,7 +59,7 @@ def list_sections(memory: Memory, personal: Memory) -> list[tuple[str, list[Item
 
 
 def list_rules(memory: Memory) -> list[Item]:
-    """What holds in the repository, newest first."""
+    """Return the rules that hold in the repository, newest first."""
     _, where, _ = _SECTIONS[0]
     return memory.list(where, limit=MAX_LISTED)
 

@@ -37,7 +37,7 @@ _SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
 
 @dataclass(frozen=True, slots=True)
 class FoundChange:
-    """What a statement ends, and what it may only make older. `chance` is that of the most likely one.
+    """The items that a statement ends, and those that it may only make older. `chance` is that of the most likely one.
 
     `likeness` is the cosine of the nearest fact.
     """

@@ -150,7 +150,7 @@ class _MessageReader:
         return join_fragments(self.shown, joined)
 
     def _apply_verdict(self, found: list[Found], part: Sentence, verdict: Verdict) -> list[Found]:
-        """Keep a statement as its whole part, so that nothing is cut off. Only a sure one fills a slot."""
+        """Keep a statement as its whole part, so that nothing is cut off."""
         inside = [one for one in found if _overlap(one, part)]
         loose = [one for one in inside if isinstance(one, Statement) and not one.explicit]
         others = [one for one in found if one not in loose]
