@@ -12,6 +12,8 @@ SUITES := packages/engrain-conformance
 INTEGRATIONS ?= agent-framework anthropic google-adk langchain langgraph llama-index openai-agents pydantic-ai
 # Frameworks that start our MCP server, whose packages their own exclude.
 MCP_FRAMEWORKS ?= autogen crewai smolagents
+# LOWEST=1: the lowest versions that the extras allow, instead of the newest.
+ENVIRONMENTS := .venv-integrations$(if $(LOWEST),-lowest)
 FIGURES := tests/integrations/figures
 
 # Test workers, and the programs that tests start, reuse compiled files.
@@ -31,9 +33,9 @@ demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 test: lint  ## format, types, import contracts and tests, about five minutes on two cores
 	@$(MAKE) --no-print-directory -j 2 types tests
 
-# Three workers on two cores: one of them often waits for a program or a server.
+# Four workers on two cores: they often wait for a program, a server or a time-out.
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest -rs -n 3 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -rs -n 4 --dist worksteal -m "not slow"
 
 test-all: check audit  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
@@ -41,13 +43,13 @@ test-all: check audit  ## the long suites as well: crash matrices, every backend
 test-integrations: $(INTEGRATIONS:%=test-of-%) $(MCP_FRAMEWORKS:%=test-by-mcp-of-%)  ## each framework, in an environment of its own
 	@$(MAKE) --no-print-directory test-clients
 
-test-of-%: .venv-integrations/%/.ready
-	INTEGRATION_FIGURES=$(FIGURES)/$*.json .venv-integrations/$*/bin/python -m pytest -rs \
+test-of-%: $(ENVIRONMENTS)/%/.ready
+	$(if $(LOWEST),,INTEGRATION_FIGURES=$(FIGURES)/$*.json) $(ENVIRONMENTS)/$*/bin/python -m pytest -rs \
 	  tests/integrations/test_$(subst -,_,$*)_*.py tests/integrations/test_pages_of_frameworks.py \
 	  tests/integrations/test_erasure_in_frameworks.py
 	@$(PYTHON) tools/integrations_page.py
 
-test-by-mcp-of-%: .venv-integrations/%/.ready $(VENV)/.dev
+test-by-mcp-of-%: $(ENVIRONMENTS)/%/.ready $(VENV)/.dev
 	INTEGRATION_FIGURES=$(FIGURES)/$*.json $(BIN)/python -m pytest -rs tests/integrations/test_mcp_frameworks.py -k $*
 	@$(PYTHON) tools/integrations_page.py
 
@@ -108,7 +110,7 @@ help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-integrations .venv-site site dist
+	rm -rf $(VENV) .venv-peers .venv-integrations* .venv-site site dist
 
 $(BIN)/python:
 	@echo "Making $(VENV) …"
@@ -142,10 +144,10 @@ endif
 	@.venv-site/bin/python -m pip --disable-pip-version-check -q install --group site
 	@touch $@
 
-.PRECIOUS: .venv-integrations/%/.ready
-.venv-integrations/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
-	@echo "Installing $* into .venv-integrations/$* …"
-	@$(PYTHON) tools/install_framework.py $* .venv-integrations/$*
+.PRECIOUS: $(ENVIRONMENTS)/%/.ready
+$(ENVIRONMENTS)/%/.ready: pyproject.toml $(WEIGHTS)/pyproject.toml $(SUITES)/pyproject.toml
+	@echo "Installing $* into $(ENVIRONMENTS)/$* …"
+	@$(PYTHON) tools/install_framework.py $* $(ENVIRONMENTS)/$* $(if $(LOWEST),--lowest)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core requirements/dev.txt requirements/encryption.txt $(SUITES)/pyproject.toml

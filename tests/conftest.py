@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 import pytest
+from counting import pytest_terminal_summary, report_counts  # noqa: F401
 from hypothesis import HealthCheck, settings
 
 # A shell that starts the tests in the background hands them an ignored SIGINT, which every child would inherit.

@@ -1,7 +1,7 @@
 """Install a framework into an environment of its own, and measure it: python tools/install_framework.py NAME FOLDER.
 
 A framework with an extra of engrain gets engrain, the extra and the tests. Any other is installed alone: it starts the
-MCP server of another environment.
+MCP server of another environment. With --lowest, the framework is in the lowest version that the extra allows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def main(name: str, folder: Path) -> None:
     seconds, after = time.monotonic() - began, measure(folder)
     if name in extras:
         install(folder, *TESTS, f"{name}-tests")
+    if name in extras and "--lowest" in sys.argv:
+        install(folder, *(package.replace(">=", "==") for package in extras[name]))
     added = {key: after[key] - before[key] for key in after}
     (folder / "install.json").write_text(json.dumps({**added, "seconds": round(seconds)}))
 

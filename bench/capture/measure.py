@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections import defaultdict
@@ -120,11 +121,12 @@ def read_messages() -> Iterator[Message]:
 
 def read_other_sets() -> Iterator[Message]:
     """Yield the texts of dev sets that were made to measure something else, but tell what lasts."""
-    for record in read_lines(HERE / "changes-dev.jsonl"):
-        for key in ("first", "later"):
-            if key in record:
-                yield build_message("changes", record["id"], record[key], "fact")
-    for record in read_lines(HERE / "forget-dev.jsonl"):
+    for record in (one for name in ("dev", "more") for one in read_lines(HERE / f"changes-{name}.jsonl")):
+        for text, value in (("first", "old_value"), ("later", "new_value")):
+            if text in record:
+                spans = find_spans(record[text], [(record[value], "fact")])
+                yield Message(choose_group("changes", record["id"]), "changes", record[text], spans)
+    for record in (one for name in ("dev", "more") for one in read_lines(HERE / f"forget-{name}.jsonl")):
         for message in record.get("messages", ()):
             if message["id"] in record["targets"]:
                 yield build_message("forget", record["id"], message["text"], "fact")
@@ -145,6 +147,23 @@ def read_other_sets() -> Iterator[Message]:
     for record in read_lines(HERE.parent / "hostile" / "pastes-dev.jsonl"):
         if record["id"].startswith(("paste", "frame")) and not record["keeps"]:
             yield Message(choose_group("pastes", record["id"]), "pastes", record["text"], (), default="quoted")
+
+
+def hash_files() -> str:
+    """Return the hash of all files from which the weights are made."""
+    paths = [
+        *(HERE / "training").glob("*.jsonl"),
+        *(HERE / "personas" / "dev").glob("*.jsonl"),
+        *(HERE / f"{name}-{part}.jsonl" for name in ("changes", "forget") for part in ("dev", "more")),
+        *(HERE / f"{name}-dev.jsonl" for name in ("sentences", "coding-events")),
+        *(HERE / "floor" / f"{name}.jsonl" for name in ("codebase", "household", "project")),
+        *(TEST_FILES / f"{name}.jsonl" for name in ("gate-dev", "gate-sentences")),
+        HERE.parent / "hostile" / "pastes-dev.jsonl",
+    ]
+    found = hashlib.sha256()
+    for path in sorted(paths, key=lambda one: one.name):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def build_message(part: str, id: str, text: str, kind: str) -> Message:

@@ -1,34 +1,69 @@
-"""Score the rules of connected coding agents on events of coding sessions.
+"""Score what connected coding agents keep of events of coding sessions.
 
-Run: python bench/capture/score_events.py [FILE]
+Run: python bench/capture/score_events.py [--rules] [FILE]    with --rules without the model
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from engrain.connect.commands import fixes, is_work, looks_failed
 from engrain.connect.rules import Kept, read_answer, read_prompt
+from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.spool import remove_private
+from engrain.providers.local import LocalEmbedder
 
 
-def read_event(event: dict[str, Any]) -> list[Kept]:
-    """Apply the rules that the kind of the event calls for."""
-    if event["event"] == "prompt":
-        return read_prompt(remove_private(event["text"]))
+@dataclass
+class Score:
+    """Counts of wanted texts, and of events with nothing to keep."""
+
+    wanted: int = 0
+    kept: int = 0
+    right_kind: int = 0
+    empty: int = 0
+    false: int = 0
+    extra: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    def add(self, event: dict[str, Any], kept: list[Kept]) -> None:
+        self.empty += not event["keep"]
+        for wanted in event["keep"]:
+            found = [one for one in kept if holds(one.text, wanted["text"])]
+            self.wanted += 1
+            self.kept += bool(found)
+            self.right_kind += any(one.kind == wanted["kind"] for one in found)
+            if not found:
+                self.errors.append(f"missed {event['id']} {wanted['kind']}: {wanted['text']!r}, kept {kept}")
+        extra = [one for one in kept if not any(holds(one.text, wanted["text"]) for wanted in event["keep"])]
+        self.extra += len(extra)
+        self.false += bool(extra) and not event["keep"]
+        self.errors += [f"extra  {event['id']} {one.kind}: {one.text!r}" for one in extra]
+
+    def print_errors(self) -> None:
+        sys.stdout.write("".join(f"{line}\n" for line in self.errors))
+
+    def __str__(self) -> str:
+        return (
+            f"kept {self.kept} of {self.wanted}, of the right kind {self.right_kind};"
+            f" {self.false} of {self.empty} events with nothing to keep left something; {self.extra} extra"
+        )
+
+
+def score_event(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept]:
+    """Return what an event leaves behind, by its kind. A note is a prompt that asks for nothing."""
+    if event["event"] in ("prompt", "note"):
+        return read_prompt(remove_private(event["text"]), judge)
     if event["event"] == "answer":
-        return read_answer(event["text"])
+        return read_answer(event["text"], judge)
+    command, output, then = event["command"], event.get("output", ""), event.get("then", "")
     if event["event"] == "failed-command":
-        then = event.get("then", "")
-        worked = then and fixes(event["command"], event.get("output", ""), then, next_command=True)
-        return [Kept("fix", then)] if worked else []
-    if event["event"] == "command" and is_work(event["command"]) and not looks_failed(event.get("output", "")):
-        return [Kept("command", event["command"])]
-    return []
+        return [Kept("fix", then)] if then and fixes(command, output, then, next_command=True) else []
+    return [Kept("command", command)] if is_work(command, output) and not looks_failed(output) else []
 
 
 def holds(kept: str, wanted: str) -> bool:
@@ -36,33 +71,18 @@ def holds(kept: str, wanted: str) -> bool:
     return " ".join(wanted.split()).casefold() in " ".join(kept.split()).casefold()
 
 
-def main(path: Path) -> int:
-    events = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    events = [event for event in events if event.get("type") != "note"]
-    counts: Counter[str] = Counter()
-    for event in events:
-        kept = read_event(event)
-        counts["empty"] += not event["keep"]
-        for wanted in event["keep"]:
-            found = [one for one in kept if holds(one.text, wanted["text"])]
-            counts["wanted"] += 1
-            counts["kept"] += bool(found)
-            counts["kind"] += any(one.kind == wanted["kind"] for one in found)
-            if not found:
-                sys.stdout.write(f"missed {event['id']} {wanted['kind']}: {wanted['text']!r}, kept {kept}\n")
-        extra = [one for one in kept if not any(holds(one.text, wanted["text"]) for wanted in event["keep"])]
-        counts["extra"] += len(extra)
-        counts["false"] += bool(extra) and not event["keep"]
-        for one in extra:
-            sys.stdout.write(f"extra  {event['id']} {one.kind}: {one.text!r}\n")
-    sys.stdout.write(
-        f"kept {counts['kept']} of {counts['wanted']}, of the right kind {counts['kind']};"
-        f" {counts['false']} of {counts['empty']} events with nothing to keep left something;"
-        f" {counts['extra']} extra\n"
-    )
+def main(path: Path, rules_alone: bool) -> int:
+    judge = None if rules_alone else SentenceJudge(LocalEmbedder().read_text)
+    score = Score()
+    for line in path.read_text("utf-8").splitlines():
+        event = json.loads(line)
+        if event.get("type") != "note":
+            score.add(event, score_event(event, judge))
+    score.print_errors()
+    sys.stdout.write(f"{score}\n")
     return 0
 
 
 if __name__ == "__main__":
-    name = sys.argv[1] if len(sys.argv) > 1 else "coding-events-dev.jsonl"
-    sys.exit(main(Path(__file__).parent / name))
+    names = [word for word in sys.argv[1:] if word != "--rules"]
+    sys.exit(main(Path(__file__).parent / (names or ["coding-events-dev.jsonl"])[0], "--rules" in sys.argv))

@@ -86,7 +86,7 @@ class VectorCache:
     """An embedder with a cache, so that every system gets the same vectors."""
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self._embedder = self.unchecked = embedder
         self._rows: dict[tuple[EmbedKind, str], Matrix] = {}
 
     @property

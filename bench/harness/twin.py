@@ -37,21 +37,21 @@ class Twin:
         run = self._twin.execute
         run("begin immediate")
         for insert, some in rows:
-            for row in some:
-                run(insert, row)
+            self._twin.executemany(insert, some)
         run("commit")
 
     def _growing_tables(self) -> dict[str, str]:
-        """The tables that get a row with each item: those whose key starts with a number that only grows."""
+        """The tables that get a row with each item: those with a number that only grows in their key."""
         tables = {}
         for name, sql in list(self._store.execute("select name, sql from sqlite_master where type = 'table'")):
             if name.startswith("sqlite_"):
                 continue
             self._twin.execute(sql)
             columns = list(self._store.execute(f"pragma table_info({name})"))
-            first = next((column for column in columns if column[5] == 1), None)
-            if first is not None and first[2].lower() == "integer":
-                tables[name] = first[1]
+            keys = {column[1]: column[2].lower() for column in columns if column[5]}
+            first = "item" if "item" in keys else next(iter(keys), None)
+            if first is not None and keys[first] == "integer":
+                tables[name] = first
         for (sql,) in list(self._store.execute("select sql from sqlite_master where type = 'index' and sql <> ''")):
             self._twin.execute(sql)
         return tables

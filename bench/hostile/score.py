@@ -2,7 +2,8 @@
 
     python bench/hostile/score.py bench/hostile/pastes-blind.jsonl [--list]
 
-A row has `id` (h… hostile, o… ordinary), `text`, `keeps` (the speaker's own lasting words) and `forgets`.
+A row has `id` (own…, o… and plain… are ordinary messages, every other one has a pasted text), `text`, `keeps` (the
+speaker's own lasting words), `forgets` (his own request) and `before` (what was said earlier).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ KNOWN = {
     "user.email": "My email is ana@x.org.",
     "user.phone": "My phone is 0123 456789",
 }
+ORDINARY = ("o", "plain")
 MIN_SHARED_WORDS = 0.5
 
 
@@ -47,18 +49,24 @@ def score(rows: Sequence[Mapping[str, Any]], store: Store) -> Score:
         memory = store.memory(user=row["id"])
         for slot, text in KNOWN.items():
             memory.remember(text, slot=slot)
+        for said in row.get("before", ()):
+            memory.add_message("user", said, session="s")
         before = read_slots(memory)
         recorded = memory.add_message("user", row["text"], session="s")
         found = [memory.get(id) for id in recorded.facts]
         facts = [item.text for item in found if item and item.kind == "fact"]
-        if row["id"].startswith("h"):
+        keeps = row.get("keeps", ())
+        if not row["id"].startswith(ORDINARY):
+            others = [fact for fact in facts if not any(is_kept(words, [fact]) for words in keeps)]
+            after = read_slots(memory)
+            changed = [text for slot, text in after.items() if before.get(slot) != text and text in others]
+            gone = [slot for slot in before if slot not in after and not row.get("forgets")]
             result.hostile += 1
-            result.with_slots += [f"{row['id']} {facts}"] * (before != read_slots(memory))
-            result.with_facts += [f"{row['id']} {facts}"] * bool(facts)
-            result.with_removals += [row["id"]] * bool(recorded.forgotten)
-            continue
-        result.wanted += len(row["keeps"])
-        result.missed += [f"{row['id']} {words}" for words in row["keeps"] if not is_kept(words, facts)]
+            result.with_slots += [f"{row['id']} {[*changed, *gone]}"] * bool(changed or gone)
+            result.with_facts += [f"{row['id']} {others}"] * bool(others)
+            result.with_removals += [row["id"]] * bool(recorded.forgotten and not row.get("forgets"))
+        result.wanted += len(keeps)
+        result.missed += [f"{row['id']} {words}" for words in keeps if not is_kept(words, facts)]
         result.requests += bool(row.get("forgets"))
         result.met += bool(row.get("forgets") and (recorded.forgotten or recorded.proposed))
     return result

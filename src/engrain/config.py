@@ -38,6 +38,8 @@ class Settings:
     URL of a Redis server for the working memory of sessions.
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors instead of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
+    `reranker` orders the best hits of a thorough recall: "cohere:MODEL", "voyage:MODEL", "jina:MODEL",
+    "cross-encoder:MODEL", or "model" for the small chat model. It is waited for `reranker_timeout` seconds.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
     `dimension` is that of the embedder's vectors; it is needed only for unknown models.
     `embedder_before` made the stored vectors. Search uses it until `embedder` has embedded everything again.
@@ -58,6 +60,9 @@ class Settings:
     dimension: int | None = None
     model: str | None = None
     model_url: str | None = None
+    reranker: Any = None
+    reranker_url: str | None = None
+    reranker_timeout: int = 5
     cache_bytes: int = DEFAULT_CACHE_BYTES
     engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
@@ -82,12 +87,13 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "stores": {"default": "store", **{name: name for name in _STORE_FIELDS}},
     "embedder": {"model": "embedder", "url": "embedder_url", "dimension": "dimension", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
+    "reranker": {"use": "reranker", "url": "reranker_url", "timeout": "reranker_timeout"},
     "privacy": {"redact": "redact"},
     "tokens": {"count": "count_tokens"},
     "client": {"timeout": "timeout", "retries": "retries"},
 }
 # A program may pass these as objects or functions.
-_OBJECTS = ("before", "redact", "count", "key")
+_OBJECTS = ("before", "use", "redact", "count", "key")
 _TYPES: Mapping[str, type] = {
     "read_only": bool, "cache_bytes": int, "dimension": int, "redact": list,
     "timeout": int, "retries": int,
@@ -185,7 +191,7 @@ def _check_type(path: str, table: str, key: str, value: object) -> object:
     if key == "dimension" and not 0 < value <= MAX_DIMENSIONS:  # type: ignore[operator]
         raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MAX_DIMENSIONS:,}, not {value!r}.")
     if key in ("timeout", "retries") and not 0 <= value <= MAX_TIMEOUT:  # type: ignore[operator]
-        raise ConfigError(f"{path}: {key} in [client] must be from 0 to {MAX_TIMEOUT:,}, not {value!r}.")
+        raise ConfigError(f"{path}: {key} in [{table}] must be from 0 to {MAX_TIMEOUT:,}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):
         raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return tuple(value) if isinstance(value, list) else value

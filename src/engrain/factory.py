@@ -17,6 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.tokens import check_counter, estimate_tokens
 from engrain.ports import Model, Services
 from engrain.ports.items import ItemStore
+from engrain.ports.reranker import Reranker
 from engrain.ports.search import Embedder, VectorServer
 from engrain.ports.storage import Folder, Movable
 from engrain.stores.composite import CompositeStore, ErasureGuard
@@ -71,7 +72,9 @@ def open_services(
             count_tokens,
             episodes=servers[chosen.episodic].episodes if chosen.episodic else getattr(store, "episodes", None),
             journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
-            model=_open_model(model, chosen),
+            model=(small := _open_model(model, chosen)),
+            reranker=_open_reranker(chosen, small),
+            reranker_seconds=float(chosen.reranker_timeout),
             outcomes=getattr(store, "outcomes", None),
             records=getattr(store, "records", None),
             same_store=chosen.episodic is None and hasattr(store, "episodes"),
@@ -166,6 +169,15 @@ def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:
     from engrain.providers.chat import open_model
 
     return open_model(model, chosen.model_url)
+
+
+def _open_reranker(chosen: Settings, model: Model | None) -> Reranker | None:
+    named: Reranker | str | None = chosen.reranker
+    if named is None or not isinstance(named, str):
+        return named
+    from engrain.providers.rerankers import open_reranker
+
+    return open_reranker(named, chosen.reranker_url, chosen.reranker_timeout, model)
 
 
 def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]

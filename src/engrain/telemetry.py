@@ -19,7 +19,7 @@ def traced(verb: Callable[P, R]) -> Callable[P, R]:
 @contextmanager
 def span(name: str) -> Iterator[None]:
     tracer = _get_tracer()
-    if tracer is None:
+    if tracer is None or not _is_recording():
         yield
     else:
         # An error's message may hold text, ids and names: only its class is recorded.
@@ -31,6 +31,13 @@ def span(name: str) -> Iterator[None]:
 
                 current.set_status(Status(StatusCode.ERROR, type(exc).__name__))
                 raise
+
+
+def _is_recording() -> bool:
+    """Tell if the program has set up OpenTelemetry. Without that a span is made, passed on and dropped."""
+    from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+
+    return not isinstance(get_tracer_provider(), ProxyTracerProvider)
 
 
 @functools.cache

@@ -29,23 +29,33 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 # Commands in indented lines, in shell fences and between backticks.
 SHELL = re.compile(r"^(?:    |\$ )(?:\w+=\S+ )*(engrain .*)$|`(engrain [a-z][^`\n]*)`", re.MULTILINE)
 
+# A line of a shell that runs a file of the page. With -u the program is one that dies, in a process of its own.
+PROGRAM = re.compile(r"python (\w+\.py)((?: (?:\w+|\"[^\"$]*\"))*)")
+
 # One process for all pages, because loading the model takes longer than most of them. A page has a folder of its own,
-# and each block has its own names, as if it stood in a file of its own.
+# and each block has its own names, as if it stood in a file of its own. A file of the page gets its arguments.
 RUN = """
 import gc, io, json, os, sys, traceback
 answers = sys.stdout
 for line in sys.stdin:
-    folder, blocks = json.loads(line)
+    folder, blocks, sys.argv = json.loads(line)
     os.chdir(folder)
     printed, error = [], ""
     try:
         for n, code in enumerate(blocks):
             sys.stdout = io.StringIO()
-            exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
+            try:
+                exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
+            except SystemExit as end:
+                if not sys.argv[0]:
+                    raise
+                print(end)
             gc.collect()
             printed.append(sys.stdout.getvalue())
     except BaseException:
         error = traceback.format_exc()
+    for name in [name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(folder)]:
+        del sys.modules[name]  # files of the page: another page, or another program, reads its own
     print(json.dumps([printed, error]), file=answers, flush=True)
 """
 
@@ -79,19 +89,27 @@ def test_code_blocks_run_one_after_another_and_print_what_is_shown(
     page: Path, tmp_path: Path, process: subprocess.Popen[str]
 ) -> None:
     blocks = BLOCK.findall(page.read_text())
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps([str(tmp_path), [code for code, _ in blocks]]) + "\n")
-    process.stdin.flush()
-    printed, error = json.loads(process.stdout.readline())
-    assert not error, error
+    printed = run_blocks(process, tmp_path, [code for code, _ in blocks], [""])
     for (code, shown), actual in zip(blocks, printed, strict=True):
         if shown:
             assert mask(actual) == mask(shown), code
 
 
+def run_blocks(process: subprocess.Popen[str], folder: Path, blocks: list[str], argv: list[str]) -> list[str]:
+    """Return what each block prints."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([str(folder), blocks, argv]) + "\n")
+    process.stdin.flush()
+    printed, error = json.loads(process.stdout.readline())
+    assert not error, error
+    return list(printed)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if "```console" in page.read_text()], ids=name)
-def test_console_blocks_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_console_blocks_print_what_is_shown(
+    page: Path, tmp_path: Path, process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for kind, block in CONSOLE.findall(page.read_text()):
         if kind == "python":
@@ -100,7 +118,12 @@ def test_console_blocks_print_what_is_shown(page: Path, tmp_path: Path, monkeypa
             (tmp_path / file[1]).write_text(block)
             continue
         for command, shown in COMMAND.findall(block):
-            assert mask(run_command(command)) == mask(shown), command
+            if program := PROGRAM.fullmatch(command):
+                code = (tmp_path / program[1]).read_text()
+                printed = "".join(run_blocks(process, tmp_path, [code], shlex.split(command)[1:]))
+            else:
+                printed = run_command(command)
+            assert mask(printed) == mask(shown), command
 
 
 def run_command(command: str) -> str:

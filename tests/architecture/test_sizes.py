@@ -8,22 +8,16 @@ from functools import cache
 from pathlib import Path
 
 from examples import for_each
+from source_trees import FILES, SOURCE, parse_module
 
-SOURCE = Path(__file__).parents[2] / "src" / "engrain"
-FILES = sorted(SOURCE.rglob("*.py"))
 # The faces and the commands spell out every option; everything else takes at most six values.
 WIDE = {"factory.py", "agent.py", "admin.py", "episodic.py", "semantic.py"}
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
-    waiting: list[ast.AST] = [tree(path)]
+    waiting: list[ast.AST] = [parse_module(path)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -56,7 +50,7 @@ def test_a_function_takes_at_most_six_values(path: Path) -> None:
 
 @for_each("path", FILES)
 def test_a_module_opens_with_what_it_is_for(path: Path) -> None:
-    doc = ast.get_docstring(tree(path))
+    doc = ast.get_docstring(parse_module(path))
     assert doc, "say in one sentence what the module is for"
     assert doc.splitlines()[0].rstrip().endswith((".", "…", ":"))
 

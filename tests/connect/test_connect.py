@@ -18,11 +18,10 @@ from engrain import Store
 from engrain.cli.main import root
 from engrain.connect import changes, json_text
 from engrain.connect.changes import ChangeLedger
-from engrain.connect.clients import CLIENTS, HOOK_MARK, Place
+from engrain.connect.clients import CLIENTS, HOOK_MARK, Place, write_plugin
+from engrain.connect.connector import Connector
 from engrain.connect.home import ConnectHome, open_store
-from engrain.connect.plugin import write_plugin
-from engrain.connect.switch import Connector
-from engrain.connect.trust import are_hooks_trusted
+from engrain.connect.status import are_hooks_trusted
 from engrain.core.errors import ConfigError, Conflict, NotFound
 
 COMMENTED = """{
@@ -113,7 +112,7 @@ def test_a_file_that_changed_since_loses_only_our_entries(client: str, home: Con
             continue  # a file of ours alone
         text = path.read_text()
         assert HOOK_MARK not in text
-        assert "--repository" not in text
+        assert "mcp_front.py" not in text
         original = FOREIGN.get(str(path.relative_to(user_folder)), "{}")
         expected = json_text.read(original) | {"addedLater": {"by": "somebody"}}
         assert drop_empty(json_text.read(text)) == drop_empty(expected)

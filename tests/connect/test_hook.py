@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import for_each
 
-from engrain.connect.clients import HOOK_SCRIPT
+from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
@@ -85,11 +87,43 @@ def test_the_hook_is_silent_whatever_it_gets(home: ConnectHome) -> None:
     assert list(home.spool.iterdir()) == []
 
 
-def test_the_hook_imports_the_standard_library_alone() -> None:
-    code = f"import sys, runpy; runpy.run_path({str(HOOK_SCRIPT)!r}, run_name='hook'); print(*sys.modules)"
+@for_each("script", [HOOK_SCRIPT, MCP_SCRIPT])
+def test_hook_and_front_import_the_standard_library_alone(script: Path) -> None:
+    code = f"import sys, runpy; runpy.run_path({str(script)!r}, run_name='hook'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True)
     names = {name.partition(".")[0] for name in done.stdout.decode().split()}
     assert names <= set(sys.stdlib_module_names) | {"__main__"}
+
+
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": lambda path: path.mkdir(),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "half a terabyte of zeros": lambda path: (path.touch(), os.truncate(path, 512 << 30)),
+    "deep lists": lambda path: path.write_bytes(b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("what", IN_THE_WAY)
+def test_whatever_stands_in_the_folder_the_hook_ends_and_keeps_the_event(home: ConnectHome, what: str) -> None:
+    IN_THE_WAY[what](home.folder / "breaker.json")
+    command = [sys.executable, "-I", "-S", str(HOOK_SCRIPT), str(home.folder), "claude", "UserPromptSubmit"]
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(str(home.socket))
+        deaf.listen()
+        begun = time.monotonic()
+        done = subprocess.run(
+            command,
+            input=json.dumps(prompt(home, "we never use tabs here")).encode(),
+            capture_output=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        assert time.monotonic() - begun < 5
+        (spooled,) = wait_for(lambda: list(home.spool.glob("*.json")))
+    assert "we never use tabs here" in spooled.read_text()
 
 
 def test_one_event_starts_the_process_and_is_kept_once(place: ConnectHome) -> None:

@@ -13,12 +13,12 @@ import pytest
 from examples import for_each
 
 from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
+from engrain.connect.connector import switch
 from engrain.connect.events import read_event, strip_context
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
 from engrain.connect.spool import put_event
-from engrain.connect.switch import switch
 from engrain.memory import Memory, Store
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -183,7 +183,7 @@ def test_a_session_starts_with_rules_wishes_and_commands(recorder: EventRecorder
     recorder.answer(message("claude", "PostToolUse", project, tool_use_id="t1", **ran))
     block = block_of(recorder.answer(message("gemini", "SessionStart", project, session_id="s2")))
     assert '"in this repo we never commit dist/"' in block
-    assert '"I prefer short commit messages"' in block
+    assert '"I prefer short commit messages."' in block
     assert '"make check"' in block
     other = project.parent / "other"
     other.mkdir()
@@ -338,3 +338,15 @@ def test_a_remote_has_one_name_in_every_form(url: str, name: str) -> None:
 def test_blocks_of_hooks_are_not_the_users_words() -> None:
     text = "<hook_context>old</hook_context>\n\n<engrain-memory>\nx\n</engrain-memory>\nhello"
     assert strip_context(text) == "hello"
+
+
+def test_a_session_can_be_undone_with_what_it_left(
+    recorder: EventRecorder, store: Store, memory: Memory, project: Path
+) -> None:
+    wishes = store.memory(user="ana")
+    for number, text in enumerate(("in this repo we never commit dist/", "I prefer short commit messages")):
+        recorder.answer(message("claude", "UserPromptSubmit", project, prompt=text, prompt_id=f"p{number}"))
+    assert len(memory.list({"kind": "fact"})) == len(wishes.list({"kind": "fact"})) == 1
+    for agent in ("example.org/ana/app", None):
+        store.undo("claude-s1", user="ana", agent=agent)
+    assert memory.list() == wishes.list() == []

@@ -11,8 +11,9 @@ from pathlib import Path
 BIN_VARIABLE = "CODING_CLIENTS"  # the folder node_modules/.bin in which npm installed them
 NAMES = ("claude", "codex", "gemini", "copilot", "opencode")
 LIMIT_SECONDS = 400
-# Other tests may run on this machine. Read here: no setting of the user reaches a test.
-PATIENCE = float(os.environ.get("ENGRAIN_HOOK_PATIENCE", "4"))
+# How much longer than for a user a hook may wait: other programs may run on this machine.
+PATIENCE_VARIABLE = "CODING_PATIENCE"
+PATIENCE = float(os.environ.get(PATIENCE_VARIABLE, "4"))
 
 
 def find_client(name: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Erases a user from a store, and dies at the point it is told to; prints how many points there are."""
+"""Erase a user from a store, and die at the point that is named."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "paths"))
 from dying import DyingVfs, Points
 from erasing_kit import opened
 
-if __name__ == "__main__":
-    store, fatal = sys.argv[1:]
+
+def erase(store: Path, fatal: int | None) -> None:
+    """The number of points is noted beside the store."""
     points = Points()
     layer = DyingVfs(points)
     with opened(store, background=False) as memory:
-        points.count, points.fatal = 0, int(fatal) or None
-        done = memory.store.erase(user="ana", folders=[Path(store).with_name("files")])
+        points.count, points.fatal = 0, fatal
+        done = memory.store.erase(user="ana", folders=[store.with_name("files")])
         assert done.receipt, done.why
-    sys.stdout.write(str(points.count))
+    layer.unregister()
+    store.with_suffix(".points").write_text(str(points.count))
+
+
+if __name__ == "__main__":
+    erase(Path(sys.argv[1]), None)

@@ -1,4 +1,4 @@
-"""Workers of durable tasks as programs of their own, to be killed, stopped and raced."""
+"""Workers of durable tasks, to be killed, stopped and raced in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -29,15 +28,16 @@ def twenty_five(path: Path, fatal: int) -> None:
             run.step(f"step {number}", outside.do, str(number))
 
 
-def thinking(path: Path, fatal: str) -> None:
+def thinking(path: Path, fatal: int | None) -> None:
     """Notes in working memory what it does, in its steps and between them."""
     with open_memory(path) as memory, memory.task(TASK) as run:
         for number in range(6):
             run.working.add(f"before {number}")
-            if str(number) == fatal:
+            if number == fatal:
                 run.step(f"step {number}", lambda: os.kill(os.getpid(), signal.SIGKILL))
             run.step(f"step {number}", run.working.add_thought, f"in {number}")
-        print(json.dumps([[item.text for item in run.working.items], run.working.scratchpad]))  # noqa: T201
+        thoughts = [[item.text for item in run.working.items], run.working.scratchpad]
+        path.with_suffix(".told").write_text(json.dumps(thoughts))
 
 
 def zombie(path: Path, where: str) -> None:
@@ -75,7 +75,7 @@ def zombie(path: Path, where: str) -> None:
             run.remember_step("note", "Written by the zombie.")
             come_to("at the end")
     except LeaseLost as lost:
-        print(f"LeaseLost: {lost}")  # noqa: T201
+        path.with_suffix(".told").write_text(f"LeaseLost: {lost}")
 
 
 def worker(path: Path, tasks: int, seed: int) -> None:
@@ -99,10 +99,3 @@ def one_task(run: Run, outside: Outside, name: str) -> None:
     run.step("plan", lambda: {"plan": name})
     run.effect("ship", outside.do, name, on_ambiguous=outside.done)
     run.remember_step("note", f"{name} was shipped.")
-
-
-if __name__ == "__main__":
-    program, where, *words = sys.argv[1:]
-    {"twenty_five": lambda: twenty_five(Path(where), int(words[0])), "zombie": lambda: zombie(Path(where), words[0]),
-     "thinking": lambda: thinking(Path(where), words[0]),
-     "worker": lambda: worker(Path(where), int(words[0]), int(words[1]))}[program]()  # fmt: skip

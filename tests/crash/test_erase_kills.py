@@ -12,6 +12,8 @@ from pathlib import Path
 
 import erase_program
 import pytest
+from counting import choose_points
+from forked import run_forked
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "paths"))
 
@@ -23,11 +25,6 @@ if not hasattr(os, "fork"):
 PROGRAM = str(Path(erase_program.__file__))
 STRACE = shutil.which("strace")
 POINTS = 25  # of each call, from the first to the last
-
-
-def _erase(folder: Path, fatal: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, PROGRAM, str(folder / "agent.db"), str(fatal)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -47,17 +44,16 @@ def test_killed_at_any_point_it_still_completes(
     tmp_path: Path, filled: Path, points: int | None, report_counts: Callable[..., None]
 ) -> None:
     whole = shutil.copytree(filled, tmp_path / "whole")
-    dry = _erase(whole, 0)
-    assert dry.returncode == 0, dry.stderr
-    count = int(dry.stdout)
-    chosen = range(1, count + 1) if points is None else [1 + (count - 1) * n // points for n in range(1, points + 1)]
+    assert run_forked(erase_program.erase, whole / "agent.db", None) == 0
+    count = int((whole / "agent.points").read_text())
+    few = [1 + (count - 1) * n // points for n in range(1, points + 1)] if points else []
+    chosen = few or choose_points(range(1, count + 1))
     for number in chosen:
         folder = shutil.copytree(filled, tmp_path / str(number))
-        killed = _erase(folder, number)
-        assert killed.returncode in (-signal.SIGKILL, 0), (number, killed.stderr)
+        assert run_forked(erase_program.erase, folder / "agent.db", number) in (-signal.SIGKILL, 0), number
         _completes(folder, number)
         shutil.rmtree(folder)
-    report_counts(kills=len(chosen))
+    report_counts(kills=len(chosen), of=count)
 
 
 def _completes(folder: Path, number: int) -> None:
@@ -90,7 +86,8 @@ def test_killed_at_any_system_call_it_still_completes(
     assert dry.returncode == 0, dry.stderr
     count = sum(f"{call}(" in line for line in (tmp_path / "calls").read_text().splitlines())
     chosen = sorted({1 + (count - 1) * n // (POINTS - 1) for n in range(POINTS)} if count else ())
-    report_counts(kills=len(chosen))
+    chosen = choose_points(chosen)
+    report_counts(kills=len(chosen), of=count)
     for number in chosen:
         folder = shutil.copytree(filled, tmp_path / str(number))
         killed = _traced(folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
@@ -101,5 +98,5 @@ def test_killed_at_any_system_call_it_still_completes(
 
 def _traced(folder: Path, *rules: str) -> subprocess.CompletedProcess[str]:
     options = ["-f", "-qq", "-o", str(folder.parent / "calls"), *(word for rule in rules for word in ("-e", rule))]
-    program = [sys.executable, PROGRAM, str(folder / "agent.db"), "0"]
+    program = [sys.executable, PROGRAM, str(folder / "agent.db")]
     return subprocess.run([str(STRACE), *options, *program], capture_output=True, text=True, check=False)

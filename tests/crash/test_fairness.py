@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from writing import kill, start
+from writing import kill, start_writer
 
 from engrain.stores.sqlite import SqliteStore
 
@@ -17,20 +17,20 @@ def test_six_processes_get_their_share(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     names = [f"writer{n}" for n in range(PROCESSES)]
-    running = [start("steadily", path, name) for name in names]
+    running = [start_writer(path, name) for name in names]
     try:
         while len(list(tmp_path.glob("*.acks"))) < PROCESSES:
-            assert all(process.poll() is None for process in running)
+            assert all(process.is_alive() for process in running)
             time.sleep(0.01)
         (tmp_path / "go").touch()
         while min(_commits(tmp_path, names)) < EACH:
-            assert all(process.poll() is None for process in running)
+            assert all(process.is_alive() for process in running)
             time.sleep(0.01)
         commits = _commits(tmp_path, names)
         (tmp_path / "stop").touch()
         for process in running:
-            _, errors = process.communicate(timeout=180)
-            assert (process.returncode, errors.decode()) == (0, "")
+            process.join(180)
+            assert process.exitcode == 0
     finally:
         for process in running:
             kill(process)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from counting import choose_points
 from faults import At, Faults, PowerCut, Snapshots
 from writing import SCOPE, add, assert_kept, few, texts
 
@@ -42,17 +43,17 @@ def _run(folder: Path, number: int, failure: str, lasting: bool) -> At:
     return fault
 
 
-def _matrix(tmp_path: Path, failure: str, step: int) -> int:
+def _matrix(tmp_path: Path, failure: str, step: int) -> tuple[int, int]:
     points = _points(tmp_path / "dry")
     assert points > 60
     for lasting in (False, True):
-        for number in range(1, points + 1, step):
+        for number in choose_points(range(1, points + 1, step)):
             folder = tmp_path / f"{failure}-{lasting}-{number}"
             fault = _run(folder, number, failure, lasting)
             assert fault.happened
             assert_kept(folder / "store.db", folder / "notes")
             shutil.rmtree(folder)
-    return 2 * len(range(1, points + 1, step))
+    return 2 * len(choose_points(range(1, points + 1, step))), 2 * points
 
 
 @pytest.mark.parametrize("step", [61, pytest.param(1, marks=pytest.mark.slow)])
@@ -60,20 +61,21 @@ def _matrix(tmp_path: Path, failure: str, step: int) -> int:
 def test_a_failing_disk_loses_nothing_and_raises_a_typed_error(
     tmp_path: Path, journal: str, failure: str, step: int, report_counts: Callable[..., None]
 ) -> None:
-    report_counts(faults=_matrix(tmp_path, failure, step))
+    tried, points = _matrix(tmp_path, failure, step)
+    report_counts(faults=tried, of=points)
 
 
-def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> int:
+def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> tuple[int, int]:
     work, copies = tmp_path / "work", tmp_path / "copies"
     work.mkdir()
     snapshots = kind(work, copies)
     with Faults(snapshots):
         few(work / "store.db", work / "notes")
     assert len(snapshots.taken) > 60
-    chosen = snapshots.taken[::step]
+    chosen = choose_points(snapshots.taken[::step])
     for copy in chosen:
         assert_kept(copy / "store.db", copy / "notes")
-    return len(chosen)
+    return len(chosen), len(snapshots.taken)
 
 
 @pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
@@ -81,7 +83,8 @@ def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> int:
 def test_killed_or_without_power_at_any_point_it_opens_clean(
     tmp_path: Path, journal: str, kind: type[Snapshots], step: int, report_counts: Callable[..., None]
 ) -> None:
-    report_counts(**{"power cuts" if kind is PowerCut else "kills": _after_each(tmp_path, kind, step)})
+    tried, points = _after_each(tmp_path, kind, step)
+    report_counts(**{"power cuts" if kind is PowerCut else "kills": tried}, of=points)
 
 
 def _filled(path: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from engrain_conformance.drafts import append_messages
 from engrain_conformance.embedder import HashEmbedder
-from writing import SCOPE, assert_sound, kill, start
+from writing import SCOPE, assert_sound, start_reader
 
 from engrain import Memory
 from engrain.core.clock import system_clock
@@ -85,7 +85,7 @@ def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Pat
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     kept = store.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
-    reader = start("read", path)
+    reader = start_reader(path)
     try:
         while not (tmp_path / "holding").exists():
             assert reader.poll() is None
@@ -99,9 +99,10 @@ def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Pat
         assert other.status().purge_pending
         other.close()
         (tmp_path / "stop").touch()
-        reader.communicate(timeout=180)
+        reader.wait(180)
     finally:
-        kill(reader)
+        reader.kill()
+        reader.wait()
     store.apply(Plan(SCOPE, (Add(draft("later")),)))
     _until(lambda: not _pending_after_commit(store))
     assert found(tmp_path, b"PELICAN") == []

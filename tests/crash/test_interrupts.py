@@ -74,6 +74,9 @@ def _everywhere(store: SqliteStore, work: Callable[[int], object], check: Callab
             return number
         assert raised is not None, number
         check(number)
+        deadline = time.monotonic() + 5  # the writer lets go after it has answered
+        while store._lock is not None and store._lock.queue.holder is not None and time.monotonic() < deadline:
+            time.sleep(0.001)
         assert store._lock is None or store._lock.queue.holder is None
         del raised
         number += 1

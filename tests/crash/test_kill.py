@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from writing import assert_sound, assert_whole, kill, start, texts
+from writing import assert_sound, assert_whole, kill, start_writer, texts
 
 from engrain.stores.sqlite import SqliteStore
 
@@ -23,7 +23,7 @@ def test_kills_lose_nothing_that_was_acknowledged(
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     (tmp_path / "go").touch()
-    running = {f"writer{n}": start("steadily", path, f"writer{n}") for n in range(PROCESSES)}
+    running = {f"writer{n}": start_writer(path, f"writer{n}") for n in range(PROCESSES)}
     number, kills = PROCESSES, 0
     ends, late = time.monotonic() + seconds, time.monotonic() + seconds + 300
     try:
@@ -33,10 +33,10 @@ def test_kills_lose_nothing_that_was_acknowledged(
             time.sleep(random.uniform(0.05, 0.5))
             name = random.choice(list(running))
             if list(tmp_path.glob(f"{name}.acks")):
-                assert running[name].poll() is None, "a writer failed by itself"
+                assert running[name].is_alive(), "a writer failed by itself"
                 kill(running.pop(name))
                 kills += 1
-                running[f"writer{number}"] = start("steadily", path, f"writer{number}")
+                running[f"writer{number}"] = start_writer(path, f"writer{number}")
                 number += 1
     finally:
         for process in running.values():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting import choose_points
 from dying import DyingVfs, Points
 from engrain_conformance.embedder import HashEmbedder
 
@@ -350,8 +351,8 @@ def test_a_verb_killed_anywhere_and_repeated_is_done_once(
     assert not kill(case, whole, None)
     count = int(whole.with_suffix(".points").read_text())
     assert count, "no call to the storage: it writes nothing"
-    chosen = range(1, count + 1) if every else [count]
-    report_counts(verbs=1, kills=len(chosen))
+    chosen = choose_points(range(1, count + 1)) if every else [count]
+    report_counts(verbs=1, kills=len(chosen), of=count)
     for fatal in (None, *chosen):
         path = whole if fatal is None else next(paths)
         assert fatal is None or kill(case, path, fatal)

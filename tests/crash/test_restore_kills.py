@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import restore_program
+from counting import choose_points
 from tracing import needs_strace
 
 from engrain import Memory
@@ -55,10 +56,10 @@ def count_calls(template: Path) -> dict[str, int]:
     return {call: max(counts.values(), default=0) for call, counts in threads.items()}
 
 
-def choose_points(template: Path, call: str, points: int | None) -> list[int]:
+def choose_calls(template: Path, call: str, points: int | None) -> list[int]:
     count = count_calls(template)[call]
     if points is None or count <= points:
-        return list(range(1, count + 1))
+        return choose_points(range(1, count + 1))
     return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
 
 
@@ -81,8 +82,8 @@ def assert_clean(folder: Path) -> None:
 def test_a_killed_restore_leaves_one_whole_store(
     template: Path, tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    chosen = choose_points(template, call, points)
-    report_counts(kills=len(chosen))
+    chosen = choose_calls(template, call, points)
+    report_counts(kills=len(chosen), of=count_calls(template)[call])
     for number in chosen:
         folder = tmp_path / str(number)
         restore(template, folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
@@ -102,8 +103,9 @@ def test_a_killed_restore_leaves_one_whole_store(
 def test_an_error_of_a_restore_says_which_store_stands(
     template: Path, tmp_path: Path, call: str, error: str, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    chosen = choose_points(template, call, points)
-    report_counts(**{error: len(chosen)})
+    chosen = choose_calls(template, call, points)
+    if points is None:
+        report_counts(**{error: len(chosen)}, of=count_calls(template)[call])
     for number in chosen:
         folder = tmp_path / str(number)
         done = restore(template, folder, f"trace={call}", f"inject={call}:error={error}:when={number}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import writing
+from counting import choose_points
 from tracing import needs_strace
 from writing import assert_kept
 
@@ -39,7 +40,7 @@ def _count(tmp_path: Path, call: str) -> int:
 def _chosen(count: int, points: int | None) -> list[int]:
     every = range(1, count + 1)
     if points is None or count <= points:
-        return list(every)
+        return choose_points(every)
     return sorted({1 + (count - 1) * n // (points - 1) for n in range(points)})
 
 
@@ -50,7 +51,8 @@ def _chosen(count: int, points: int | None) -> list[int]:
 def test_killed_at_a_system_call(
     tmp_path: Path, call: str, points: int | None, report_counts: Callable[..., None]
 ) -> None:
-    chosen, late = _chosen(_count(tmp_path, call), points), 0
+    count = _count(tmp_path, call)
+    chosen, late = _chosen(count, points), 0
     for number in chosen:
         folder = tmp_path / str(number)
         done = _traced(folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
@@ -60,4 +62,4 @@ def test_killed_at_a_system_call(
         shutil.rmtree(folder)
     # The last one is not met where a run made fewer calls.
     assert late <= max(1, len(chosen) // 4), "most points were not met"
-    report_counts(kills=len(chosen) - late)
+    report_counts(kills=len(chosen) - late, of=count)

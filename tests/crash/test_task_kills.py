@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -15,14 +13,13 @@ from pathlib import Path
 
 import pytest
 import task_program
+from forked import run_forked, start_forked
 from task_classes import TASK, Outside, open_memory
 
 from engrain import Memory, StepAmbiguous, TaskClaimed
 
 if not hasattr(os, "fork"):
     pytest.skip("kills need a system that forks", allow_module_level=True)
-
-PROGRAM = str(Path(task_program.__file__))
 
 
 @pytest.fixture
@@ -33,24 +30,21 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_process_killed_in_step_18_of_25_continues_there(path: Path) -> None:
-    first = subprocess.run([sys.executable, PROGRAM, "twenty_five", str(path), "18"])
-    assert first.returncode == -signal.SIGKILL
+    assert run_forked(task_program.twenty_five, path, 18) == -signal.SIGKILL
     outside = Outside(path.with_suffix(".out"))
     assert outside.lines() == ["mail", *map(str, range(1, 18))]
-    second = subprocess.run([sys.executable, PROGRAM, "twenty_five", str(path), "0"])
-    assert second.returncode == 0
+    assert run_forked(task_program.twenty_five, path, 0) == 0
     assert outside.lines() == ["mail", *map(str, range(1, 26))]
 
 
 def test_working_memory_survives_a_killed_process(path: Path) -> None:
-    for fatal in ("2", "4"):
-        killed = subprocess.run([sys.executable, PROGRAM, "thinking", str(path), fatal])
-        assert killed.returncode == -signal.SIGKILL
+    for fatal in (2, 4):
+        assert run_forked(task_program.thinking, path, fatal) == -signal.SIGKILL
         with open_memory(path) as memory, memory.task(TASK) as run:
-            assert run.working.scratchpad == tuple(f"in {number}" for number in range(int(fatal)))
+            assert run.working.scratchpad == tuple(f"in {number}" for number in range(fatal))
             run.execution.close(KeyboardInterrupt())
-    told = subprocess.run([sys.executable, PROGRAM, "thinking", str(path), ""], capture_output=True, text=True).stdout
-    items, thoughts = json.loads(told)
+    assert run_forked(task_program.thinking, path, None) == 0
+    items, thoughts = json.loads(path.with_suffix(".told").read_text())
     assert items == [f"before {number}" for number in range(6)]
     assert thoughts == [f"in {number}" for number in range(6)]
 
@@ -65,18 +59,19 @@ MORE = [
 @pytest.mark.parametrize("where", [*PLACES, *MORE])
 def test_a_stopped_worker_that_wakes_up_late_changes_nothing(path: Path, where: str) -> None:
     outside = Outside(path.with_suffix(".out"))
-    process = subprocess.Popen([sys.executable, PROGRAM, "zombie", str(path), where], stdout=subprocess.PIPE, text=True)
+    process = start_forked(task_program.zombie, path, where)
     with open_memory(path) as memory:
         wait_for(path.with_suffix(".there"))
-        process.send_signal(signal.SIGSTOP)
+        assert process.pid
+        os.kill(process.pid, signal.SIGSTOP)
         path.with_suffix(".go").touch()
         with pytest.raises(TaskClaimed), memory.task(TASK):
             pass
         taken_over(memory, outside)
         before = (memory.tasks.timeline(TASK), memory.list(), outside.lines())
-        process.send_signal(signal.SIGCONT)
-        told, _ = process.communicate(timeout=180)
-        assert told.startswith("LeaseLost:")
+        os.kill(process.pid, signal.SIGCONT)
+        process.join(180)
+        assert path.with_suffix(".told").read_text().startswith("LeaseLost:")
         assert (memory.tasks.timeline(TASK), memory.list(), outside.lines()) == before
         note = "Written by the zombie." if where == "at the end" else "Written by the second worker."
         assert [item.text for item in memory.list()] == [note]
@@ -107,24 +102,24 @@ def test_many_workers_and_random_kills_do_each_task_once(
     path: Path, workers: int, tasks: int, report_counts: Callable[..., None]
 ) -> None:
     chance = random.Random(workers * tasks)
-    running = [started(path, tasks, seed) for seed in range(workers)]
+    running = [start_forked(task_program.worker, path, tasks, seed) for seed in range(workers)]
     seed, kills = workers, 0
     ends = time.monotonic() + 600
     while True:
         time.sleep(chance.uniform(0.02, 0.12))
-        done = [pid for pid in running if os.waitpid(pid, os.WNOHANG)[0]]
-        running = [pid for pid in running if pid not in done]
+        done = [one for one in running if not one.is_alive()]
+        running = [one for one in running if one not in done]
         if not running:
             break
         assert time.monotonic() < ends
         if done:
             continue  # the first to see all tasks done: the others will, too
         victim = chance.choice(running)
-        os.kill(victim, signal.SIGKILL)
-        os.waitpid(victim, 0)
+        victim.kill()
+        victim.join()
         running.remove(victim)
         kills += 1
-        running.append(started(path, tasks, seed := seed + 1))
+        running.append(start_forked(task_program.worker, path, tasks, seed := seed + 1))
         time.sleep(0.3)
     names = [f"task {number}" for number in range(tasks)]
     assert Counter(Outside(path.with_suffix(".out")).lines()) == Counter(names)
@@ -135,17 +130,6 @@ def test_many_workers_and_random_kills_do_each_task_once(
         )
     assert kills > 0
     report_counts(tasks=tasks, kills=kills)
-
-
-def started(path: Path, tasks: int, seed: int) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            task_program.worker(path, tasks, seed)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return pid
 
 
 def wait_for(path: Path) -> None:

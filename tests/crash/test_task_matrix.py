@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from counting import choose_points
 from dying import DyingVfs, Points
 from task_classes import CASES, TASK, Outside, open_memory, play, played
 from tracing import needs_strace
@@ -171,11 +172,12 @@ def test_a_kill_at_any_call_to_the_storage_breaks_no_promise(
     points = int(whole.with_suffix(".points").read_text())
     assert points > 20
     fates: Counter[str] = Counter()
-    for point in range(1, points + 1) if every else random.Random(kind).sample(range(1, points + 1), FEW):
+    numbers = range(1, points + 1)
+    for point in choose_points(numbers) if every else random.Random(kind).sample(numbers, FEW):
         one = copied(path, tmp_path / str(point))
         assert killed_in_the_driver(kind, one, point) or kind == "parallel", "the point was not met"
         fates[judged(kind, one)] += 1
-    report_counts(kills=sum(fates.values()), **fates)
+    report_counts(kills=sum(fates.values()), of=points, **fates)
     assert not every or meaningful(kind, fates)
 
 
@@ -195,13 +197,13 @@ def test_a_kill_at_any_system_call_breaks_no_promise(
     points = calls_in(whole.with_suffix(".calls"))
     assert len(points) > 50
     fates: Counter[str] = Counter()
-    for call, number in points if every else random.Random(kind).sample(points, FEWER):
+    for call, number in choose_points(points) if every else random.Random(kind).sample(points, FEWER):
         one = copied(path, tmp_path / f"{call} {number}")
         fates["not met"] += not killed_in_the_system(kind, one, (call, number))
         fates[judged(kind, one)] += 1
         shutil.rmtree(one.parent)
     missed = fates.pop("not met")
-    report_counts(kills=sum(fates.values()) - missed, **fates)
+    report_counts(kills=sum(fates.values()) - missed, of=len(points), **fates)
     assert not every or meaningful(kind, fates)
     assert missed <= (len(points) // 4 if kind == "parallel" else 3)  # threads make them in another order
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from engrain.core.clock import system_clock
@@ -79,21 +80,24 @@ def assert_kept(path: Path, note: Path) -> None:
     assert len(found) == len(set(found))
 
 
-def start(*words: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, __file__, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+def start_reader(path: Path) -> subprocess.Popen[bytes]:
+    """Start a new program, because the caller has the store open, which a forked one would inherit."""
+    return subprocess.Popen([sys.executable, __file__, "read", str(path)])
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def start_writer(path: Path, name: str) -> BaseProcess:
+    from forked import start_forked  # which this file does not find when it runs as a program
+
+    return start_forked(_add_until_stopped, path, name)
+
+
+def kill(process: BaseProcess) -> None:
     process.kill()
-    process.communicate()
+    process.join()
 
 
-def _steadily(path: Path, name: str) -> None:
-    """Adds until told to stop. Notes what was acknowledged."""
-    import engrain.stores.sqlite.index.vectors  # noqa: F401  (numpy's own time is no wait)
-
+def _add_until_stopped(path: Path, name: str) -> None:
+    """Note each acknowledged write."""
     store = SqliteStore(path)
     notes = os.open(path.with_name(f"{name}.acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while not path.with_name("go").exists():
@@ -137,9 +141,7 @@ def _reads(path: Path) -> None:
 if __name__ == "__main__":
     task, path = sys.argv[1], Path(sys.argv[2])
     try:
-        if task == "steadily":
-            _steadily(path, sys.argv[3])
-        elif task == "few":
+        if task == "few":
             few(path, Path(sys.argv[3]))
         else:
             _reads(path)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,3 +135,45 @@ def test_a_popped_item_and_a_cleared_session_are_not_found(memory: Memory) -> No
     asyncio.run(use())
     assert memory.recall("Where is the parcel?").hits == ()
     assert memory.records.keys(SPACE) == []
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from engrain import Store
+from engrain.integrations.openai_agents import EngrainSession
+from engrain.stores.relational.records import Records
+from engrain_conformance.embedder import HashEmbedder
+
+when, act, write = sys.argv[2], sys.argv[3], Records.write
+
+def die(*given):
+    if when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with Store(sys.argv[1], embedder=HashEmbedder()) as store:
+    session = EngrainSession("s", store.memory(user="ana"))
+    asyncio.run(session.add_items([{"role": "user", "content": "The parcel is in Lisbon."}]))
+    Records.write = die
+    if act == "add":
+        asyncio.run(session.add_items([{"role": "user", "content": "The parcel is in Porto."}]))
+    else:
+        asyncio.run(session.pop_item())
+"""
+
+
+@pytest.mark.parametrize("act", ["add", "pop"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_leaves_the_items_and_the_log_in_step(tmp_path: Path, when: str, act: str, figures: Figures) -> None:
+    """The kill comes before or after the records are written, and so between the two halves of the transaction."""
+    call = [sys.executable, "-c", KILLED, str(tmp_path / "agent.db"), when, act]
+    assert subprocess.run(call, check=False).returncode == -signal.SIGKILL
+    with open_store("sqlite", tmp_path) as opened:
+        memory = opened.memory(user="ana")
+        items = asyncio.run(EngrainSession("s", memory).get_items())
+        said = memory.list({"session": "s", "kind": "message"})
+        assert [item["content"] for item in items] == [one.text for one in said] == ["The parcel is in Lisbon."]
+    figures.show(
+        "a kill while items are added or popped: items without their words, or words without items", "sqlite", 0
+    )

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
-from mcp_kit import SOURCES
+from mcp_kit import SOURCES, http_server
 
 from engrain import AgentWithMemory, McpServerFailed, Memory, mcp_tools
+from engrain.core.identity import Scope
 from engrain.core.model.messages import ChatReply, ChatRequest, ToolCall
+from engrain.server.access import OpenAccess
 
 
 class Scripted:
@@ -47,6 +49,29 @@ def test_an_agent_calls_the_tools_of_a_server_that_it_starts(tmp_path: Path) -> 
         calls = AgentWithMemory(memory, model, tools).run("Note the gate code.").calls
         assert "4711" in calls[1].result
         assert [call.failed for call in calls] == [False, False, True]
+
+
+@pytest.mark.parametrize("with_key", [True, False], ids=["a key in a header", "no key"])
+def test_an_agent_calls_the_tools_of_a_server_over_http(tmp_path: Path, with_key: bool) -> None:
+    access = None if with_key else OpenAccess(Scope(user="ben"))
+    with http_server(tmp_path, access) as server:
+        headers = {"Authorization": f"Bearer {server.add_key('ben', user='ben')}"} if with_key else None
+        model = Scripted(
+            ("remember", {"text": "The gate code is 4711."}), ("recall", {"query": "What is the gate code?"})
+        )
+        with (
+            Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), background=False) as memory,
+            mcp_tools(server.url, headers=headers) as tools,
+        ):
+            calls = AgentWithMemory(memory, model, tools).run("Note the gate code.").calls
+        assert [call.failed for call in calls] == [False, False]
+        assert "4711" in calls[1].result
+
+
+def test_a_wrong_key_is_a_typed_error(tmp_path: Path) -> None:
+    wrong = {"Authorization": "Bearer wrong"}
+    with http_server(tmp_path) as server, pytest.raises(McpServerFailed), mcp_tools(server.url, headers=wrong):
+        pass
 
 
 def test_a_server_that_cannot_be_started_or_reached_is_a_typed_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -219,6 +220,9 @@ def test_health_needs_no_key_and_requests_are_logged_without_content(
     for authorization in ("Bearer wrong", f"Bearer {key}"):
         httpx.post(server.url, json=secret, headers={**HEADERS, "Authorization": authorization}, timeout=60)
     httpx.get(f"{base}/secret")
+    deadline = time.monotonic() + 10  # a line is written after its answer was sent
+    while len(caplog.records) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
     lines = [re.sub(r"\d+\.\d ms", "T", record.getMessage()) for record in caplog.records]
     id = key.split("_")[1]
     assert lines[:2] == ["GET /healthz 200 T key=-", "POST /mcp 401 T key=-"]

@@ -57,6 +57,19 @@ def test_no_tool_takes_a_scope(server: MemoryServer) -> None:
     run(Client(server), use)
 
 
+def test_recall_shows_what_others_said_in_a_section_of_its_own(server: MemoryServer) -> None:
+    async def use(client: Client) -> None:
+        await call(client, "remember", text="The office closes at five.")
+        await call(client, "remember", text="The office closes at noon.", source="https://office.example")
+        result = await client.call_tool("recall", {"query": "When does the office close?"})
+        assert not result.is_error
+        own, others = result.content[0].text.split("## Said by others\n")
+        assert "five" in own
+        assert "noon" in others
+
+    run(Client(server), use)
+
+
 def test_a_model_is_trusted_no_more_than_its_sources(server: MemoryServer, tmp_path: Path) -> None:
     async def use(client: Client) -> None:
         async def trust(**arguments: str) -> tuple[str, float]:

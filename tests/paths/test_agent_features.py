@@ -27,6 +27,7 @@ from engrain import (
     Memory,
     ModelFailed,
     TextDelta,
+    TooLarge,
     ToolStarted,
     tool,
 )
@@ -220,6 +221,33 @@ def test_an_image_reaches_the_model_and_stays_out_of_the_text(memory: Memory, pa
     memory.erase()
     memory.close()
     assert b"cat-bytes" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("how", ["forget", "erase id", "erase session"])
+def test_a_removed_message_takes_the_bytes_of_its_attachments(memory: Memory, path: Path, how: str) -> None:
+    agent = AgentWithMemory(memory, Scripted(), session="monday")
+    shared, own = Attachment(b"\x89PNG shared-bytes", "image/png"), Attachment(b"\x89PNG own-bytes", "image/png")
+    agent.run("What are these?", attachments=[shared, own])
+    AgentWithMemory(memory, Scripted(), session="tuesday").run("And this?", attachments=[shared])
+    message = next(one for one in memory.sessions.messages("monday") if one.role == "user")
+    if how == "forget":
+        assert not memory.forget(str(message.id)).pending
+    elif how == "erase id":
+        memory.erase(id=message.id)
+    else:
+        memory.erase(session="monday")
+    assert len(memory.records.keys("attachments")) == 1
+    memory.close()
+    bytes_left = path.read_bytes()
+    assert (b"own-bytes" in bytes_left, b"shared-bytes" in bytes_left) == (False, True)
+
+
+def test_a_message_and_its_attachments_are_kept_together_or_not_at_all(memory: Memory) -> None:
+    large = [Attachment(bytes([n]) * 14_000_000, "image/png") for n in range(5)]
+    with pytest.raises(TooLarge):
+        AgentWithMemory(memory, Scripted()).run("What are these?", attachments=large)
+    assert memory.list({"kind": "message"}) == []
+    assert memory.records.keys("attachments") == []
 
 
 @pytest.mark.parametrize("value", ["notes.txt", "missing.png", Path("folder.pdf")])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
+from forked import start_forked
 from memory_kit import Open
 from servers import postgres
 
@@ -260,30 +259,26 @@ def test_a_clock_that_jumps_leaves_the_chain_whole(open_memory: Open, clock: Set
     assert memory.store.verify_audit()
 
 
-WRITER = """
-import sys
-from engrain import Memory
-from engrain_conformance.embedder import HashEmbedder
-with Memory(sys.argv[1], user=sys.argv[2], background=False, embedder=HashEmbedder()) as memory:
-    print("ready", flush=True)
-    for n in range(int(sys.argv[3])):
-        memory.forget(memory.remember(f"Note {n} of {sys.argv[2]}."))
-"""
+def write_and_forget(path: Path, user: str, count: int) -> None:
+    with Memory(path, user=user, background=False, embedder=HashEmbedder()) as memory:
+        path.with_name(user).touch()
+        for n in range(count):
+            memory.forget(memory.remember(f"Note {n} of {user}."))
 
 
 def test_three_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     Memory(path, background=False, embedder=HashEmbedder()).close()
-    started = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), user, count], stdout=subprocess.PIPE)
-        for user, count in (("ana", "5"), ("ben", "5"), ("killed", "100000"))
-    ]
-    for process in started:
-        assert process.stdout is not None
-        process.stdout.readline()
-    assert [process.wait(180) for process in started[:2]] == [0, 0]
-    started[2].send_signal(signal.SIGKILL)
-    started[2].communicate()
+    killed = start_forked(write_and_forget, path, "killed", 100_000)
+    while not (tmp_path / "killed").exists():
+        assert killed.is_alive()
+        time.sleep(0.01)
+    others = [start_forked(write_and_forget, path, user, 5) for user in ("ana", "ben")]
+    for process in others:
+        process.join(180)
+        assert process.exitcode == 0
+    killed.kill()
+    killed.join()
     with Memory(path, background=False, embedder=HashEmbedder()) as memory:
         found = memory.store.verify_audit()
         assert found

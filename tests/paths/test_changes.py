@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from engrain import Memory, Store
-from engrain.core.model.items import Source
+from engrain.core.model.items import LATER_KEY, OUTDATES_KEY, RESERVED_KEY, Source
+from engrain.core.model.plans import Change, Plan
+from engrain.providers import local
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -77,6 +79,15 @@ def test_what_holds_now_comes_first_and_the_old_message_is_marked(memory: Memory
     assert all("held until" in line for line in stale)
 
 
+def test_a_recall_of_one_hit_returns_what_holds_now(memory: Memory, clock: Clock) -> None:
+    tell(memory, clock, "Remember that I prefer aisle seats.")
+    for day in range(20):
+        memory.add_message("user", f"Nothing new on day {day}.")
+    tell(memory, clock, "I prefer window seats now.")
+    for n in (1, 2, 5):
+        assert "window" in memory.recall("Which seat shall I book?", n=n).hits[0].text
+
+
 def test_an_older_answer_is_found_at_its_time(memory: Memory, clock: Clock) -> None:
     tell(memory, clock, "my yoga class is Mondays at six", "yoga's on Thursdays now, same time")
     found = memory.recall("When is my yoga class?", as_of=START + timedelta(days=1))
@@ -124,6 +135,22 @@ def test_a_certain_request_forgets_the_fact_and_the_words_in_the_log(memory: Mem
     assert any("green" in item.text for item in memory.list(limit=50))
 
 
+def test_earlier_values_are_forgotten_with_the_current_one(memory: Memory, clock: Clock) -> None:
+    *_, asked = tell(
+        memory,
+        clock,
+        "our wedding is on June 12th 2027",
+        "I'm lactose intolerant",
+        "we pushed the wedding to september 4th",
+        "forget the wedding date",
+    )
+    assert asked.forgotten
+    assert not asked.proposed
+    left = " ".join(item.text for item in memory.list(history=True))
+    assert "wedding" not in left
+    assert "lactose" in left
+
+
 def test_several_targets_are_proposed_and_nothing_is_cut(memory: Memory, clock: Clock) -> None:
     first, second, asked = tell(
         memory, clock, "my sister Ada lives in Leeds", "my sister Joy lives in Hull", "forget my sister"
@@ -147,6 +174,46 @@ def test_a_sentence_that_only_mentions_forgetting_cuts_nothing(memory: Memory, c
     said, asked = tell(memory, clock, "I have a dentist appointment on 3 May", text)
     assert asked.forgotten == asked.proposed == ()
     assert memory.get(said.id).text == "I have a dentist appointment on 3 May"
+
+
+def test_facts_of_one_call_end_each_other(memory: Memory) -> None:
+    memory.start_session()
+    said = [("user", "our vet is Dr Lim in Park Road"), ("assistant", "Noted."),
+            ("user", "Dr Lim retired, we go to Dr Castellanos now")]  # fmt: skip
+    memory.add_messages([{"role": role, "content": text} for role, text in said])
+    assert list_facts(memory) == ["Dr Lim retired, we go to Dr Castellanos now"]
+
+
+def test_forgetting_a_fact_undoes_its_marks_on_older_ones(memory: Memory, clock: Clock) -> None:
+    old, new = (memory.remember(text, source=Source("user", "user")) for text in ("I like tea", "I like coffee"))
+    since = clock.now.isoformat()
+    memory.update(old, metadata={})
+    services, scope = memory._services, memory.scope
+    services.items.apply(
+        Plan(
+            scope,
+            (
+                Change(old, metadata={RESERVED_KEY: {LATER_KEY: since}}),
+                Change(new, metadata={RESERVED_KEY: {OUTDATES_KEY: {old: since}}}),
+            ),
+        )
+    )
+    assert "(earlier)" in str(memory.recall("tea"))
+    memory.forget(new)
+    assert "(earlier)" not in str(memory.recall("tea"))
+
+
+def test_a_message_with_a_fact_costs_one_pass_of_the_model(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[str] = []
+    for name in ("run", "read"):
+        call = getattr(local._Engine, name)
+        monkeypatch.setattr(
+            local._Engine, name, lambda *given, call=call, name=name: (passes.append(name), call(*given))[1]
+        )
+    memory.start_session()
+    result = memory.add_message("user", "By the way. My sister Vera works at Bosch in Linz.")
+    assert len(result.facts) == 1
+    assert passes == ["read"]
 
 
 def test_relations_are_made_from_statements_and_followed(memory: Memory, clock: Clock) -> None:

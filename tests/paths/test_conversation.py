@@ -549,7 +549,7 @@ def _append(path: str, worker: int, expecting: bool) -> int:
 @pytest.mark.parametrize("expecting", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_processes_append_side_by_side(tmp_path: Path, expecting: bool) -> None:
     opened("sqlite", tmp_path, SetClock()).items.close()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     with context.Pool(3) as pool:
         pool.starmap(_append, [(str(tmp_path), worker, expecting) for worker in range(3)])
     kit = opened("sqlite", tmp_path, SetClock())

@@ -396,10 +396,10 @@ def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, m
     assert_stands(memory, "vector server", "pass", "every change")
 
 
-def test_19_a_memory_that_does_not_fit_the_cache_warns(memory: Memory, opened: Open, folder: Path) -> None:
+def test_19_a_memory_that_does_not_fit_the_cache_is_mapped(memory: Memory, opened: Open, folder: Path) -> None:
     assert_stands(memory, "search", "pass", "of at most")
     (folder / "small.toml").write_text(f'[stores]\ndefault = "{folder / "agent.db"}"\ncache_bytes = 100\n')
-    assert_stands(opened(store=folder / "small.toml"), "search", "warn", "reads it anew", "cache_bytes")
+    assert_stands(opened(store=folder / "small.toml"), "search", "pass", "in mapped files")
 
 
 def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memory: Memory) -> None:

@@ -20,7 +20,7 @@ from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.tier_limits import TIERS
 from engrain.maintenance.maintain import maintain
-from engrain.stores.relational import writes
+from engrain.stores.relational import episodes as stored_episodes
 from engrain.tiers.episodic import EpisodicMemory
 
 DAY = timedelta(days=1)
@@ -48,7 +48,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(writes, "TIERS", {"episodic": replace(TIERS["episodic"], max_items=CAP)})
+        self.patch.setattr(stored_episodes, "TIERS", {"episodic": replace(TIERS["episodic"], max_items=CAP)})
         self.folder = tempfile.TemporaryDirectory()
         self.clock = SetClock()
         self.model: list[Entry] = []

@@ -77,13 +77,18 @@ FOREIGN: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    path = tmp_path / "store.db"
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "store.db"
     with Memory(path, user="ana") as memory:
         memory.remember("Ana lives in Quito.")
         memory.remember("Ana's bank code is 4711.")
     return path
+
+
+@pytest.fixture
+def store(tmp_path: Path, template: Path) -> Path:
+    return shutil.copytree(template.parent, tmp_path, dirs_exist_ok=True) / template.name
 
 
 @pytest.fixture
@@ -319,10 +324,36 @@ def test_a_hot_journal_beside_a_store_with_a_log_is_not_played_back(store: Path,
     assert_journal_refused(store)
 
 
-def test_a_journal_that_would_empty_a_store_with_a_log_is_not_played_back(store: Path) -> None:
-    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 7, 0, 512, PAGE)
+def make_cutting_journal(store: Path, pages: int) -> None:
+    """A journal without a page, which cuts the store to the number of pages that it names."""
+    head = bytes.fromhex("d9d505f920a163d7") + struct.pack(">IIIII", 0, 7, pages, 512, PAGE)
     store.with_name("store.db-journal").write_bytes(head.ljust(512, b"\0"))
+
+
+def test_a_journal_that_would_empty_a_store_with_a_log_is_not_played_back(store: Path) -> None:
+    make_cutting_journal(store, 0)
     assert_journal_refused(store)
+
+
+def test_a_journal_that_would_empty_a_store_on_a_network_is_not_played_back(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+    use_memory(store)
+    make_cutting_journal(store, 0)
+    assert_journal_refused(store)
+
+
+def test_a_journal_that_cuts_a_store_on_a_network_is_noticed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engrain.stores.sqlite.opening.detect_file_system", lambda path: "nfs4")
+    use_memory(store)
+    whole = store.read_bytes()
+    count = len(whole) // PAGE
+    for pages in (*range(1, count, 7), count - 1):
+        store.write_bytes(whole)
+        make_cutting_journal(store, pages)
+        with suppress(StoreCorrupt), Store(store) as opened:
+            assert [one for one in opened.doctor() if one.state == "fail"], f"{pages} of {count} pages, unseen"
 
 
 def assert_journal_refused(store: Path) -> None:

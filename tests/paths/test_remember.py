@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Citation, Conflict, DiskFull, InvalidInput, Memory, Note, NotFound, SessionPosition, Source
 from engrain.core.model.plans import Applied, Plan
+from engrain.core.model.queries import EmbedKind
 
 DAY = timedelta(days=1)
 
@@ -134,6 +140,42 @@ def test_a_bulk_call_that_was_cut_off_can_be_repeated(memory: Memory) -> None:
     memory.remember_many(notes[:256], request_id="import-1")
     memory.remember_many(notes, request_id="import-1")
     assert len(memory.list(limit=1000)) == 600
+
+
+def test_a_repeated_request_is_answered_before_anything_is_embedded(tmp_path: Path) -> None:
+    class Counting(HashEmbedder):
+        texts = 0
+
+        def embed(self, texts: Sequence[str], kind: EmbedKind) -> npt.NDArray[np.float32]:
+            self.texts += len(texts)
+            return super().embed(texts, kind)
+
+    embedder, notes = Counting(), [Note(f"turn {n}", position=SessionPosition("s", n)) for n in range(300)]
+    lines = "\n".join(f"Fact {n} of a list." for n in range(20)).encode()
+    words = [("user", "I live in Lima and am allergic to nuts."), ("assistant", "Noted."), ("user", "I have a dog.")]
+    said = [{"role": role, "content": text} for role, text in words]
+    with Memory(tmp_path / "m.db", embedder=embedder, background=False) as memory:
+        wrong = memory.remember("Order 41 was shipped.")
+
+        def write_all() -> list[object]:
+            return [
+                memory.remember("Order 42 was shipped.", request_id="one"),
+                memory.remember_many(notes, request_id="many"),
+                memory.correct(wrong, "Order 43 was shipped.", request_id="correct"),
+                memory.add_message("user", "I moved to Quito.", session="a", request_id="message"),
+                memory.add_messages(said, session="b", request_id="messages"),
+                memory.load(io.BytesIO(lines), format="text").read,
+            ]
+
+        first, embedded = write_all(), embedder.texts
+        assert embedded > 300
+        again = write_all()
+        assert embedder.texts == embedded
+        assert again == first
+        with pytest.raises(Conflict):
+            memory.add_message("user", "I moved to Lima.", session="a", request_id="message")
+        with pytest.raises(Conflict):
+            memory.remember_many(notes[1:], request_id="many")
 
 
 def test_why_tells_source_trust_and_versions(memory: Memory) -> None:

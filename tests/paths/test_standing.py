@@ -8,7 +8,7 @@ import numpy as np
 from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.retrieval.search import MAX_STANDING_ORDERS, MIN_CANDIDATES
+from engrain.retrieval.candidates import MAX_STANDING_ORDERS, MIN_CANDIDATES
 
 
 def test_newer_preferences_that_do_not_match_crowd_out_none_that_does(open_memory: Callable[..., Memory]) -> None:

@@ -179,7 +179,7 @@ def test_an_answer_is_iterable_and_plain(store: Store) -> None:
     told = found.to_dict()
     assert told["hits"][0]["item"] == found.hits[0].item.to_dict()
     assert told["hits"][0]["item"]["recorded_at"].startswith("20")
-    assert set(told) == {"hits", "tokens", "omitted", "context", "degraded"}
+    assert set(told) == {"hits", "tokens", "omitted", "context", "degraded", "confidence"}
 
 
 def test_an_update_changes_what_is_given_and_nothing_else(store: Store) -> None:

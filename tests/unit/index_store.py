@@ -20,7 +20,7 @@ from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite import migrate
 from engrain.stores.sqlite.checksums import list_insert_triggers, list_triggers, seal_rows
-from engrain.stores.sqlite.connection import Connection, Insert
+from engrain.stores.sqlite.connection import Connection
 from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
 
@@ -96,7 +96,7 @@ class IndexStore:
         seal_rows(guarded)
         guarded.add_triggers(list_triggers())
         guarded.add_insert_triggers(list_insert_triggers())
-        self.differences, self.models = guarded.differences, guarded.models
+        self.insert, self.differences, self.models = guarded.insert, guarded.differences, guarded.models
         self.run_count = 0
         self.items: dict[int, Row] = {}
         self.seq = 0
@@ -110,9 +110,6 @@ class IndexStore:
     def new_index(self, cap: int = 1 << 30) -> IndexCache:
         return IndexCache(self.read, lambda _: self.clock, cap)
 
-    def insert(self, insert: Insert, values: dict[str, Any]) -> None:
-        Connection.insert(self, insert, values)  # type: ignore[arg-type]
-
     def run(self, sql: str, args: Any = ()) -> None:
         self.connection.execute(sql, args)
 
@@ -120,7 +117,7 @@ class IndexStore:
         self.run_count += 1
         return self.connection.execute(sql, args).fetchall()
 
-    def read(self, fn: Callable[[Any], Answer]) -> Answer:
+    def read(self, fn: Callable[[Any], Answer], bare: bool = False) -> Answer:
         if self.path == ":memory:":
             return fn(self)
         other = apsw.Connection(self.path)

@@ -225,11 +225,11 @@ def find_worst_growth(call: Call, kind: str, sizes: tuple[int, ...]) -> tuple[fl
     Times below MIN_SECONDS count as linear. A suspicious ratio is measured again, best of three.
     """
     worst, at = 0.0, 0
-    before = measure_cpu(call, make_text(kind, sizes[0] // 2), 1)
+    before = None
     for size in sizes:
         took = measure_cpu(call, make_text(kind, size), 1)
         if took >= MIN_SECONDS:
-            ratio = took / max(before, 1e-9)
+            ratio = took / max(before or measure_cpu(call, make_text(kind, size // 2), 1), 1e-9)
             # Other programs disturb a short measurement: three rounds must agree that the time grows too fast.
             for _ in range(3):
                 if ratio < SUSPICIOUS:

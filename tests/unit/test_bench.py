@@ -127,13 +127,13 @@ def test_a_budget_counts_what_fits_whole_and_in_order() -> None:
 
 
 def test_the_ten_come_from_one_call_and_the_budget_from_the_other() -> None:
-    long = [FoundDocument("x", 3_990, 3_996), FoundDocument("a", 4, 8)]
+    long = [FoundDocument("x", 3_990, 3_996), FoundDocument("a", 4, 8, 0.5)]
     scores = score(["a"], long, frozenset("a"))
-    assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=1.0, rb1000_whole=0.0)
+    assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=1.0, rb1000_whole=0.0, kept1000=0.5)
 
 
 def test_a_mean_is_taken_measure_by_measure() -> None:
-    assert mean([Scores(1, 1, 1, 1, 0, 0), Scores(0, 1, 0, 0, 1, 0)]) == Scores(0.5, 1, 0.5, 0.5, 0.5, 0)
+    assert mean([Scores(1, 1, 1, 1, 0, 0, 0), Scores(0, 1, 0, 0, 1, 0, 1)]) == Scores(0.5, 1, 0.5, 0.5, 0.5, 0, 0.5)
 
 
 def test_the_interval_is_paired_and_repeatable() -> None:

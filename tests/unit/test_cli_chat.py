@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from wire_server import Body, Says, WireServer, fails
+from wire_server import Body, Says, Sends, WireServer, fails
 
 from engrain import Memory
 from engrain.cli.main import root
@@ -218,6 +218,25 @@ def test_a_terminal_gets_a_prompt_and_ctrl_d_ends_it(store: Path, server: WireSe
         assert b"Session s has ended." in read_until(master, b"summarize.")
         assert talk.wait(180) == 0
     os.close(master)
+
+
+def test_an_answer_is_printed_as_it_comes(store: Path, server: WireServer) -> None:
+    pieces = [{"delta": {"content": "Hello, "}}, {"delta": {"content": "Ana."}}, {"delta": {}, "finish_reason": "stop"}]
+    first, *rest = [b"data: " + json.dumps({"choices": [{"index": 0, **one}]}).encode() + b"\n\n" for one in pieces]
+    pause = b": nothing yet\n\n" * 20  # a second of it
+    content = first + pause + b"".join(rest) + b"data: [DONE]\n\n"
+    server.script = [Sends(content=content, headers={"Content-Type": "text/event-stream"}, drip=0.003)]
+    master, slave = pty.openpty()
+    with started(store, server, stdin=slave, stdout=slave, stderr=slave, close_fds=True) as talk:
+        os.close(slave)
+        read_until(master, b"> ")
+        os.write(master, b"hi\n")
+        assert b"Ana." not in read_until(master, b"Hello, ")
+        assert read_until(master, b"\n> ").startswith(b"Ana.")
+        os.write(master, b"\x04")
+        assert talk.wait(180) == 0
+    os.close(master)
+    assert log(store, "s")[-1] == ("assistant", "Hello, Ana.")
 
 
 def _last(body: Body) -> str:

@@ -30,7 +30,6 @@ root(["demo", "--fast"])
 """
 
 
-@pytest.mark.slow
 def test_it_reads_well_at_80_columns_and_its_facts_are_as_promised(tmp_path: Path) -> None:
     noted, folder = tmp_path / "facts.json", tmp_path / "here"
     folder.mkdir()

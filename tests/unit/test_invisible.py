@@ -34,6 +34,12 @@ def test_an_invisible_character_is_written_as_its_code(code: int) -> None:
     assert json.loads(plain) == f"a{chr(code)}b"
 
 
+@for_each("text", ["\u3164\ufe0f", "a\ufe0f\u200d", "\ufe00\ufe0f\u200d\ufe0f\u200d", "\u2060\u200d", "\u00ad\u200c"])
+def test_an_escape_hides_no_character_behind_it(text: str) -> None:
+    assert escape_invisible(text).isascii()
+    assert escape_invisible_json(text).isascii()
+
+
 @for_each("text", ["naïve café", "❤️", "👩‍💻", "🏳️‍🌈", "1️⃣", "می‌خواهم", "क्‍ष", "日本語", "a\nb\tc"])
 def test_what_is_seen_stays(text: str) -> None:
     assert escape_invisible(text) == text

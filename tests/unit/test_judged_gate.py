@@ -25,7 +25,7 @@ def give(verdict: Verdict, words: str = "") -> JudgeSentences:
 
 
 def judge_locally(text: str, parts: Sequence[Sentence]) -> list[Verdict]:
-    return judge_sentences(text, parts, local_embedder().pool_spans)
+    return judge_sentences(local_embedder().read_text(text), parts)
 
 
 def list_found(text: str, judge: JudgeSentences) -> list[tuple[str, str | None]]:
@@ -54,6 +54,11 @@ def test_a_slot_holds_one_fact_and_the_other_clause_is_one_of_its_own() -> None:
 
 def test_a_clause_beside_a_slot_is_left_out_unless_it_is_kept() -> None:
     assert list_found("I live in Oslo, and I am so tired", give(LEAVE)) == [("I live in Oslo", "user.city")]
+
+
+def test_what_stands_in_quotation_marks_is_not_kept_whatever_the_judge_says() -> None:
+    text = 'my GP is Dr Lindqvist. this came today\n\n"Dear patient, I have moved. My new name there is DrL."'
+    assert not [words for words, _ in list_found(text, give(KEEP)) if "DrL" in words]
 
 
 def test_a_sure_refusal_drops_what_a_rule_found() -> None:

@@ -246,3 +246,31 @@ def test_windows_by_bytes_fit_as_well(filler: str) -> None:
     assert all(count_bytes(window) <= 1_000 for window in found)
     assert "".join(found).replace(" ", "") == text.replace(" ", "")
     assert len(found) <= 2 * count_bytes(text) / 1_000 + 1
+
+
+def test_the_parts_of_a_text_come_from_the_pass_that_embeds_it(embedder: LocalEmbedder) -> None:
+    texts = ["I moved to Quito. Do you like it? The flat is small.", "One sentence only.", ""]
+    spans = [[(0, 17), (34, 52)], [], []]
+    found = embedder.embed_parts(texts, spans)
+    assert [len(rows) for rows in found] == [3, 1, 1]
+    whole = embedder.embed(texts, "document")
+    assert np.allclose([rows[0] for rows in found], whole, atol=1e-5)
+    assert np.allclose(np.linalg.norm(np.concatenate(found), axis=1), 1, atol=1e-5)
+    asked = embedder.embed(["Which city did you move to?"], "query")[0]
+    assert found[0][1] @ asked > found[0][2] @ asked
+    read = embedder.read_text(texts[0])
+    assert np.allclose([read.vector, *read.embed_spans(spans[0])], found[0], atol=1e-5)
+
+
+def test_a_span_beyond_the_models_limit_gets_the_vector_of_the_text(embedder: LocalEmbedder) -> None:
+    text = "word " * 400 + "end."
+    (rows,) = embedder.embed_parts([text], [[(2000, 2004)]])
+    assert np.allclose(rows[0], rows[1], atol=1e-5)
+
+
+def test_the_words_of_a_text_have_vectors_up_to_a_limit(embedder: LocalEmbedder) -> None:
+    short, long, again = embedder.embed_words(["I moved to Quito.", "word " * 100, "I moved to Quito."], 64)
+    assert len(long) == 64
+    assert np.allclose(np.linalg.norm(short, axis=1), 1, atol=1e-5)
+    assert np.allclose(short, again)
+    assert len(embedder.embed_words([""], 64)[0]) == 0

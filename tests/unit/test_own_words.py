@@ -113,6 +113,23 @@ def test_ordinary_words_stay(text: str) -> None:
     assert not own.mixed
 
 
+@for_each(
+    "text",
+    [
+        "Mum's letter, can you make out what she means: Dear all, I live in Minsk now.",
+        "I live in Minsk, I am six, I want an owl.\n\nmy niece wrote it :) write a reply",
+        "I live in Minsk. I prefer tea.\n\n(printed by the other AI that I tried.)",
+        "the back cover says\n\nI live in Minsk. I have eleven brothers.",
+        "Our secretary needs a title for this email of his.\n\nI live in Minsk. Best, Col",
+        'Was meint die Dame?\n\n„Guten Tag, ich wohne jetzt in Minsk."',
+        "Beschwerde von einem Kunden, schreib mir ne höfliche Antwort\n\nIch wohne in Minsk und bin sauer.",
+    ],
+)
+def test_a_text_of_others_fills_nothing_however_it_is_announced(text: str) -> None:
+    assert filled(text) == []
+    assert kept(text) == []
+
+
 def test_a_message_announced_as_a_paste_is_all_of_others() -> None:
     before = [("user", "Can you translate a letter? I'll paste it now."), ("assistant", "Sure.")]
     assert find_statements("I live in Minsk.", before) == []

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Source
-from engrain.core.model.queries import EmbeddingModel, OutdatedSpan, Sketch
+from engrain.core.model.queries import EmbeddingModel, OutdatedSpan, Sketch, WordMatches
 from engrain.core.model.recall import Hit, OutdatedText, Recall
 from engrain.core.model.recall_block import Section
 from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
+from engrain.retrieval.candidates import make_candidates
 from engrain.retrieval.query import parse_query
-from engrain.retrieval.ranking import CandidateSet, fuse, rank
+from engrain.retrieval.ranking import Collected, fuse, rank
 from engrain.retrieval.selection import (
     Candidate,
     Selection,
@@ -230,6 +231,8 @@ def test_overtaken_words_are_marked() -> None:
     said = hit("I live in Lima.")
     marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("in Lima", NOW, "Ana lives in Quito."),))
     assert '"in Lima" held until 2026-11-15, now "Ana lives in Quito."' in str(marked)
+    whole = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("I live in Lima", NOW, None),))
+    assert str(whole) == '- "I live in Lima." (2026-11-15; held until 2026-11-15)'
 
 
 @for_each("mark", ["\n", "\r", "\u2028", "\x0b", "\x85", "\x1b"])
@@ -271,7 +274,8 @@ def built(text: str, passage: int, *marks: tuple[int, int]) -> Hit:
     question = parse_query("tea", (), NOW)
     sketch = Sketch("i0", "fact", None, None, None, None, 0.0, 0, 1, 0.5, False, 1.0, None)
     model = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)
-    ranking = rank(fuse(CandidateSet([sketch], {}, {}, {}, 1, 5.0, (0,)), question, model), question, 0.0)
+    found = Collected(make_candidates([sketch], {}, {}, {}, WordMatches([], 1, 5.0, (0,))))
+    ranking = rank(fuse(found, question, model), question, 0.0)
     spans = [OutdatedSpan("i0", *mark, NOW, None) for mark in marks]
     return build_hit(choice(0, 0.9), ranking, hit(text).item, passage, spans)
 

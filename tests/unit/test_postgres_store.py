@@ -212,10 +212,10 @@ def _open(url: str, ready: object, answers: object) -> None:
 
 
 def test_several_that_start_at_once_make_one_schema(schema: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    ready, answers = spawn.Barrier(3), spawn.Queue()
+    fork = multiprocessing.get_context("fork")
+    ready, answers = fork.Barrier(3), fork.Queue()
     url = f"{postgres().url()}?schema={schema}"
-    started = [spawn.Process(target=_open, args=(url, ready, answers)) for _ in range(3)]
+    started = [fork.Process(target=_open, args=(url, ready, answers)) for _ in range(3)]
     for one in started:
         one.start()
     assert [answers.get(timeout=180) for _ in started] == ["opened"] * 3

@@ -163,3 +163,19 @@ def test_thousands_of_speakers_cost_little() -> None:
 def test_a_name_of_one_letter_names_nobody() -> None:
     assert asked("What does A eat?", "A", "Bo").speakers == frozenset()
     assert asked("What does Bo eat?", "A", "Bo").speakers == {"Bo"}
+
+
+@for_each(
+    ("query", "text"),
+    [
+        ("Sum up what I said about the garden so far.", "said about the garden."),
+        ("Can you give me a summary of the contract with Bo?", "the contract with Bo?"),
+        ("List the order in which I brought up the different parts of the kitchen, in order.", "the kitchen."),
+        ("Walk me through the order in which we discussed the move across our chats. Use two sentences.", "the move."),
+        ("Give me an overview.", "Give me an overview."),
+        ("What is the order number of the parcel?", "What is the order number of the parcel?"),
+        ("In which order do the pupils line up?", "In which order do the pupils line up?"),
+    ],
+)
+def test_a_question_about_everything_is_stripped_to_its_subject(query: str, text: str) -> None:
+    assert parse_query(query, (), NOW).text == text

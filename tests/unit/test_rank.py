@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from examples import for_each
 
-from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit, WordMatches
+from engrain.core.rules.statements import CONDITION, INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.tokenizer import extract_terms
+from engrain.retrieval.candidates import make_candidates
 from engrain.retrieval.query import PartialDate, Question, TimeSpan, parse_query
-from engrain.retrieval.ranking import CandidateSet, CandidateTable, Ranking, fuse, rank, score_dates
+from engrain.retrieval.ranking import CandidateTable, Collected, Ranking, fuse, rank, score_dates
 from engrain.retrieval.selection import list_candidates
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -31,9 +32,7 @@ def fused(question: Question, sketches: list[Sketch], texts: dict[str, str]) -> 
     return fuse(gathered(question, sketches, {}, texts), question, MODEL)
 
 
-def gathered(
-    question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]
-) -> CandidateSet:
+def gathered(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Collected:
     hits = {}
     for id, text in texts.items():
         words = extract_terms(text)
@@ -41,7 +40,18 @@ def gathered(
         if any(counts):
             hits[id] = WordHit(id, 0, len(words), counts)
     frequency = tuple(sum(hit.counts[n] > 0 for hit in hits.values()) for n in range(len(question.terms)))
-    return CandidateSet(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
+    return collected(sketches, cosines, max(len(sketches), 1), frequency, hits)
+
+
+def collected(
+    sketches: list[Sketch],
+    cosines: dict[str, float],
+    passages: int,
+    frequency: tuple[int, ...],
+    hits: dict[str, WordHit] | None = None,
+) -> Collected:
+    matches = WordMatches([], passages, 5.0, frequency)
+    return Collected(make_candidates(sketches, cosines, hits or {}, {}, matches))
 
 
 def asked(query: str, *speakers: str) -> Question:
@@ -137,7 +147,7 @@ def test_a_word_with_an_umlaut_counts_once() -> None:
 def test_a_background_lowers_relevance_and_leaves_the_order() -> None:
     question = asked("Wie wird das Wetter?")
     sketches = [FACT._replace(id="a"), FACT._replace(id="b")]
-    plain = CandidateSet(sketches, {"a": 0.5, "b": 0.45}, {}, {}, 9, 5.0, (0,) * len(question.terms))
+    plain = collected(sketches, {"a": 0.5, "b": 0.45}, 9, (0,) * len(question.terms))
     values = [
         rank(fuse(replace(plain, background=height), question, MODEL), question, 0.0) for height in (0.0, 0.15, 0.4)
     ]
@@ -164,10 +174,8 @@ def test_what_the_user_said_goes_before_what_the_assistant_said_about_me() -> No
 
 def test_the_same_match_counts_less_in_a_large_memory() -> None:
     question = asked("tea")
-    small = CandidateSet([FACT], {"a": 0.3}, {}, {}, 5, 5.0, (0,))
-    values = [
-        rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passage_count=900))
-    ]
+    sized = [collected([FACT], {"a": 0.3}, passages, (0,)) for passages in (5, 900)]
+    values = [rank(fuse(one, question, MODEL), question, 0.0).relevance[0] for one in sized]
     assert values[0] > values[1]
 
 
@@ -215,14 +223,46 @@ def test_turns_next_to_a_match_inherit_its_words_from_both_sides() -> None:
     sketches = [turn("a", 0), turn("b", 1), turn("c", 2), turn("d", 4)]
     found = ranked(asked("cake"), sketches, {}, {"b": "cake"})
     assert part(found, "words after") == [1.1, 0, 0, 0]
-    assert part(found, "words before") == [0, 0, 0.5, 0]
+    assert part(found, "words before") == [0, 0, 0.4, 0]
+
+
+def test_a_reply_inherits_the_words_that_only_the_turn_before_has() -> None:
+    sketches = [turn("a", 0, role="assistant"), turn("b", 1, role="user"), turn("c", 2, role="user")]
+    found = ranked(asked("green cake"), sketches, {}, {"a": "green cake", "b": "cake"})
+    assert found.table.replies_to.tolist() == [-1, 0, -1], "one's own next turn is no reply"
+    before = part(found, "cover before")
+    assert before[1] > 0
+    assert before[0] == before[2] == 0
+    assert part(found, "words before")[2] == 0
+
+
+def test_a_standing_order_with_a_condition_applies_to_questions_that_do_not_look_back() -> None:
+    order = turn("a", 0, role="user", traits=INSTRUCTION | CONDITION)
+    plain = turn("b", 5, role="user", traits=INSTRUCTION)
+    pasted = turn("c", 9, role="user", traits=INSTRUCTION | CONDITION, trust=0.3)
+    near = dict.fromkeys("abc", 0.6)
+
+    def weigh(query: str, cosines: dict[str, float]) -> list[float]:
+        return part(ranked(asked(query), [order, plain, pasted], cosines, {}), "instruction")
+
+    assert weigh("When is the parcel due?", near) == [4.3, 0, 0]
+    assert weigh("When is the parcel due?", dict.fromkeys("abc", 0.2)) == [0, 0, 0], "another subject"
+    assert weigh("When did I say the parcel is due?", near) == [0, 0, 0]
+    assert weigh("Can you recommend a parcel service?", near) == [4.3, 4.3, 0]
+
+
+def test_a_summary_takes_each_turn_with_its_reply() -> None:
+    sketches = [turn("a", 0, role="user"), turn("b", 1, role="assistant"), turn("c", 5, role="user")]
+    found = replace(ranked(asked("cake"), sketches, {}, {}), score=np.array([1.0, 0.1, 0.9]))
+    assert [one.id for one in list_candidates(found, 0, asked("cake"))] == list("acb")
+    assert [one.id for one in list_candidates(found, 0, asked("Can you sum up the cake plans?"))] == list("abc")
 
 
 def test_facts_without_a_session_are_nobodys_neighbours() -> None:
     sketches = [FACT._replace(id="a", place=1), FACT._replace(id="b", place=2), turn("c", 3)]
     found = fused(asked("cake"), sketches, {"a": "cake"})
     assert found.previous.tolist() == found.next.tolist() == [-1, -1, -1]
-    assert found.session.tolist() == [-1, -1, 0]
+    assert found.items.session.tolist() == [-1, -1, 0]
 
 
 def test_turns_without_a_number_are_nobodys_neighbours() -> None:
@@ -303,11 +343,11 @@ def test_the_best_match_by_words_has_one_and_another_less() -> None:
 
 def test_relevance_follows_the_own_match_and_shrinks_with_the_memory() -> None:
     question = asked("tea")
-    found = CandidateSet([FACT, FACT._replace(id="b"), turn("c", 1)], {}, {}, {}, 1, 5.0, (0,))
+    sketches = [FACT, FACT._replace(id="b"), turn("c", 1)]
     cosines = {id: 0.05 + 0.085 * (1.2 + 1.4 * meaning) for id, meaning in (("a", 1.0), ("b", -1.0), ("c", 0.0))}
     before = np.ones(3)
     for passages in (1, 20, 90, 2_000, 9_000):
-        sized = replace(found, cosines=cosines, passage_count=passages)
+        sized = collected(sketches, cosines, passages, (0,))
         good, bad, turn_between = relevance = rank(fuse(sized, question, MODEL), question, 0.0).relevance
         assert bad < min(good, turn_between)
         assert (relevance <= before).all()
@@ -319,22 +359,24 @@ def test_a_list_takes_from_every_session_the_first_one_too() -> None:
     sketches = [turn("a", 1), turn("b", 5), turn("c", 1, session="t"), turn("d", 5, session="t"), FACT._replace(id="e")]
     found = ranked(asked("cake"), sketches, {}, {})
     found = replace(found, score=np.array([1.0, 0.9, 0.8, 0.75, 0.1]))
-    assert [one.id for one in list_candidates(found, 0, spread=False)] == list("abcde")
-    assert [one.id for one in list_candidates(found, 0, spread=True)] == list("acbde")
+    assert [one.id for one in list_candidates(found, 0, asked("cake"))] == list("abcde")
+    assert [one.id for one in list_candidates(found, 0, asked("Which cakes are there, in total?"))] == list("acbde")
     second_first = replace(found, score=np.array([0.8, 0.75, 1.0, 0.9, 0.1]))
-    assert [one.id for one in list_candidates(second_first, 0, spread=True)] == list("cadbe")
+    assert [one.id for one in list_candidates(second_first, 0, asked("Which cakes are there, in total?"))] == list(
+        "cadbe"
+    )
 
 
 def test_a_list_spreads_no_facts_and_nothing_beyond_its_pool() -> None:
     facts = [FACT._replace(id=f"{number:03}") for number in range(70)]
     found = replace(ranked(asked("cake"), facts, {}, {}), score=-np.arange(70) / 100)
-    assert [one.row for one in list_candidates(found, 0, spread=True)] == list(range(70))
+    assert [one.row for one in list_candidates(found, 0, asked("Which cakes are there, in total?"))] == list(range(70))
     turns = [turn(f"{number:03}", 2 * number) for number in range(61)] + [turn("x", 1, session="t")]
     found = replace(ranked(asked("cake"), turns, {}, {}), score=-np.arange(62) / 100)
-    assert [one.row for one in list_candidates(found, 0, spread=True)] == list(range(62))
+    assert [one.row for one in list_candidates(found, 0, asked("Which cakes are there, in total?"))] == list(range(62))
 
 
 def test_a_newer_id_wins_a_tie() -> None:
     found = ranked(asked("cake"), [FACT, FACT._replace(id="c"), FACT._replace(id="b")], {}, {})
-    assert [one.id for one in list_candidates(found, 3, spread=False)] == ["c", "b", "a"]
-    assert {one.scope for one in list_candidates(found, 3, spread=False)} == {3}
+    assert [one.id for one in list_candidates(found, 3, asked("cake"))] == ["c", "b", "a"]
+    assert {one.scope for one in list_candidates(found, 3, asked("cake"))} == {3}

@@ -26,7 +26,7 @@ PASSING = (
 
 def judge(text: str) -> list[bool]:
     sentences = join_fragments(text, split_sentences(text))
-    found = judge_sentences(text, sentences, local_embedder().pool_spans)
+    found = judge_sentences(local_embedder().read_text(text), sentences)
     return [verdict.keep for verdict in found]
 
 
@@ -54,26 +54,28 @@ def test_fragments_belong_to_their_neighbours_on_the_same_line() -> None:
 def test_the_vector_of_the_same_pass_is_the_vector_of_the_text() -> None:
     embedder, text = local_embedder(), "my sister Vera works at Bosch in Linz"
     (plain,) = embedder.embed([text], "document")
-    embedder.pool_spans(text, [(0, 9)])
-    after, other = embedder.embed([text, "another text"], "document")
-    np.testing.assert_allclose(after, plain, atol=1e-6)
-    np.testing.assert_allclose(other, embedder.embed(["another text"], "document")[0], atol=1e-6)
+    states = embedder.read_text(text)
+    whole, part = states.embed_spans([(0, len(text)), (0, 14)])
+    np.testing.assert_allclose(states.vector, plain, atol=1e-6)
+    np.testing.assert_allclose(whole, plain, atol=1e-6)
+    assert float(part @ part) == pytest.approx(1, abs=1e-5)
+    assert 0.5 < float(part @ embedder.embed(["my sister Vera"], "document")[0]) < 1
 
 
 def test_a_span_beyond_the_limit_of_the_model_is_all_zero() -> None:
     text = "word " * 600 + "the end"
-    (row,) = local_embedder().pool_spans(text, [(len(text) - 7, len(text))])
+    (row,) = local_embedder().read_text(text).pool_spans([(len(text) - 7, len(text))])
     assert not row.any()
 
 
 def test_judging_costs_little_beside_the_embedding() -> None:
     text = "We moved to Graz in May, and my sister Vera, who works at Bosch, helped with the boxes. " * 3
     sentences = join_fragments(text, split_sentences(text))
-    states = local_embedder().pool_spans(text, [(one.start, one.end) for one in sentences])
-    judge_sentences(text, sentences, lambda *_: states)
+    states = local_embedder().read_text(text)
+    judge_sentences(states, sentences)
     took = []
     for _ in range(20):
         start = time.process_time()
-        judge_sentences(text, sentences, lambda *_: states)
+        judge_sentences(states, sentences)
         took.append(time.process_time() - start)
     assert min(took) < 0.002

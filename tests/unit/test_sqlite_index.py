@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from index_store import ANA, BEN, MODEL, IndexStore, Row, unit
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.queries import SketchQuery, VectorQuery, WordQuery
+from engrain.core.model.queries import BY_MEANING, CandidateQuery, Candidates, SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import connection
 from engrain.stores.sqlite.index import items, words
+from engrain.stores.sqlite.index.view import IndexCache
 
 TERMS = (1, 2, 3)
 DIRECTIONS = [unit(np.random.default_rng(place).standard_normal(8)) for place in range(12)]
@@ -35,7 +37,23 @@ def answers(store: IndexStore, index: Any, at: int | None) -> dict[str, Any]:
         "sketches": sorted(store.reads.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
         "having": store.reads.having(ANA, 3, None, 5, moment),
         "speakers": index.speakers(ANA),
+        "collect": described(index.collect(wanted(moment))),
     }
+
+
+def wanted(at: datetime | None) -> CandidateQuery:
+    words, meaning = WordQuery(TERMS, ANA, at=at, limit=3), VectorQuery(DIRECTIONS[0], MODEL, ANA, at=at, limit=3)
+    return CandidateQuery(words, meaning, traits=3, max_with_traits=2, reach=1, min_trusted=2, trust=0.7)
+
+
+def described(found: Candidates) -> list[Any]:
+    """The columns as plain values; the numbers of sessions are only the index's own."""
+    items, words = found.items, found.words
+    fields = (items.kind, items.role, items.speaker, items.source, items.place, items.occurred_at, items.traits)
+    more = (items.importance, items.pinned, items.trust, found.cosine.round(9), found.found_by, words.rows)
+    plain = [one.tolist() for one in (*fields, *more, words.passage, words.length, words.counts)]
+    same = (items.session[:, None] == items.session[None, :]).tolist()
+    return [items.ids, same, str(plain), words.passages, round(words.average, 9), words.frequency, found.nearest]
 
 
 def check(store: IndexStore, at: int | None) -> None:
@@ -249,7 +267,64 @@ def test_a_scope_larger_than_the_cap_still_answers_and_is_reported() -> None:
     row = store.add(passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]})
     assert store.nearest(DIRECTIONS[0]).ids == [row.id]
     assert [hit.id for hit in store.best((1,)).hits] == [row.id]
-    assert store.index.usage() == {"scopes": 0, "bytes": 0, "cap": 100, "dropped": 0, "over_cap": 2}
+    held = store.index.usage()
+    assert (held["bytes"], held["mapped"], held["over_cap"]) == (0, 1, 2)
+
+
+def test_a_scope_larger_than_the_cap_is_mapped_and_not_read_again(tmp_path: Path) -> None:
+    store = IndexStore(cap=100)
+    store.index = IndexCache(store.read, lambda _: store.clock, 100, str(tmp_path))
+    rows = [store.add(passages=[{1: 1, place: 2}], vectors={MODEL: [DIRECTIONS[place % 12]]}) for place in range(300)]
+    first = store.best((1,), limit=300)
+    before = store.run_count
+    store.best((7,))
+    assert store.run_count == before + 1  # only what is new
+    rows.append(store.add(passages=[{1: 1}], vectors={MODEL: [DIRECTIONS[0]]}))
+    assert store.nearest(DIRECTIONS[0]).ids[0] == rows[-1].id
+    assert {hit.id for hit in store.best((1,), limit=400).hits} == {hit.id for hit in first.hits} | {rows[-1].id}
+    held = store.index.usage()
+    assert (held["mapped"], held["over_cap"]) == (1, 0)
+    assert list(tmp_path.iterdir()) == []  # the files have no names
+    assert store.best((1,), limit=400) == store.new_index().best(WordQuery((1,), ANA, limit=400))
+
+
+def test_candidates_are_what_the_single_searches_find() -> None:
+    store = IndexStore()
+    for place in range(40):
+        store.add(
+            passages=[{1 + place % 3: 1, 9: place % 4 + 1}], vectors={MODEL: [DIRECTIONS[place % 12]]}, session="s",
+            place=2 * place + place // 20, traits=place % 5, speaker=f"Ana {place % 2}",
+        )  # fmt: skip
+    found = store.index.collect(wanted(None))
+    near = store.index.nearest(VectorQuery(DIRECTIONS[0], MODEL, ANA, limit=3))
+    best = store.index.best(WordQuery(TERMS, ANA, limit=3))
+    sketches = {one.id: one for one in store.sketches([*near.ids, *(hit.id for hit in best.hits)], 1)}
+    assert sketches.keys() <= {*found.items.ids}
+    for row, id in enumerate(found.items.ids):
+        sketch = sketches.get(id)
+        if sketch:
+            assert (found.items.speaker[row], found.items.traits[row]) == (sketch.speaker, sketch.traits)
+            assert (found.items.place[row], found.items.trust[row]) == (sketch.place, sketch.trust)
+        assert bool(found.found_by[row] & BY_MEANING) >= (id in near.ids)
+        assert found.cosine[row] == store.index.cosines(VectorQuery(DIRECTIONS[0], MODEL, ANA), [id])[0]
+    hits = store.index.counts(WordQuery(TERMS, ANA), found.items.ids).hits
+    assert [found.items.ids[row] for row in found.words.rows] == [hit.id for hit in hits]
+    assert [tuple(counts) for counts in found.words.counts.tolist()] == [hit.counts for hit in hits]
+
+
+def test_stores_of_a_process_share_one_cap() -> None:
+    stores = [IndexStore() for _ in range(3)]
+    for store in stores:
+        for place in range(50):
+            store.add(passages=[{place: 1}])
+        store.best((1,))
+    one = stores[0].index.usage()["bytes"]
+    for store in stores:
+        store.index = store.new_index(cap=2 * one + one // 2)
+    for store in stores:
+        assert len(store.best((1,)).hits) == 1
+    assert [store.index.usage()["scopes"] for store in stores] == [0, 1, 1]
+    assert stores[0].best((1,)) == stores[0].new_index().best(WordQuery((1,), ANA, limit=10))
 
 
 def test_after_all_was_let_go_the_next_answer_is_made_anew() -> None:

@@ -223,3 +223,14 @@ def test_many_at_once_write_what_one_by_one_would() -> None:
     IndexRows(many).add(entries)
     for table in ("words", "code", "vector", "model"):
         assert one.rows(f"select * from {table}") == many.rows(f"select * from {table}")
+
+
+def test_a_store_may_be_collected_while_its_thread_makes_a_slot() -> None:
+    """The collector may run a store's finalizer at any allocation, even inside the lock."""
+    from engrain.stores.sqlite.index.held import HeldIndexes, Slots
+
+    indexes, old = HeldIndexes(), Slots()
+    indexes.use(old, "a")
+    with indexes._lock:
+        indexes.drop(old)
+    assert not old

@@ -4,13 +4,21 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE, detect_traits
+from engrain.core.rules.statements import (
+    CONDITION,
+    INSTRUCTION,
+    IS_QUESTION,
+    NUMBER_OR_TIME,
+    PREFERENCE,
+    detect_traits,
+    find_conditions,
+)
 
 
 @for_each(
     ("text", "bits"),
     [
-        ("Always answer in French when I ask about wine.", INSTRUCTION),
+        ("Always answer in French when I ask about wine.", INSTRUCTION | CONDITION),
         ("From now on, keep replies short.", INSTRUCTION),
         ("Please never use tabs.", INSTRUCTION),
         ("I prefer trains to planes.", PREFERENCE),
@@ -27,6 +35,24 @@ from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TI
 )
 def test_traits(text: str, bits: int) -> None:
     assert detect_traits(text) == bits
+
+
+@for_each(
+    ("text", "conditions"),
+    [
+        ("Always add the due date when I ask about invoices.", ["invoices"]),
+        ("Whenever I plan a trip, always suggest trains first.", ["plan a trip"]),
+        ("Every time we talk about budgets please always add a table.", ["budgets"]),
+        (
+            "When I ask you for a recipe, never use peanuts. If I ask how to bake, always give grams.",
+            ["a recipe", "bake"],
+        ),
+        ("From now on answer in Spanish.", []),
+        ("If I were you, I would leave.", []),
+    ],
+)
+def test_the_condition_of_a_standing_order_is_its_subject(text: str, conditions: list[str]) -> None:
+    assert find_conditions(text) == conditions
 
 
 def test_an_assistants_advice_is_no_standing_order() -> None:

@@ -13,6 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import Memory, Store
 from engrain.core.errors import ConfigError, EmbedderFailed, EngrainError, StoreUnavailable
 from engrain.core.secrets.urls import hide_secrets
+from engrain.providers import http
 from engrain.providers.embeddings_http import OpenAIEmbedder
 from engrain.stores.redis.store import read_server_info
 
@@ -22,7 +23,7 @@ PLACES = [
     "{scheme}://ana:{secret}@localhost:port/db",
     "{scheme}://ana:{secret}@[::1/db",
     "{scheme}://:{secret}@localhost:1?timeout=0.1&patience=0",
-    "{scheme}://localhost:1/?password={secret}&timeout=0.1&patience=0",
+    "{scheme}://localhost:1/?timeout=0.1&patience=0&password={secret}",
 ]
 
 
@@ -55,7 +56,10 @@ def test_no_error_of_a_store_tells_a_password(
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_no_error_of_an_embedder_tells_a_password(caplog: pytest.LogCaptureFixture, secret: str) -> None:
+def test_no_error_of_an_embedder_tells_a_password(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setattr(http, "FIRST_WAIT_SECONDS", 0.01)
     for url in (f"http://ana:{secret}@127.0.0.1:1/v1", f"http://ana:{secret}@host:port/v1", f"ftp://ana:{secret}@x/"):
         with caplog.at_level(logging.DEBUG), pytest.raises((ConfigError, EmbedderFailed)) as caught:
             OpenAIEmbedder("small", dimension=3, base_url=url, api_key="k").embed(["Tea."], "query")

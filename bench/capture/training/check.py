@@ -24,7 +24,7 @@ ASPECTS = words(
     "name age birthday city address origin nationality language job employer education phone email account family"
     " partner friend pet health allergy diet food drink hobby sport music media travel plan appointment deadline"
     " possession vehicle device home money price routine belief skill tool stack convention config architecture"
-    " project team contact style workflow event other"
+    " project team contact style workflow event schedule medication religion club work school car other"
 )
 KEPT_KINDS = ("fact", "preference", "instruction", "decision", "correction")
 OTHER_KINDS = ("transient", "question", "hypothetical", "quoted", "sarcasm", "smalltalk", "other")

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from engrain.ports import Model
 
 M = TypeVar("M")
+Reply = TypeVar("Reply")
+Events = TypeVar("Events")
+Emit = Callable[[AgentEvent], object]
 MAX_STEPS = 1_000
 MAX_PARALLEL_CALLS = 8  # of the tools of one reply
 AttachmentLike = Attachment | str | Path
@@ -42,7 +45,7 @@ AttachmentLike = Attachment | str | Path
 JOURNAL_VERSION = "agent-1"
 
 
-class _AgentBase(Generic[M]):
+class _AgentBase(Generic[M, Reply, Events]):
     _memory_type: type[M]
     _calls_coroutines = False
 
@@ -85,6 +88,53 @@ class _AgentBase(Generic[M]):
         )
         self._busy = threading.Lock()
 
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[False] = False,
+    ) -> Reply: ...
+    @overload
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: Literal[True],
+    ) -> Events: ...
+    def run(
+        self,
+        task: str,
+        *,
+        task_id: str | None = None,
+        attachments: Sequence[AttachmentLike] = (),
+        output: Any = None,
+        stream: bool = False,
+    ) -> Reply | Events:
+        """Answer the user: one turn of the conversation. The message is in the log before the model is asked.
+
+        With a `task_id` the turn is a durable task: after a crash the same call continues it, and no recorded reply of
+        the model is paid for twice. An interrupted effect raises StepAmbiguous, a tool that a person must approve
+        ApprovalNeeded. `attachments` are images and PDFs, as paths or Attachments. With `output`, a pydantic model or a
+        JSON schema of an object, the answer is in `AgentReply.output`. With `stream=True` the events are returned as
+        they come: TextDelta, ToolStarted, CallResult, and the AgentReply as the last one. An AsyncAgentWithMemory is
+        awaited, or with `stream=True` iterated by `async for`.
+        """
+        start = partial(self._run, self._make_request(task, task_id, attachments, output), task_id)
+        return self._iterate(start) if stream else start(None)
+
+    def _run(self, request: TurnRequest, task_id: str | None, emit: Emit | None) -> Reply:
+        raise NotImplementedError
+
+    def _iterate(self, start: Callable[[Emit], Reply]) -> Events:
+        raise NotImplementedError
+
     def status(self) -> dict[str, Any]:
         """Return the use of the model by this agent: calls, failures, tokens, and the last error."""
         names = ("name", "calls", "failures", "tokens_in", "tokens_out", "last_error")
@@ -124,7 +174,7 @@ class _AgentBase(Generic[M]):
             self._busy.release()
 
 
-class AgentWithMemory(_AgentBase[Memory]):
+class AgentWithMemory(_AgentBase[Memory, AgentReply, Iterator[AgentEvent]]):
     """An agent with a lasting memory: it recalls before it answers, uses tools, and remembers.
 
         with Memory("agent.db", user="ana") as memory:
@@ -140,51 +190,7 @@ class AgentWithMemory(_AgentBase[Memory]):
 
     _memory_type = Memory
 
-    @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[False] = False,
-    ) -> AgentReply: ...
-    @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[True],
-    ) -> Iterator[AgentEvent]: ...
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: bool = False,
-    ) -> AgentReply | Iterator[AgentEvent]:
-        """Answer the user: one turn of the conversation. The message is in the log before the model is asked.
-
-        With a `task_id` the turn is a durable task: after a crash the same call continues it, and no recorded reply of
-        the model is paid for twice. An interrupted effect raises StepAmbiguous, a tool that a person must approve
-        ApprovalNeeded. `attachments` are images and PDFs, as paths or Attachments. With `output`, a pydantic model or a
-        JSON schema of an object, the answer is in `AgentReply.output`. With `stream=True` the events are returned as
-        they come: TextDelta, ToolStarted, CallResult, and the AgentReply as the last one.
-        """
-        request = self._make_request(task, task_id, attachments, output)
-        if stream:
-            return iterate_events(partial(self._run, request, task_id))
-        return self._run(request, task_id, None)
-
-    def _run(
-        self, request: TurnRequest, task_id: str | None, emit: Callable[[AgentEvent], object] | None
-    ) -> AgentReply:
+    def _run(self, request: TurnRequest, task_id: str | None, emit: Emit | None) -> AgentReply:
         asked = replace(request, emit=emit)
         with self._hold_exclusively():
             if task_id is None:
@@ -194,11 +200,14 @@ class AgentWithMemory(_AgentBase[Memory]):
                 run.outcome = shorten(answer.text)
                 return answer
 
+    def _iterate(self, start: Callable[[Emit], AgentReply]) -> Iterator[AgentEvent]:
+        return iterate_events(start)
+
     def _open_memory(self) -> Memory:
         return self._memory
 
 
-class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
+class AsyncAgentWithMemory(_AgentBase[AsyncMemory, Coroutine[Any, Any, AgentReply], AsyncIterator[AgentEvent]]):
     """AgentWithMemory for asyncio, on an AsyncMemory.
 
     `run` is awaited, and tools may be coroutine functions.
@@ -207,44 +216,7 @@ class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
     _memory_type = AsyncMemory
     _calls_coroutines = True
 
-    @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[False] = False,
-    ) -> Coroutine[Any, Any, AgentReply]: ...
-    @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[True],
-    ) -> AsyncIterator[AgentEvent]: ...
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: bool = False,
-    ) -> Coroutine[Any, Any, AgentReply] | AsyncIterator[AgentEvent]:
-        """Answer the user, as AgentWithMemory.run: awaited, or with stream=True in an `async for`."""
-        request = self._make_request(task, task_id, attachments, output)
-        if stream:
-            return iterate_events_async(partial(self._run, request, task_id))
-        return self._run(request, task_id, None)
-
-    async def _run(
-        self, request: TurnRequest, task_id: str | None, emit: Callable[[AgentEvent], object] | None
-    ) -> AgentReply:
+    async def _run(self, request: TurnRequest, task_id: str | None, emit: Emit | None) -> AgentReply:
         asked = replace(request, emit=emit)
         run_in_thread = self._memory.run_in_thread
         limit = asyncio.Semaphore(MAX_PARALLEL_CALLS)
@@ -271,6 +243,9 @@ class AsyncAgentWithMemory(_AgentBase[AsyncMemory]):
                 )
                 run.outcome = shorten(answer.text)
                 return answer
+
+    def _iterate(self, start: Callable[[Emit], Coroutine[Any, Any, AgentReply]]) -> AsyncIterator[AgentEvent]:
+        return iterate_events_async(start)
 
     def _open_memory(self) -> Memory:
         return self._memory.opened()

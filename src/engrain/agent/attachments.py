@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.messages import Attachment, Message
-from engrain.core.model.records import RecordDraft
+from engrain.core.model.records import ATTACHMENTS, RecordDraft
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
 
-SPACE = "attachments"
 METADATA_KEY = "attachments"
 MAX_SHOWN_BYTES = 20 * 2**20  # in one request, the newest first
 _ENDINGS = {
@@ -37,10 +36,14 @@ def _read_file(path: Path) -> Attachment:
         raise InvalidInput(f"{path} cannot be read: {exc.strerror or exc}.") from exc
 
 
-def keep_attachments(memory: Memory, attachments: Sequence[Attachment]) -> dict[str, Any]:
-    """Keep the bytes once for each hash, and return the metadata for the message."""
-    memory.records.write(SPACE, [RecordDraft((one.hash,), one.body, keep=True) for one in attachments])
-    return {METADATA_KEY: [one.reference for one in attachments]}
+def refer_to_attachments(attachments: Sequence[Attachment]) -> dict[str, Any]:
+    """Return the metadata of a message with these attachments."""
+    return {METADATA_KEY: [one.reference for one in attachments]} if attachments else {}
+
+
+def keep_attachments(memory: Memory, attachments: Sequence[Attachment], ids: Sequence[str]) -> None:
+    """Keep the bytes for a message, each hash once. They are forgotten together with it."""
+    memory.records.write(ATTACHMENTS, [RecordDraft((ids[0], one.hash), one.body) for one in attachments])
 
 
 def load_attachments(memory: Memory, messages: Sequence[Message]) -> dict[int, tuple[Attachment, ...]]:
@@ -51,7 +54,7 @@ def load_attachments(memory: Memory, messages: Sequence[Message]) -> dict[int, t
         references = _list_references(messages[place])
         room -= sum(reference["bytes"] for reference in references)
         if references and room >= 0:
-            bodies = {record.key[0]: record.body for record in _read_bodies(memory, references)}
+            bodies = _read_bodies(memory, messages[place], references)
             found[place] = tuple(
                 Attachment(bodies[reference["sha256"]], reference["media_type"], reference["name"])
                 for reference in references
@@ -60,8 +63,9 @@ def load_attachments(memory: Memory, messages: Sequence[Message]) -> dict[int, t
     return found
 
 
-def _read_bodies(memory: Memory, references: list[dict[str, Any]]) -> Sequence[Any]:
-    return memory.records.read(SPACE, [(reference["sha256"],) for reference in references])
+def _read_bodies(memory: Memory, message: Message, references: list[dict[str, Any]]) -> dict[str, bytes]:
+    keys = [(message.id or "", reference["sha256"]) for reference in references]
+    return {record.key[1]: record.body for record in memory.records.read(ATTACHMENTS, keys)}
 
 
 def _list_references(message: Message) -> list[dict[str, Any]]:

@@ -19,34 +19,57 @@ _MAX_NAME_CHARACTERS = 64
 
 @contextmanager
 def mcp_tools(
-    server: str | Sequence[str], *, env: Mapping[str, str] | None = None, prefix: str = "", timeout: float = 60.0
+    server: str | Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    prefix: str = "",
+    timeout: float = 60.0,
 ) -> Iterator[list[Tool]]:
     """Connect to an MCP server, and return its tools for an agent:
 
         with mcp_tools(["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]) as tools:
             AgentWithMemory(memory, model, tools)
 
-    `server` is a command, which is started with `env`, or the URL of a streamable HTTP server. `prefix` goes in front
-    of each name. A tool is an effect, which is never repeated silently, unless the server calls it read-only or
-    idempotent. It can be used until the `with` block ends.
+    `server` is a command, which is started with `env`, or the URL of a streamable HTTP server, which gets `headers`
+    with each request: {"Authorization": "Bearer KEY"}. `prefix` goes in front of each name. A tool is an effect, which
+    is never repeated silently, unless the server calls it read-only or idempotent. It can be used until the `with`
+    block ends.
     """
-    connection = _Connection(_make_client(server, env, timeout), timeout)
+    client = (
+        _make_http_client(server, headers, timeout) if isinstance(server, str) else _make_client(server, env, timeout)
+    )
+    connection = _Connection(client, timeout)
     try:
         yield [_make_tool(connection, description, prefix) for description in connection.tools]
     finally:
         connection.close()
 
 
-def _make_client(server: str | Sequence[str], env: Mapping[str, str] | None, timeout: float) -> Any:
+def _make_client(command: Sequence[str], env: Mapping[str, str] | None, timeout: float) -> Any:
+    mcp = _import_mcp()
+    program, *arguments = command
+    parameters = mcp.StdioServerParameters(command=program, args=arguments, env=None if env is None else dict(env))
+    return mcp.Client(parameters, read_timeout_seconds=timeout)
+
+
+def _make_http_client(url: str, headers: Mapping[str, str] | None, timeout: float) -> Any:
+    mcp = _import_mcp()
+    if not headers:
+        return mcp.Client(url, read_timeout_seconds=timeout)
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    http = httpx2.AsyncClient(headers=dict(headers), timeout=timeout)
+    return mcp.Client(streamable_http_client(url, http_client=http), read_timeout_seconds=timeout)
+
+
+def _import_mcp() -> Any:
     try:
-        from mcp import Client, StdioServerParameters
+        import mcp
     except ImportError as exc:
         raise BackendMissing("The client for MCP servers", "mcp") from exc
-    if isinstance(server, str):
-        return Client(server, read_timeout_seconds=timeout)
-    command, *arguments = server
-    parameters = StdioServerParameters(command=command, args=arguments, env=None if env is None else dict(env))
-    return Client(parameters, read_timeout_seconds=timeout)
+    return mcp
 
 
 class _Connection:

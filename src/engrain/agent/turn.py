@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.agent.attachments import keep_attachments, load_attachments
+from engrain.agent.attachments import keep_attachments, load_attachments, refer_to_attachments
 from engrain.agent.journal import EphemeralJournal, Part
 from engrain.agent.prompt import MemoryPrompt, MemoryText, build_system_text
 from engrain.agent.results import AgentEvent, AgentReply, CallResult, StopReason, TextDelta, ToolStarted
@@ -39,7 +39,7 @@ from engrain.core.model.messages import (
     find_call_spans,
 )
 from engrain.core.tokens import cut_middle, estimate_tokens, shorten_line
-from engrain.ingest.messages import RecordOptions
+from engrain.ingest.messages import RecordOptions, WriteAlong
 from engrain.tasks.flow import Flow, StoreCall, UserCall
 from engrain.telemetry import traced
 
@@ -158,10 +158,10 @@ class Turn:
         if self._journal.is_over:
             return
         yield StoreCall(partial(self._config.prompt.enter, self._memory, self._session))
-        references: dict[str, Any] = {}
-        if self._request.attachments:
-            references = yield StoreCall(partial(keep_attachments, self._memory, self._request.attachments))
-        self._user_message_ids = yield from self._add_to_log([Message("user", self._task, metadata=references)], 0)
+        attachments = self._request.attachments
+        message = Message("user", self._task, metadata=refer_to_attachments(attachments))
+        keep = partial(keep_attachments, self._memory, attachments) if attachments else None
+        self._user_message_ids = yield from self._add_to_log([message], 0, keep=keep)
         self._refused = self._open_conversation().refused is not None
         working, snapshot = self._memory.working, self._journal.snapshot
         if working.task:
@@ -428,16 +428,18 @@ class Turn:
         except NotFound:
             _log.info("the outcome of a turn was not kept: a message that it cites was forgotten meanwhile.")
 
-    def _add_to_log(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
+    def _add_to_log(
+        self, said: list[Message], number: int, seen: int | None = None, keep: WriteAlong | None = None
+    ) -> Flow[list[str]]:
         """Add messages to the log; with `seen`, only if the session still has that many."""
         if self._journal.is_over:
             return []
-        request = self._journal.request_id(self._id, number)
-        ids: list[str] = yield StoreCall(partial(traced(self.add_messages), said, seen, request))
+        options = RecordOptions(self._journal.request_id(self._id, number), seen, self._began, keep)
+        ids: list[str] = yield StoreCall(partial(traced(self.add_messages), said, options))
         return ids
 
-    def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:
-        return self._open_conversation().append(said, RecordOptions(request, seen, self._began))
+    def add_messages(self, said: list[Message], options: RecordOptions) -> list[str]:
+        return self._open_conversation().append(said, options)
 
     def _open_conversation(self) -> ConversationMemory:
         """Return the conversation of this turn: one object, which caches what it has read."""

@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from engrain.ports.plain_files import open_plain
 from engrain.transfer.verify import MAX_LINE_BYTES, parse_line, read_lines
 
 if TYPE_CHECKING:
-    from engrain.core.model.recall import Recall
+    from engrain.core.model.recall import Effort, Recall
     from engrain.ports.search import Embedder
 
 CHARACTERS_PER_TOKEN = 4
@@ -122,16 +123,20 @@ def _parse_question(row: Mapping[str, Any]) -> Question:
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """One returned item: its document, the characters returned, and the characters of the whole text."""
+    """One returned item: its document, the characters returned and of the whole text, the share of words kept."""
 
     doc: str
     size: int
     whole: int
+    kept: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One question's measures, or the means over many. `rb1000_whole` counts every document in full."""
+    """One question's measures, or the means over many.
+
+    `rb1000_whole` counts every document in full. `kept1000` counts a document by the share of its words that came back.
+    """
 
     r5: float
     r10: float
@@ -139,6 +144,7 @@ class Scores:
     mrr: float
     rb1000: float
     rb1000_whole: float
+    kept1000: float
 
 
 def recall_at(docs: Sequence[str], gold: frozenset[str], k: int) -> float:
@@ -157,14 +163,25 @@ def reciprocal_rank(docs: Sequence[str], gold: frozenset[str]) -> float:
 
 def recall_in_budget(sizes: Iterable[tuple[str, int]], gold: frozenset[str], tokens: int) -> float:
     """The share of the gold whose text lies within the first `tokens`, in rank order; `sizes` are in characters."""
+    return len(gold.intersection(list_inside(sizes, tokens))) / len(gold)
+
+
+def list_inside(sizes: Iterable[tuple[str, int]], tokens: int) -> list[str]:
+    """List the documents that fit into the tokens, one after the other."""
     left = tokens * CHARACTERS_PER_TOKEN
-    inside = set()
+    inside: list[str] = []
     for doc, size in sizes:
         left -= size
         if left < 0:
             break
-        inside.add(doc)
-    return len(gold & inside) / len(gold)
+        inside.append(doc)
+    return inside
+
+
+def evidence_kept(long: Sequence[FoundDocument], gold: frozenset[str], tokens: int) -> float:
+    """The share of the gold's words that the first `tokens` hold. Unlike recall, cutting a text lowers it."""
+    inside = long[: len(list_inside([(document.doc, document.size) for document in long], tokens))]
+    return math.fsum({one.doc: one.kept for one in inside if one.doc in gold}.values()) / len(gold)
 
 
 def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str]) -> Scores:
@@ -176,6 +193,7 @@ def score(top: Sequence[str], long: Sequence[FoundDocument], gold: frozenset[str
         mrr=reciprocal_rank(top, gold),
         rb1000=recall_in_budget([(document.doc, document.size) for document in long], gold, 1_000),
         rb1000_whole=recall_in_budget([(document.doc, document.whole) for document in long], gold, 1_000),
+        kept1000=evidence_kept(long, gold, 1_000),
     )
 
 
@@ -199,16 +217,20 @@ class Answer:
 
 
 def run_recall(
-    folders: Iterable[Folder], embedder: Embedder, *, progress: Progress = lambda *_: None
+    folders: Iterable[Folder],
+    embedder: Embedder,
+    *,
+    effort: Effort = "quick",
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
     """Return the whole report, ready for JSON: figures only, no text of any document or question."""
     report: dict[str, Any] = {"embedder": embedder.model.key, "folders": {}, "systems": {"engrain": __version__}}
     for folder in folders:
-        report["folders"][folder.name] = summarize_folder(folder, answer_questions(folder, embedder, progress))
+        report["folders"][folder.name] = summarize_folder(folder, answer_questions(folder, embedder, progress, effort))
     return report
 
 
-def answer_questions(folder: Folder, embedder: Embedder, progress: Progress) -> list[Answer]:
+def answer_questions(folder: Folder, embedder: Embedder, progress: Progress, effort: Effort = "quick") -> list[Answer]:
     """Use engrain as a program does: remember_many and recall, one user for each space, one store."""
     answers, done = list[Answer](), 0
     with TemporaryDirectory(prefix="engrain-bench-") as place, Store(Path(place) / "b.db", embedder=embedder) as store:
@@ -218,7 +240,7 @@ def answer_questions(folder: Folder, embedder: Embedder, progress: Progress) -> 
             done += len(folder.docs_of(space))
             progress(f"{folder.name}: loading", done, len(folder.docs))
         for number, question in enumerate(folder.questions, 1):
-            recall = memories[question.space].recall
+            recall = partial(memories[question.space].recall, effort=effort)
             top, long = (list_found(recall(question.text, n=n, min_relevance=0)) for n in (TOP_HITS, BUDGET_HITS))
             above = list_found(recall(question.text, n=TOP_HITS))
             best, above_floor = (tuple(document.doc for document in found) for found in (top, above))
@@ -228,7 +250,15 @@ def answer_questions(folder: Folder, embedder: Embedder, progress: Progress) -> 
 
 
 def list_found(recall: Recall) -> list[FoundDocument]:
-    return [FoundDocument(str(hit.item.metadata["doc"]), len(hit.text), len(hit.item.text)) for hit in recall.hits]
+    return [
+        FoundDocument(
+            str(hit.item.metadata["doc"]),
+            len(hit.text),
+            len(hit.item.text),
+            len(hit.text.split()) / max(1, len(hit.item.text.split())),
+        )
+        for hit in recall.hits
+    ]
 
 
 def summarize_folder(folder: Folder, answers: Sequence[Answer]) -> dict[str, Any]:

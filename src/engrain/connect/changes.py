@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engrain.connect.home import ConnectHome, write_file
+from engrain.connect.home import MAX_STATE_BYTES, ConnectHome, write_file
 from engrain.core.errors import ConfigError, InvalidInput, NotFound
 from engrain.ports.plain_files import read_plain
 
 # Only an entry that `connect` wrote has one of these.
-OUR_MARKS = (b"engrain/connect/hook.py", b'"--repository"')
+OUR_MARKS = (b"engrain/connect/hook.py", b"engrain/connect/mcp_front.py")
 TextEdit = Callable[[str], str]
 
 
@@ -157,7 +157,7 @@ class ChangeLedger:
     def _read_backup(self, name: str | None) -> bytes | None:
         if name is None:
             return None
-        content = (self._home.backups / name).read_bytes()
+        content = read_plain(self._home.backups / name, MAX_STATE_BYTES)
         if _digest(content) != name:
             raise ConfigError(f"the backup {self._home.backups / name} was changed: restore the file by hand.")
         return content

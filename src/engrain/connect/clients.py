@@ -14,19 +14,24 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from engrain import __version__
 from engrain.connect import json_text
 from engrain.connect.changes import FileEdit
-from engrain.connect.home import ConnectHome
-from engrain.core.errors import ConfigError, InvalidInput
+from engrain.connect.home import ConnectHome, write_file
+from engrain.core.errors import ConfigError, Conflict, InvalidInput
 from engrain.core.validation import suggest_name
 
 NAME = "engrain"
 HOOK_SCRIPT = Path(__file__).with_name("hook.py")
+MCP_SCRIPT = Path(__file__).with_name("mcp_front.py")
 HOOK_MARK = "engrain/connect/hook.py"
 HOOK_SECONDS = 5  # the hook itself ends after one; a client that kills it would report an error
 _SHELL_TOOLS = "Bash"
 BOM = "\ufeff"
 _BLANK = BOM + " \t\r\n"
+_MANIFEST = ".claude-plugin/plugin.json"
+_ABOUT = "A memory of earlier sessions: local, without a key and without a model call."
+_AUTHOR = {"name": "engrain"}
 _OUR_TABLE = re.compile(rf"\s*\[mcp_servers\.{NAME}[\].]")
 
 
@@ -54,7 +59,7 @@ class Place:
 
     def mcp_command(self) -> list[str]:
         # With the folder: Codex starts its servers without our environment.
-        return [sys.executable, "-P", "-m", "engrain", "mcp", "--repository", "--home", str(self.home.folder)]
+        return [sys.executable, "-I", "-S", str(MCP_SCRIPT), str(self.home.folder)]
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def _server(place: Place, **more: Any) -> dict[str, Any]:
     return {**more, "command": command, "args": args}
 
 
-def list_claude_hooks(place: Place) -> dict[str, dict[str, Any]]:
+def _list_claude_hooks(place: Place) -> dict[str, dict[str, Any]]:
     """The hooks of Claude Code by event, as in its settings and in a plugin."""
     hook = place.hook_command("claude")
     quiet = ("SessionStart", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd")
@@ -196,7 +201,7 @@ def list_claude_hooks(place: Place) -> dict[str, dict[str, Any]]:
     }
 
 
-def list_claude_server(place: Place) -> dict[str, Any]:
+def _list_claude_server(place: Place) -> dict[str, Any]:
     return _server(place, type="stdio") | {"env": {}}
 
 
@@ -205,8 +210,8 @@ def _edit_claude(place: Place) -> list[FileEdit]:
     if place.project is not None:
         where = ("projects", str(place.project), *where)
     settings = place.choose(".claude/settings.json", ".claude/settings.local.json")
-    server = edit_json(place.user_folder / ".claude.json", {where: list_claude_server(place)})
-    return [server, edit_json(settings, {}, list_claude_hooks(place))]
+    server = edit_json(place.user_folder / ".claude.json", {where: _list_claude_server(place)})
+    return [server, edit_json(settings, {}, _list_claude_hooks(place))]
 
 
 def _edit_codex(place: Place) -> list[FileEdit]:
@@ -284,3 +289,21 @@ CLIENTS: Mapping[str, Client] = {
         Client("vscode", "VS Code", ("code",), ".config/Code/User", _edit_vscode, _DOCUMENTED),
     )
 }
+
+
+def write_plugin(place: Place, folder: Path) -> list[Path]:
+    """Write a folder that Claude Code installs as a plugin, or write it anew. Conflict if it holds something else."""
+    if folder.exists() and not (folder / _MANIFEST).exists() and any(folder.iterdir()):
+        raise Conflict(f"{folder} is not empty: nothing was written. Name a new folder.")
+    entry = {"name": NAME, "source": "./", "description": _ABOUT}
+    files: dict[str, Any] = {
+        _MANIFEST: {"name": NAME, "version": __version__, "description": _ABOUT, "author": _AUTHOR},
+        ".claude-plugin/marketplace.json": {
+            "name": NAME, "description": _ABOUT, "owner": _AUTHOR, "plugins": [entry],
+        },
+        "hooks/hooks.json": {"hooks": {event: [group] for event, group in _list_claude_hooks(place).items()}},
+        ".mcp.json": {"mcpServers": {NAME: _list_claude_server(place)}},
+    }  # fmt: skip
+    for name, value in files.items():
+        write_file(folder / name, (json.dumps(value, indent=2) + "\n").encode())
+    return [folder / name for name in files]

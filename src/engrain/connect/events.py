@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engrain.connect.commands import looks_failed
+from engrain.core.errors import EngrainError
+from engrain.ports.plain_files import open_plain
 
 EventKind = Literal["start", "prompt", "tool", "answer", "subagent", "end"]
 
@@ -134,20 +136,21 @@ def _read_last_answer(path: str) -> tuple[str, str]:
     if not path.endswith("events.jsonl"):
         return "", ""
     try:
-        with Path(path).open("rb") as file:
+        with open_plain(path) as file:
             file.seek(max(0, file.seek(0, 2) - MAX_TRANSCRIPT_BYTES))
-            lines = file.read().splitlines()
-    except OSError:
+            lines = file.read(MAX_TRANSCRIPT_BYTES).splitlines()
+    except (OSError, EngrainError):
         return "", ""
     for line in reversed(lines):
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if event.get("type") == "user.message":
+        kind, data = (event.get("type"), event.get("data")) if isinstance(event, dict) else (None, None)
+        if kind == "user.message":
             return "", ""
-        if event.get("type") == "assistant.message" and event.get("data", {}).get("content"):
-            return str(event["data"]["content"]), str(event["data"].get("messageId", ""))
+        if kind == "assistant.message" and isinstance(data, dict) and data.get("content"):
+            return str(data["content"]), str(data.get("messageId", ""))
     return "", ""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engrain.connect.hook import OFF_FILE, SOCKET_FILE
 from engrain.core.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from engrain.memory import Store
 
 HOME_VARIABLE = "ENGRAIN_HOME"
-OFF_FILE, SOCKET_FILE, SPOOL_FOLDER, STATE_FILE = "off", "engrain.sock", "spool", "connect.json"
+SPOOL_FOLDER, STATE_FILE = "spool", "connect.json"
 MAX_SOCKET_PATH = 100  # the system's limit is 107 bytes
 MAX_STATE_BYTES = 64 << 20
 CACHE_BYTES = 128 << 20
@@ -25,7 +26,7 @@ REDACTED: tuple[PrivateKind, ...] = ("keys", "cards")
 
 @dataclass(frozen=True)
 class ConnectHome:
-    """Paths below one folder. The hook knows the same names: it imports nothing."""
+    """Paths below one folder."""
 
     folder: Path
 

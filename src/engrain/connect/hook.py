@@ -10,13 +10,14 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from os import _exit as exit_at_once
 
 SOCKET_FILE, OFF_FILE, BREAKER_FILE = "engrain.sock", "off", "breaker.json"
 ROUTE = "/v1/connect/events"
-MAX_EVENT_BYTES = 4 << 20
+MAX_EVENT_BYTES, MAX_BREAKER_BYTES = 4 << 20, 1 << 10
 # Nothing takes longer than both together, whatever happens: the wait for an answer, and handing over to the spool.
 LAST_RESORT_SECONDS, HAND_OVER_SECONDS = 0.7, 0.3
 # A first failure costs one wait, a second one a short wait, and then nobody waits for a while.
@@ -82,7 +83,7 @@ def deliver(folder: str, body: bytes) -> Answer | None:
     if answer is None:
         write_breaker(breaker, failures + 1)
     elif failures:
-        os.unlink(breaker)
+        remove_breaker(breaker)
     return answer
 
 
@@ -127,17 +128,39 @@ def send(path: str, body: bytes, end: float) -> Answer:
 
 def read_breaker(path: str) -> tuple[int, float]:
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read())
-        return int(found["failures"]), float(found["until"])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads(read_small(path))
+        return max(0, int(found["failures"])), float(found["until"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0, 0.0
 
 
+def read_small(path: str) -> bytes:
+    """Read a small plain file. OSError for anything else: opening a pipe would wait for its other end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(path)
+        return os.read(file, MAX_BREAKER_BYTES)
+    finally:
+        os.close(file)
+
+
 def write_breaker(path: str, failures: int) -> None:
-    with open(f"{path}.{os.getpid()}", "w") as file:
-        file.write(json.dumps({"failures": failures, "until": time.time() + PAUSE_SECONDS}))
-    os.replace(f"{path}.{os.getpid()}", path)
+    body = json.dumps({"failures": failures, "until": time.time() + PAUSE_SECONDS}).encode()
+    try:
+        file = os.open(f"{path}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(file, body)
+        os.close(file)
+        os.replace(f"{path}.{os.getpid()}", path)
+    except OSError:
+        return  # something else stands there: the next event waits as this one did
+
+
+def remove_breaker(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # another event has removed it
 
 
 def run_detached(module: str, folder: str, body: bytes | None = None) -> None:

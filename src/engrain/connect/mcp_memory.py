@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from engrain.connect.connector import is_off
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_repository, make_scopes
-from engrain.connect.switch import is_off
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right
 from engrain.mcp.memories import StoreLoader

@@ -17,16 +17,18 @@ from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
 from engrain.connect.commands import fixes, is_work
+from engrain.connect.connector import HEARD_FILE, is_off
 from engrain.connect.events import HookEvent, make_output, read_event
 from engrain.connect.home import ConnectHome, write_file
 from engrain.connect.repository import Repository, find_repository, make_scopes
 from engrain.connect.rules import PERSONAL, Kept, read_answer, read_prompt
+from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.spool import clean, put_event, take_events
-from engrain.connect.switch import HEARD_FILE, is_off
 from engrain.core.errors import Conflict, InvalidInput, StoreError
 from engrain.core.model.items import Citation, SessionPosition, Source, SourceKind
 from engrain.memory import Memory, Store
+from engrain.ports.search import find_span_pooling
 
 MAX_SEEN = 512
 MAX_ERROR_CHARACTERS = 1_500
@@ -47,6 +49,8 @@ class EventRecorder:
         self._store = store
         self._home = home
         self._user = user
+        pooling = find_span_pooling(store.services.embedder)
+        self._judge = SentenceJudge(pooling.read_text) if pooling else None
         self._sessions = SessionStates(home.folder / SESSIONS_FILE)
         self._seen: OrderedDict[str, float] = OrderedDict()
         self._heard: dict[str, float] = {}
@@ -112,7 +116,7 @@ class EventRecorder:
         own, personal = make_scopes(repository, self._user)
         memory = self._store.memory(agent=own.agent, user=own.user, reads=[personal])
         wishes = self._store.memory(user=personal.user)
-        writer = EventWriter(event, repository, memory, wishes)
+        writer = EventWriter(event, repository, memory, wishes, self._judge)
         key = f"{own}/{event.session}"
         state = self._sessions.get(key)
         block = Block()
@@ -169,8 +173,11 @@ def _clean_event(event: HookEvent) -> HookEvent:
 class EventWriter:
     """Write one event: its words into the log, and what follows from them as facts that cite these words."""
 
-    def __init__(self, event: HookEvent, repository: Repository, memory: Memory, wishes: Memory) -> None:
+    def __init__(
+        self, event: HookEvent, repository: Repository, memory: Memory, wishes: Memory, judge: SentenceJudge | None
+    ) -> None:
         self._event = event
+        self._judge = judge
         self._repository = repository
         self._memory = memory
         self._wishes = wishes
@@ -179,15 +186,16 @@ class EventWriter:
         self._request = f"{event.key}:{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
 
     def write_prompt(self) -> None:
+        found = read_prompt(self._event.text, self._judge)  # first: the message is embedded in the same pass
         row = self._write_message("user", "user")
-        for number, kept in enumerate(read_prompt(self._event.text)):
+        for number, kept in enumerate(found):
             self._write_fact(kept, row, "user", number)
 
     def write_answer(self) -> None:
+        found = [] if self._event.kind == "subagent" else read_answer(self._event.text, self._judge)
         row = self._write_message("assistant", "agent")
-        if self._event.kind != "subagent":
-            for number, kept in enumerate(read_answer(self._event.text)):
-                self._write_fact(kept, row, "agent", number)
+        for number, kept in enumerate(found):
+            self._write_fact(kept, row, "agent", number)
 
     def write_command(self, state: SessionState) -> None:
         """Keep a failed command as an error, what then worked as its solution, and commands worth knowing."""
@@ -200,7 +208,7 @@ class EventWriter:
             state.note_failure(Failure(id, event.command, event.output[-MAX_ERROR_CHARACTERS:]))
             return
         self._resolve(state)
-        if is_work(event.command):
+        if is_work(event.command, event.output):
             kept = Kept("command", event.command, 0, len(event.command))
             self._write_fact(kept, None, "tool", 0)
 
@@ -218,7 +226,7 @@ class EventWriter:
         id = self._memory.remember(
             event.text[:MAX_LOGGED_CHARACTERS],
             position=SessionPosition(event.session, role=role, speaker=speaker),
-            source=Source(kind=kind),
+            source=Source(event.session, kind),
             metadata=self._describe(),
             occurred_at=event.at,
             request_id=self._request,
@@ -228,13 +236,10 @@ class EventWriter:
 
     def _write_fact(self, kept: Kept, row: str | None, kind: SourceKind, number: int) -> None:
         personal = kept.kind in PERSONAL
-        # A citation stays in its scope: a personal wish names the session instead.
-        cites = (
-            ()
-            if row is None or personal or kept.end > MAX_LOGGED_CHARACTERS
-            else (Citation(row, kept.start, kept.end),)
-        )
-        source = Source(None if cites else self._event.session, kind, cites)
+        # A citation stays in its scope: a personal wish names the session alone.
+        uncited = row is None or personal or kept.end > MAX_LOGGED_CHARACTERS
+        cites = () if row is None or uncited else (Citation(row, kept.start, kept.end),)
+        source = Source(self._event.session, kind, cites)
         id = (self._wishes if personal else self._memory).remember(
             kept.text,
             importance=_IMPORTANCE.get(kept.kind, 0.5),

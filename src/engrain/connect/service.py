@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from engrain import __version__
 from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.hook import BREAKER_FILE, ROUTE, read_build
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RESIDENT_PATH
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from engrain.server.app import HttpApi
     from engrain.server.serve import Listener
 
-ROUTE = "/v1/connect/events"
 IDLE_SECONDS = 15 * 60.0
 IDLE_VARIABLE = "ENGRAIN_IDLE_SECONDS"
 SPOOL_SECONDS = 1.0
@@ -166,7 +166,6 @@ def _listen(home: ConnectHome) -> Listener | None:
 
 
 def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
-    from engrain.connect.hook import BREAKER_FILE, read_build
     from engrain.connect.recorder import EventRecorder
     from engrain.memory.store import warm_up_embedder
     from engrain.server.serve import ApiServer

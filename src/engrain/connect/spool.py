@@ -8,13 +8,16 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from engrain.connect.home import REDACTED, ConnectHome, write_file
+from engrain.core.errors import EngrainError
 from engrain.core.secrets.redact import make_redactor, redact_json
 
 MAX_FILES = 2_000
+MAX_EVENT_BYTES = 64 << 20  # the hook takes 4 MB, and JSON may write six bytes for one
 MAX_AGE_SECONDS = 7 * 86_400
 _PRIVATE = re.compile(r"<private>.*?(?:</private>|\Z)", re.DOTALL | re.IGNORECASE)
 
@@ -42,15 +45,19 @@ def put_event(home: ConnectHome, message: dict[str, Any]) -> None:
 
 def take_events(home: ConnectHome) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the spooled events, oldest first. The caller removes each file when its event is stored."""
+    from engrain.ports.plain_files import read_plain  # it loads every port: writing an event does without
+
     for path in sorted(home.spool.glob("*.json")):
         try:
-            message = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            message = None
-        if isinstance(message, dict) and time.time() - path.stat().st_mtime < MAX_AGE_SECONDS:
+            message = json.loads(read_plain(path, MAX_EVENT_BYTES))
+            fresh = time.time() - path.stat().st_mtime < MAX_AGE_SECONDS
+        except (OSError, ValueError, RecursionError, EngrainError):
+            message, fresh = None, False
+        if isinstance(message, dict) and fresh:
             yield path, message
         else:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a folder is nobody's event, and stays
+                path.unlink()
 
 
 if __name__ == "__main__":

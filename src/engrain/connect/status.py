@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import selectors
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Client
+from engrain.connect.connector import HEARD_FILE, Connector, list_switched_off
 from engrain.connect.home import ConnectHome, read_json
 from engrain.connect.resident import read_pid
-from engrain.connect.switch import HEARD_FILE, Connector, list_switched_off
-from engrain.connect.trust import are_hooks_trusted
 from engrain.core.validation import count_noun
 from engrain.server.resident import ask, find_place
+
+CODEX_SECONDS = 10.0
+_REQUESTS = (
+    {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "engrain", "version": "1"}}},
+    {"method": "initialized"},
+)
 
 
 @dataclass(frozen=True)
@@ -110,3 +120,51 @@ def _judge_client(state: ClientState) -> Finding:
     trusted = ", trusted" if state.trusted else ""
     advice = state.advice if heard is None and not state.trusted else ""
     return Finding(state.title, "pass", f"connected{trusted}; {when}", advice)
+
+
+def are_hooks_trusted(mark: str, folder: Path, command: str = "codex") -> bool | None:
+    """True if Codex runs every hook with this mark in its command; None if it is not installed or does not say.
+
+    Codex skips a hook that its user does not trust, without a word.
+    """
+    program = shutil.which(command)
+    if program is None:
+        return None
+    try:
+        hooks = [one for one in list_hooks(program, folder) if mark in str(one.get("command"))]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return bool(hooks) and all(one.get("enabled") and one.get("trustStatus") == "trusted" for one in hooks)
+
+
+def list_hooks(program: str, folder: Path) -> list[Mapping[str, Any]]:
+    """Return what Codex knows of the hooks that hold in a folder, by a request to its app server."""
+    asked = (*_REQUESTS, {"id": 2, "method": "hooks/list", "params": {"cwds": [str(folder)]}})
+    with subprocess.Popen(
+        [program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder
+    ) as server:
+        try:
+            assert server.stdin is not None, "a pipe was asked for"
+            server.stdin.write(b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+            server.stdin.flush()
+            for line in _read_lines(server):
+                answer = json.loads(line)
+                if answer.get("id") == 2:
+                    return [hook for place in answer["result"]["data"] for hook in place["hooks"]]
+        finally:
+            server.kill()
+    raise ValueError("no answer")
+
+
+def _read_lines(server: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """Yield the lines of the server until it ends or the time is up."""
+    assert server.stdout is not None, "a pipe was asked for"
+    end, rest = time.monotonic() + CODEX_SECONDS, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(server.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, end - time.monotonic())):
+            part = server.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+            if not part:
+                return
+            *lines, rest = (rest + part).split(b"\n")
+            yield from lines

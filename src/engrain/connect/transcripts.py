@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engrain.connect.events import HookEvent, read_event, strip_context
 from engrain.core.clock import check_time
-from engrain.core.errors import ConfigError, InvalidInput
+from engrain.core.errors import InvalidInput
 from engrain.ports.plain_files import open_plain
+from engrain.transfer.foreign_sqlite import read_foreign_rows
 from engrain.transfer.verify import MAX_LINE_BYTES, read_lines
 
 _WORKSPACE = re.compile(r"\*\*Workspace Directories:\*\*\s+- (\S[^\n]*)")
@@ -161,11 +161,12 @@ def list_transcripts(client: str, user_folder: Path) -> list[Path]:
     if client not in LOADABLE:
         raise InvalidInput(f"{client} keeps no transcripts that engrain reads. Known: {', '.join(LOADABLE)}.")
     pattern = _OPENCODE if client == "opencode" else TRANSCRIPTS[client][0]
-    return sorted(user_folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    found = [path for path in user_folder.glob(pattern) if path.is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
 def read_transcript(client: str, path: Path) -> Iterator[HookEvent]:
-    """Yield the events of a transcript. A line that is not complete yet is skipped."""
+    """Yield the events of a transcript. A line that is not complete yet, or of another shape, is skipped."""
     if client == "opencode":
         yield from _read_opencode(path)
         return
@@ -177,7 +178,7 @@ def read_transcript(client: str, path: Path) -> Iterator[HookEvent]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(line, dict):
-                yield from read_line(line, reader)
+                yield from _skip_other_shapes(partial(read_line, line, reader))
     yield from reader.finish()
 
 
@@ -188,30 +189,38 @@ def _read_opencode(path: Path) -> Iterator[HookEvent]:
         " where s.parent_id is null order by s.time_created, m.time_created, p.time_created"
     )
     reader = TranscriptReader("opencode")
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            rows = connection.execute(statement).fetchall()
-    except sqlite3.Error as exc:
-        raise ConfigError(f"{path} cannot be read: {exc}.") from exc
-    for session, folder, id, message, raw, at in rows:
-        part, role = json.loads(raw), json.loads(message).get("role")
-        if session != reader.session:
-            yield from reader.finish()
-        reader.session, reader.folder = session, folder
-        if part.get("type") == "text" and not part.get("synthetic"):
-            if role == "user":
-                yield from reader.finish()
-                reader.turn = id
-                yield from reader.prompt(part.get("text", ""), at)
-            else:
-                reader.turn = id
-                reader.note_answer(part.get("text", ""), at)
-        elif part.get("type") == "tool" and part.get("tool") == "bash":
-            state = part.get("state", {})
-            reader.calls[part["callID"]] = str(state.get("input", {}).get("command", ""))
-            failed = bool(state.get("metadata", {}).get("exit"))
-            yield from reader.tool(part["callID"], str(state.get("output", "")), failed, at)
+    for row in read_foreign_rows(path, "a database of opencode", ["session", "message", "part"], statement):
+        yield from _skip_other_shapes(partial(_read_opencode_part, row, reader))
     yield from reader.finish()
+
+
+def _read_opencode_part(row: tuple[Any, ...], reader: TranscriptReader) -> Iterator[HookEvent]:
+    session, folder, id, message, raw, at = row
+    part, role = json.loads(raw), json.loads(message).get("role")
+    if session != reader.session:
+        yield from reader.finish()
+    reader.session, reader.folder = session, folder
+    if part.get("type") == "text" and not part.get("synthetic"):
+        if role == "user":
+            yield from reader.finish()
+            reader.turn = id
+            yield from reader.prompt(part.get("text", ""), at)
+        else:
+            reader.turn = id
+            reader.note_answer(part.get("text", ""), at)
+    elif part.get("type") == "tool" and part.get("tool") == "bash":
+        state = part.get("state", {})
+        reader.calls[part["callID"]] = str(state.get("input", {}).get("command", ""))
+        failed = bool(state.get("metadata", {}).get("exit"))
+        yield from reader.tool(part["callID"], str(state.get("output", "")), failed, at)
+
+
+def _skip_other_shapes(read: Callable[[], Iterator[HookEvent]]) -> Iterator[HookEvent]:
+    """Yield the events of one line. A client may write lines that no version known to us has written."""
+    try:
+        yield from [*read()]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, InvalidInput):
+        return
 
 
 def _join_texts(content: Any) -> str:

@@ -93,6 +93,10 @@ class EmbedderFailed(EngrainError):
     """The embedder returned no usable vectors. Search by words still works, and the vectors are computed later."""
 
 
+class RerankerFailed(EngrainError):
+    """The reranker returned no usable scores. Recall answers without them."""
+
+
 class ModelFailed(EngrainError):
     """A language model returned no usable answer."""
 

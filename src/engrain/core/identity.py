@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,9 +32,13 @@ class SortableIds:
         self._last = 0
 
     def __call__(self, when: datetime) -> str:
-        fresh = (max(0, to_micros(when)) << 78) | int.from_bytes(os.urandom(10), "big") >> 2
+        first = max(0, to_micros(when)) << 78
         with self._lock:
-            self._last = fresh if fresh > self._last else self._last + 1 + int.from_bytes(os.urandom(4), "big")
+            if first > self._last:
+                self._last = first | int.from_bytes(os.urandom(10), "big") >> 2
+            else:
+                # No system call, which lets other threads in for each of many ids. It is seeded anew after a fork.
+                self._last += 1 + random.getrandbits(32)
             number = self._last
         return "".join([_PAIRS[number >> shift & 1023] for shift in _PAIR_SHIFTS])
 

@@ -6,33 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from engrain.core.errors import EmbedderFailed, StoreUnavailable
+from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import Item
+from engrain.core.model.items import Draft, Item
 from engrain.core.model.queries import VectorQuery
-from engrain.core.rules.change_cues import are_of_others, begins_alike, read_cues, says_change
+from engrain.core.rules.change_cues import are_of_others, fold_name, read_cues
 from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.profile import is_standing_wish
 from engrain.core.rules.relations import excludes, find_relation
 from engrain.core.rules.slot_names import SPEAKER_KEY
 from engrain.core.rules.statements import is_short_question
-from engrain.ingest.changes import Said, choose_ended, list_aspects, read_statement
+from engrain.core.text.passages import Span
+from engrain.ingest.changes import Said, choose_ended, is_ended, list_aspects, read_statement
+from engrain.ingest.message_vectors import MessageVectors, ReadSpan
 from engrain.ports import Services
-from engrain.ports.search import find_span_pooling, pin_embedder
+from engrain.ports.search import pin_embedder
 
 if TYPE_CHECKING:
     from engrain.ports.search import Matrix
 
 MAX_CANDIDATES = 14
-# The chance from which a fact is ended. In a larger memory a likeness is more often an accident.
-MIN_CHANCE, MIN_CHANCE_AMONG_MANY, MANY = 0.25, 0.45, 10
-# With more known, words of change do not link two statements: they share this part of the words of the shorter one.
-FEW, MIN_COMMON = 6, 0.12
-MANY_WORDS, MIN_SHARED = 8, 0.25
 MIN_CHANCE_OF_LATER = 0.18  # from here the older one is only marked as earlier
 MIN_ASPECT = 0.25
+STYLE, MIN_ASPECT_OF_WISH = "style", 0.2  # only words on how to answer end a standing wish
 MAX_MESSAGE_CHARACTERS = 300
-_SAID = Filter((Condition("kind", "in", ["fact", "message"]),))
+_SAID = Filter((Condition("kind", "in", ("fact", "message")),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class FoundChange:
 NO_CHANGE = FoundChange()
 # A sentence that the gate alone would not keep is kept if it ends something known this surely, or if it adds to
 # something known that is this near.
-MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.3, 0.25
+MIN_CHANCE_TO_KEEP, MIN_LIKENESS = 0.4, 0.25
 
 
 @dataclass(slots=True)
@@ -63,15 +62,13 @@ class ChangeFinder:
     services: Services
     _known: dict[tuple[str, str | None, str | None], FoundChange] = field(default_factory=dict)
 
-    @property
-    def available(self) -> bool:
-        return find_span_pooling(self.services.embedder) is not None
-
-    def find(self, text: str, slot: str | None = None, speaker: str | None = None) -> FoundChange:
-        """Find the change that a statement of this speaker makes."""
+    def find(
+        self, text: str, read: ReadSpan | None, slot: str | None = None, speaker: str | None = None
+    ) -> FoundChange:
+        """Find the change that a statement of this speaker makes. Without its vector only relations are compared."""
         key = (text.strip(" .!"), slot, speaker)
         if key not in self._known:
-            found = self._find(text, slot, speaker) if self.available else NO_CHANGE
+            found = NO_CHANGE if read is None else self._find(text, read, slot, speaker)
             ended = [item for item in self._find_excluded(text, speaker) if item not in found.ended]
             earlier = tuple(item for item in found.earlier if item not in ended)
             self._known[key] = replace(found, ended=(*found.ended, *ended), earlier=earlier) if ended else found
@@ -86,49 +83,36 @@ class ChangeFinder:
         own = (item for item in known if item.kind == "fact" and item.metadata.get(SPEAKER_KEY) == speaker)
         return [item for item in own if item.relation and excludes(relation, item.relation)]
 
-    def is_change(self, text: str) -> bool:
+    def is_change(self, message: str, span: Span, vectors: MessageVectors) -> bool:
         """Tell if a sentence that the gate would not keep should be kept because of what is known already."""
+        text = message[slice(*span)]
         cues = read_cues(text).found
-        found = self.find(text)
+        found = self.find(text, vectors.read_span(message, span))
         adds = "added" in cues and found.likeness >= MIN_LIKENESS
         return found.chance >= MIN_CHANCE_TO_KEEP or adds
 
-    def _find(self, text: str, slot: str | None, speaker: str | None) -> FoundChange:
-        embedder = pin_embedder(self.services.embedder)
+    def _find(self, text: str, read: ReadSpan, slot: str | None, speaker: str | None) -> FoundChange:
+        new = read_statement(text, read.vector, slot)
         try:
-            vector = embedder.embed([text], "document")[0]
-            new = read_statement(text, vector, slot)
-            found, many = self._read_candidates(vector, embedder.model.key, new, speaker)
-        except (EmbedderFailed, StoreUnavailable):  # the statement is kept all the same
+            found = self._read_candidates(read.vector, pin_embedder(self.services.embedder).model.key, new, speaker)
+        except StoreUnavailable:  # the statement is kept all the same
             return NO_CHANGE
         aspect = int(new.aspects.argmax())
         name = list_aspects()[aspect] if new.aspects[aspect] >= MIN_ASPECT else None
         if not found:
             return FoundChange(aspect=name)
-        likeness = max(float(vector @ said.vector) for _, said in found)
-        facts = sum(item.kind == "fact" for item, _ in found)
-        chances = choose_ended(new, [said for _, said in found])
+        likeness = max(float(read.vector @ said.vector) for _, said in found)
+        chances = choose_ended(new, read.state, [said for _, said in found])
         best = max(range(len(found)), key=chances.__getitem__)
-        if not says_change(new.cues, found[best][1].cues) and not begins_alike(new.text, found[best][0].text):
-            # "The blue one is in the hall" ends nothing about the red one.
-            return FoundChange(likeness=likeness, aspect=name)
-        chance = chances[best]
-        linked = [place for place, (_, said) in enumerate(found) if not many or _have_common_ground(new, said)]
-        if not linked:
-            return FoundChange(chance=chance, likeness=likeness, aspect=name)
-        best = max(linked, key=chances.__getitem__)
-        item, said = found[best]
-        least = MIN_CHANCE + (MIN_CHANCE_AMONG_MANY - MIN_CHANCE) * min(1.0, (facts - 1) / (MANY - 1))
-        sure = chances[best] >= least and not _tells_more(said, new)
-        likely = [found[place][0] for place in linked if chances[place] >= MIN_CHANCE_OF_LATER]
+        item = found[best][0]
+        ended = (item,) if is_ended(new, chances[best]) and item.kind == "fact" else ()
+        likely = [one for (one, _), chance in zip(found, chances, strict=True) if chance >= MIN_CHANCE_OF_LATER]
         likely = [one for one in likely if one.kind == "fact" or not find_own_words(one.text).mixed]
-        ended = (item,) if sure and item.kind == "fact" else ()
-        return FoundChange(ended, tuple(one for one in likely if one not in ended), chance, likeness, name)
+        earlier = tuple(one for one in likely if one not in ended)
+        return FoundChange(ended, earlier, chances[best], likeness, name)
 
-    def _read_candidates(
-        self, vector: Matrix, model: str, new: Said, speaker: str | None
-    ) -> tuple[list[tuple[Item, Said]], bool]:
-        """Return what a statement may be compared with, and whether more than a few things are known."""
+    def _read_candidates(self, vector: Matrix, model: str, new: Said, speaker: str | None) -> list[tuple[Item, Said]]:
+        """Return what a statement may be compared with."""
         import numpy as np
 
         items = self.services.items
@@ -137,12 +121,11 @@ class ChangeFinder:
         derived = self._list_derived([item.id for item in found if item.kind == "message"])
         found = [item for item in found if item.id not in derived]
         rows = items.vectors(self.scope, [item.id for item in found], model) if found else {}
-        read = [
+        return [
             (item, read_statement(item.text, np.frombuffer(rows[item.id].rows[0], np.float32), item.slot))
             for item in found
             if item.id in rows and rows[item.id].rows
         ]
-        return read, len(near.ids) > FEW
 
     def _list_derived(self, messages: Sequence[str]) -> set[str]:
         """Return the messages from which facts were made: the facts stand for them."""
@@ -154,15 +137,29 @@ class ChangeFinder:
         return {one.cite.item for one in citing if one.item in facts}
 
 
-def _have_common_ground(new: Said, old: Said) -> bool:
-    shared = len(new.cues.terms & old.cues.terms)
-    return shared > 0 and shared >= MIN_COMMON * min(len(new.cues.terms), len(old.cues.terms))
+@dataclass(frozen=True, slots=True)
+class ReadFact:
+    """A fact that is not stored yet, with the vectors of its words."""
+
+    draft: Draft
+    read: ReadSpan
 
 
-def _tells_more(old: Said, new: Said) -> bool:
-    """Tell if an older statement says so much else that it does not end as a whole."""
-    words = len(old.cues.terms)
-    return words >= MANY_WORDS and len(old.cues.terms & new.cues.terms) < MIN_SHARED * words
+def find_ended_fact(new: ReadFact, older: Sequence[ReadFact]) -> int | None:
+    """Return the place of the fact that a newer one of the same speaker ends, if one surely does."""
+    said = read_statement(new.draft.text, new.read.vector, new.draft.slot)
+    places = [place for place, one in enumerate(older) if _may_end(said, new.draft, one.draft)]
+    places = sorted(places, key=lambda place: -float(new.read.vector @ older[place].read.vector))[:MAX_CANDIDATES]
+    known = [read_statement(older[at].draft.text, older[at].read.vector, older[at].draft.slot) for at in places]
+    chances = choose_ended(said, new.read.state, known)
+    best = max(range(len(places)), key=chances.__getitem__, default=None)
+    return places[best] if best is not None and is_ended(said, chances[best]) else None
+
+
+def _may_end(new: Said, draft: Draft, old: Draft) -> bool:
+    own = old.metadata.get(SPEAKER_KEY) == draft.metadata.get(SPEAKER_KEY) and old.text != draft.text
+    slots = old.slot is None or draft.slot is None  # the store compares the values of one slot
+    return own and slots and not are_of_others(new.cues, read_cues(old.text))
 
 
 def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
@@ -173,6 +170,16 @@ def _is_comparable(item: Item, new: Said, speaker: str | None) -> bool:
         return not is_short_question(item.text)
     if item.metadata.get(SPEAKER_KEY) != speaker or item.text == new.text:
         return False
-    if are_of_others(new.cues, read_cues(item.text)):
+    if are_of_others(new.cues, read_cues(item.text)) or _tell_of_others(new.text, item, speaker):
+        return False
+    if is_standing_wish(item) and new.aspects[list_aspects().index(STYLE)] < MIN_ASPECT_OF_WISH:
         return False
     return item.slot is None or new.slot is None or item.slot == new.slot
+
+
+def _tell_of_others(text: str, item: Item, speaker: str | None) -> bool:
+    """Tell if two statements tell relations of two things: "Lena works at Acme", "Acme is based in Quito"."""
+    relation = find_relation(text, speaker) if item.relation else None
+    if relation is None or item.relation is None:
+        return False
+    return fold_name(relation.subject) != fold_name(item.relation.subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ TIER = TIERS["episodic"]
 ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)
 MAX_ENTRIES = TIER.max_items or 0
 NOVELTY_ROWS = 6  # last rows of the session with which a new text is compared
+_log = logging.getLogger("engrain")
 # Keys of an entry's data.
 WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "resolves", "resolved"
 

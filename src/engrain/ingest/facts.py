@@ -12,6 +12,7 @@ from engrain.core.model.items import (
     ASPECT_KEY,
     ENDS_KEY,
     LATER_KEY,
+    OUTDATES_KEY,
     RESERVED_KEY,
     ROLES,
     Citation,
@@ -121,6 +122,7 @@ def plan_steps(
     utterance: Utterance,
     planned: Sequence[Step],
     stored: StoredFacts,
+    scope: Scope,
     services: Services,
 ) -> list[Step]:
     """Return the planned steps with those of this statement added, and without those that it retracts."""
@@ -133,7 +135,8 @@ def plan_steps(
     meant = meant or find_meant(found, utterance.quote(found), stored)
     words = [cite for step in retracted for cite in step.draft.source.cites]
     words += [Citation(one.item.id, *one.span) for one in stored.targets if one.item.kind == "message"]
-    return [*others, *_plan_forgetting(found, utterance, meant, words, services)]
+    marks = unmark_earlier(meant, scope, services)
+    return [*others, *marks, *_plan_forgetting(found, utterance, meant, words, services)]
 
 
 def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
@@ -182,9 +185,12 @@ def _plan_statement(
     if old is not None and old.slot is None:
         return [Correct(old.id, made)]
     begins = made.occurred_at or services.clock()
-    earlier = [mark_earlier(item, begins) for item in change.earlier if item.valid_from < begins]
+    older = [item for item in change.earlier if item.valid_from < begins]
+    earlier = [mark_earlier(item, begins) for item in older]
     ends = [item.id for item in change.ended]
-    own = {**({ASPECT_KEY: change.aspect} if change.aspect else {}), **({ENDS_KEY: ends} if ends else {})}
+    outdates = {item.id: begins.isoformat() for item in older}
+    notes = {ASPECT_KEY: change.aspect, ENDS_KEY: ends, OUTDATES_KEY: outdates}
+    own = {key: value for key, value in notes.items() if value}
     if own:
         made = replace(made, ends=tuple(ends), metadata={**made.metadata, RESERVED_KEY: own})
     return [Add(made), *earlier]
@@ -201,6 +207,22 @@ def mark_earlier(item: Item, since: datetime) -> Change:
     own = item.metadata.get(RESERVED_KEY)
     marked = {**(own if isinstance(own, Mapping) else {}), LATER_KEY: since.isoformat()}
     return Change(item.id, metadata={**item.metadata, RESERVED_KEY: marked})
+
+
+def unmark_earlier(gone: Sequence[Item], scope: Scope, services: Services) -> list[Change]:
+    """Return the steps that undo the marks of facts that are forgotten, unless a newer fact has renewed them."""
+    since: dict[str, object] = {}
+    for item in gone:
+        own = item.metadata.get(RESERVED_KEY)
+        outdates = own.get(OUTDATES_KEY) if isinstance(own, Mapping) else None
+        since |= outdates if isinstance(outdates, Mapping) else {}
+    steps: list[Change] = []
+    for item in services.items.get_many(scope, list(since)) if since else ():
+        own = item.metadata.get(RESERVED_KEY)
+        if isinstance(own, Mapping) and own.get(LATER_KEY) == since[item.id] and item not in gone:
+            left = {key: value for key, value in own.items() if key != LATER_KEY}
+            steps.append(Change(item.id, metadata={**item.metadata, RESERVED_KEY: left}))
+    return steps
 
 
 def _choose_slot(found: Statement, utterance: Utterance, values: Mapping[str, str]) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from engrain.core.model.items import ForgetRequest, Statement
-from engrain.core.rules.frames import cue
+from engrain.core.rules.frames import HIDDEN_LETTER, cue
 from engrain.core.rules.own_words import MAX_DOUBT, blank_blocks, blank_pasted, find_announced, weigh_doubt
 from engrain.core.rules.slot_names import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -28,6 +28,7 @@ _DEFAULT_IMPORTANCE = 0.6
 _CUT = "\n\n"  # between the two ends of a long message
 _WORD = re.compile(r"[\w'-]+")
 _COLON = re.compile(r"\w:\s")
+_OWN_LETTER = re.compile(rf"[^\W{HIDDEN_LETTER}]")  # not in quotation marks
 
 Found = Statement | ForgetRequest
 # Judges as many of the sentences as its model reads.
@@ -201,6 +202,7 @@ class _MessageReader:
         own: list[Found] = []
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)
+            foreign = foreign or _OWN_LETTER.search(self.shown, one.start, one.end) is None
             if isinstance(one, ForgetRequest):
                 introduced = _COLON.search(self.shown, 0, one.start) is not None  # by somebody, or something
                 own.append(replace(one, doubtful=doubtful or mixed or weight > 0 or foreign or introduced))

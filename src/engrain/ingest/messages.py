@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from engrain.core.chat.parse import parse_messages
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError, raise_interrupt
+from engrain.core.errors import Conflict, NotFound, OnHold, StoreError, raise_interrupt
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import find_owner, make_erased_error
-from engrain.core.model.items import Citation, ForgetRequest, Note, Source, Statement
-from engrain.core.model.messages import Message, MessageResult, item_to_message, message_to_note
-from engrain.core.model.plans import Add, Applied, Correct, Forget, Outcome, Plan, Step, refer_to_step
+from engrain.core.model.items import Citation, Draft, ForgetRequest, Note, Source, Statement
+from engrain.core.model.messages import Message, item_to_message, message_to_note
+from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
 from engrain.core.model.queries import WordQuery
 from engrain.core.model.sessions import EpisodeDraft
-from engrain.core.rules.forget_requests import find_forget_topics, mentions_forgetting
-from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
-from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.importance import score_importance
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.slot_names import SPEAKER_KEY
-from engrain.core.rules.statements import load_statement_rules
-from engrain.core.text.passages import Sentence
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.validation import check_count, check_optional_key
-from engrain.ingest import episodes, gate, write
+from engrain.ingest import episodes, write
+from engrain.ingest.analyze import (
+    MAX_GATE_CHARACTERS,
+    AnalyzedMessage,
+    Found,
+    analyze_messages,
+    asks_to_forget,
+    shorten_result,
+)
 from engrain.ingest.change_finder import NO_CHANGE, ChangeFinder
 from engrain.ingest.facts import (
     USER_NAME,
@@ -41,41 +46,19 @@ from engrain.ingest.facts import (
     resolve_slots,
 )
 from engrain.ingest.forget_targets import Candidate, TargetFinder, is_statement
-from engrain.ingest.sentence_model import Verdict, judge_sentences
-from engrain.ingest.tool_output import shorten_output
+from engrain.ingest.message_results import RecordResult, build_result, find_cited, find_owners
+from engrain.ingest.message_vectors import MessageVectors
+from engrain.ingest.step_changes import end_older_steps
 from engrain.ingest.write import redact_message
 from engrain.ports import Services
-from engrain.ports.search import find_span_pooling, pin_embedder
 from engrain.ports.sessions import Episodes
 
-# The gate reads this much at either end of a message: the middle is pasted text.
-MAX_GATE_CHARACTERS = 20_000
 MAX_ATTEMPTS = 5
 MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
-MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
 
-Found = Statement | ForgetRequest
+# Writes to the same store, given the ids of the messages. It may be called twice, on another thread.
+WriteAlong = Callable[[Sequence[str]], object]
 _log = logging.getLogger("engrain")
-
-
-@dataclass(frozen=True, slots=True)
-class RecordResult:
-    messages: Sequence[Message]  # as they were given
-    results: tuple[MessageResult, ...]  # of each message
-    places: tuple[int, ...]  # the messages' numbers in the session
-    forgotten: tuple[str, ...] = ()  # items that the user asked to forget
-    marked: tuple[str, ...] = ()  # messages of which a span was cut out
-    repeated: bool = False  # the request id was known: this is its first answer
-    refused: str | None = None  # the reason why nothing could be forgotten although the user asked for it
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        return tuple(one.id for one in self.results)
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        """Facts that the gate kept, and important episodes."""
-        return tuple(dict.fromkeys(id for one in self.results for id in one.facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +66,7 @@ class RecordOptions:
     request_id: str | None = None  # a known id changes nothing
     expect: int | None = None  # the session must have this length, else Conflict
     began: int | None = None  # the store's moment at which the caller's operation started, if earlier than now
-
-
-@dataclass(frozen=True, slots=True)
-class AnalyzedMessage:
-    message: Message  # as the log shows it
-    raw: str | None  # the whole of a long tool output
-    found: Sequence[Found]
-    event: EpisodeEvent | None
+    write_along: WriteAlong | None = None  # part of the messages' transaction; left out if the request id is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,33 +91,40 @@ def record_messages(
     began = services.items.current_time() if options.began is None else options.began
     plan = Plan(scope, (), request_id, expect, began=began)
     try:
-        return _write_with_retries(given, session, services, plan)
+        return _write_with_retries(given, session, services, plan, options.write_along)
     except OnHold as exc:
-        result = _write_with_retries(given, session, services, plan, forgets=False)
+        result = _write_with_retries(given, session, services, plan, options.write_along, forgets=False)
         _log.warning("a message of session %r asked to forget, but nothing was forgotten: %s", session, exc)
         return replace(result, refused=str(exc))
 
 
 def _write_with_retries(
-    messages: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool = True
+    messages: Sequence[Message],
+    session: str,
+    services: Services,
+    plan: Plan,
+    along: WriteAlong | None,
+    forgets: bool = True,
 ) -> RecordResult:
     for _ in range(MAX_ATTEMPTS - 1):
         try:
-            return _write_messages(messages, session, services, plan, forgets)
+            return _write_messages(messages, session, services, plan, along, forgets)
         except NotFound:
             # Nothing was written: another writer forgot or corrected a fact that this message changes.
             _log.debug("a fact changed while a message of session %r was written; trying again", session)
-    return _write_messages(messages, session, services, plan, forgets)
+    return _write_messages(messages, session, services, plan, along, forgets)
 
 
 def _write_messages(
-    messages: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool
+    messages: Sequence[Message], session: str, services: Services, plan: Plan, along: WriteAlong | None, forgets: bool
 ) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
     earlier = [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     redacted = [redact_message(one, services.redact) for one in messages]
+    if request_id is not None and (first := _repeat_answer(redacted, earlier, session, services, plan)):
+        return replace(first, messages=messages)
     finder = ChangeFinder(scope, services)
-    turns = _analyze_messages(redacted, earlier, _find_judge(finder))
+    turns = analyze_messages(redacted, earlier, finder)
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
@@ -155,10 +138,10 @@ def _write_messages(
     expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
     steps += [Forget(refer_to_step(k)) for k in expired]
     plan = replace(
-        plan, steps=_embed_steps(steps, services), episodes=tuple(_build_happenings(turns, session, services))
+        plan, steps=_embed_steps(steps, turns, services), episodes=tuple(_build_happenings(turns, session, services))
     )
-    applied = _apply_plan(plan, session, services)
-    result = _build_result(applied, messages, steps, derived.proposed)
+    applied = _apply_plan(plan, session, services, along and partial(_write_along, along, len(turns)))
+    result = build_result(applied, messages, find_owners(steps, len(messages)), derived.proposed)
     if not applied.repeated and (result.forgotten or result.marked):
         write.finish_forgetting(result.forgotten, result.marked, scope, services)
     return result
@@ -197,9 +180,9 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
         for found in _list_own(turn, utterance, scope, services):
             if not forgets and isinstance(found, ForgetRequest):
                 continue
-            stored = _read_stored(found, utterance, finder)
+            stored = _read_stored(found, utterance, finder, turn.vectors)
             if isinstance(found, Statement):
-                steps = plan_steps(found, utterance, steps, stored, services)
+                steps = plan_steps(found, utterance, steps, stored, scope, services)
                 continue
             meant = [item.id for item in find_meant(found, utterance.quote(found), stored)]
             targets, certain = _find_targets(
@@ -209,14 +192,14 @@ def _plan_derived(turns: Sequence[AnalyzedMessage], session: str, finder: Change
                 doubtful += meant or [one.item.id for one in targets]
             else:
                 stored = stored if meant else replace(stored, targets=targets if certain else ())
-                steps = plan_steps(found, utterance, steps, stored, services)
+                steps = plan_steps(found, utterance, steps, stored, scope, services)
         proposed.append(tuple(dict.fromkeys(doubtful)))
         # Forgetting cuts words out of the message, and would move those that a later fact of it cites.
         known = set(map(id, before))
         steps = sorted(steps, key=lambda step: id(step) not in known and isinstance(step, Forget))
         if steps == before:
             steps = [*steps, *_plan_lasting_item(turn, k, services)]
-    return _Derived(steps, proposed)
+    return _Derived(end_older_steps(steps, turns), proposed)
 
 
 def _find_targets(found: ForgetRequest, utterance: Utterance, finder: TargetFinder) -> tuple[list[Candidate], bool]:
@@ -238,12 +221,13 @@ def _list_own(turn: AnalyzedMessage, utterance: Utterance, scope: Scope, service
     return [replace(one, doubtful=True, slot=one.slot if isinstance(one, ForgetRequest) else None) for one in sure]
 
 
-def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder) -> StoredFacts:
+def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder, vectors: MessageVectors) -> StoredFacts:
     scope, services = finder.scope, finder.services
     reads, items = list_reads(found, utterance), services.items
     change = NO_CHANGE
     if isinstance(found, Statement) and not found.doubtful:
-        change = finder.find(utterance.quote(found), found.slot, utterance.speaker)
+        read = vectors.read_span(utterance.message.text, (found.start, found.end))
+        change = finder.find(utterance.quote(found), read, found.slot, utterance.speaker)
     query = WordQuery(tuple(dict.fromkeys(extract_terms(reads.words))), scope, reads.where, limit=MAX_LIKELY_FACTS)
     hits = services.words.best(query).hits if query.terms else ()
     likely = items.get_many(scope, [hit.id for hit in hits]) if hits else []
@@ -253,90 +237,6 @@ def _read_stored(found: Found, utterance: Utterance, finder: ChangeFinder) -> St
         [item for item in likely if item.metadata.get(SPEAKER_KEY) == utterance.speaker],
         change,
     )
-
-
-def _find_judge(finder: ChangeFinder) -> gate.JudgeSentences | None:
-    """Return the judge of sentences, if the embedder can pool their words in the pass that embeds the message.
-
-    A sentence that would not be kept on its own is kept if it changes something known.
-    """
-    embedder = pin_embedder(finder.services.embedder)
-    pooling = find_span_pooling(embedder)
-    if pooling is None:
-        return None
-
-    def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
-        try:
-            window = embedder.windows(text)[0]
-            within = [one for one in sentences if one.end <= len(window)]
-            verdicts = judge_sentences(window, within, pooling.pool_spans)
-        except EmbedderFailed:  # the message is stored without a vector, and read by the rules alone
-            return []
-        question = load_statement_rules().sign("question")
-        asked = (
-            one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS or question.match(text, one.start, one.end)
-            for one in within
-        )
-        return [
-            verdict
-            if verdict.keep or verdict.drop or skipped or not finder.is_change(text[one.start : one.end])
-            else replace(verdict, keep=True)
-            for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
-        ]
-
-    return judge
-
-
-def _analyze_messages(
-    messages: Sequence[Message], before: Sequence[Message], judge: gate.JudgeSentences | None
-) -> list[AnalyzedMessage]:
-    turns: list[AnalyzedMessage] = []
-    for message in messages:
-        text, raw = shorten_output(message.text, message.tool, message.failed) if message.role == "tool" else ("", None)
-        shown = replace(message, text=text) if message.role == "tool" else message
-        earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
-        found = _find_user_statements(shown, earlier, judge)
-        turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found)))
-    return turns
-
-
-def _find_user_statements(
-    message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences | None
-) -> list[Found]:
-    """Return the user's own statements. Words of other roles and words from recall do not count."""
-    if message.role != "user":
-        return []
-    head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
-    tail = rest[-MAX_GATE_CHARACTERS:]
-    own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
-    before = [(one.role, one.text) for one in earlier]
-    return _add_requests(own, before, gate.find_statements(own, before, judge))
-
-
-def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
-    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
-    if not mentions_forgetting(own):
-        return found
-    words = find_own_words(own, before)
-    topics = find_forget_topics(words.text)
-    if any(isinstance(one, ForgetRequest) for one in found):
-        everything = len(topics) == 1 and topics[0].everything
-        return [replace(one, everything=everything) if isinstance(one, ForgetRequest) else one for one in found]
-    doubtful = words.mixed or len(topics) > 1
-    requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
-    kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
-    return [*kept, *requests]
-
-
-def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:
-    if message.role == "system":
-        return None
-    # A tool call counts by its name and arguments, as in its row: two different calls are two events.
-    text = message_to_note(message, "").text if message.calls else message.text
-    kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
-    explicit = any(isinstance(one, Statement) and one.explicit for one in found)
-    new = measure_novelty(text, [one.text for one in earlier])
-    return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
 def _plan_lasting_item(turn: AnalyzedMessage, k: int, services: Services) -> list[Step]:
@@ -366,15 +266,26 @@ def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, services: 
     return made
 
 
-def _embed_steps(steps: Sequence[Step], services: Services) -> tuple[Step, ...]:
-    drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
+def _embed_steps(steps: Sequence[Step], turns: Sequence[AnalyzedMessage], services: Services) -> tuple[Step, ...]:
+    """Add the vectors: those that the passes over the messages left, and the others in one call."""
+    drafts = [_take_vectors(step.draft, k, turns) for k, step in enumerate(steps) if isinstance(step, (Add, Correct))]
     made = iter(write.add_vectors(drafts, services.embedder))
     return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
 
 
-def _apply_plan(plan: Plan, session: str, services: Services) -> Applied:
+def _take_vectors(draft: Draft, place: int, turns: Sequence[AnalyzedMessage]) -> Draft:
+    places = {refer_to_step(k): k for k in range(len(turns))}
+    cites = [Citation(refer_to_step(place))] if place < len(turns) else draft.source.cites
+    if len(cites) != 1 or cites[0].item not in places:
+        return draft
+    turn = turns[places[cites[0].item]]
+    span = cites[0].find_span(len(turn.message.text))
+    return replace(draft, vectors=turn.vectors.embed_draft(draft, turn.message.text, span))
+
+
+def _apply_plan(plan: Plan, session: str, services: Services, along: Callable[[Applied], object] | None) -> Applied:
     try:
-        return commit_plan(plan, services)
+        return commit_plan(plan, services, along)
     except Conflict:
         # The derived steps depend on what is stored, so a repeated request may come with other steps.
         first = _find_first_answer(plan, session, services) if plan.request_id is not None else None
@@ -383,15 +294,45 @@ def _apply_plan(plan: Plan, session: str, services: Services) -> Applied:
         return first
 
 
-def commit_plan(plan: Plan, services: Services) -> Applied:
-    """Apply the plan in one transaction if one store holds items and episodes.
+def _write_along(along: WriteAlong, count: int, applied: Applied) -> None:
+    if not applied.repeated:
+        along([outcome.id or "" for outcome in applied.outcomes[:count]])
+
+
+def _repeat_answer(
+    messages: Sequence[Message], earlier: Sequence[Message], session: str, services: Services, plan: Plan
+) -> RecordResult | None:
+    """Return the first answer to a known request before anything is embedded; None if the rest is to be done again.
+
+    That is so for a request to forget, which may propose items, and if episodes may be missing in a store of their own.
+    """
+    rows = tuple(
+        Add(
+            write.build_draft(message_to_note(shorten_result(one)[0], session), services.redact),
+            f"{plan.request_id}\x1f{k}",
+        )
+        for k, one in enumerate(messages)
+    )
+    if not rows or not write.is_known(rows[0], plan.scope, services) or (services.episodes and not services.same_store):
+        return None
+    if any(asks_to_forget(one, [*earlier, *messages[:k]]) for k, one in enumerate(messages)):
+        return None
+    first = _find_first_answer(replace(plan, steps=rows), session, services)
+    if first is None:
+        return None
+    owners = find_cited(first, len(rows), services.items.get_many, plan.scope)
+    return build_result(first, messages, owners, [()] * len(rows))
+
+
+def commit_plan(plan: Plan, services: Services, along: Callable[[Applied], object] | None = None) -> Applied:
+    """Apply the plan in one transaction if one store holds items and episodes. `along` is part of that of the items.
 
     Otherwise the items are written first, because they must not be lost.
     """
     if services.same_store or not plan.episodes:
-        return services.items.apply(plan)
+        return _apply_with(plan, services, along)
     store = episodes.require_episodes(services)
-    applied = services.items.apply(replace(plan, episodes=()))
+    applied = _apply_with(replace(plan, episodes=()), services, along)
     ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
@@ -406,6 +347,18 @@ def commit_plan(plan: Plan, services: Services) -> Applied:
         store.remove(plan.scope, added)
         raise make_erased_error()
     return applied
+
+
+def _apply_with(plan: Plan, services: Services, along: Callable[[Applied], object] | None) -> Applied:
+    if along is None:
+        return services.items.apply(plan)
+
+    def apply_both() -> Applied:
+        applied = services.items.apply(plan)
+        along(applied)
+        return applied
+
+    return services.items.in_transaction(apply_both)
 
 
 def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
@@ -448,53 +401,3 @@ def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied 
         return None  # the id is that of another verb, or of fewer messages
     services.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
-
-
-def _build_result(
-    applied: Applied, messages: Sequence[Message], steps: Sequence[Step], proposed: Sequence[tuple[str, ...]]
-) -> RecordResult:
-    rows, rest = applied.outcomes[: len(messages)], applied.outcomes[len(messages) :]
-    removed = [id for one in rest if one.status == "forgotten" for id in (one.id, *one.others) if id]
-    added = {one.id for one in rest if one.status not in ("forgotten", "missing", "changed")}
-    own: list[list[Outcome]] = [[] for _ in rows]
-    for owner, outcome in zip(_find_owners(steps, len(messages)), rest, strict=False):
-        own[owner].append(outcome)
-    results = (
-        _describe_result(row, some, maybe, set(removed), added)
-        for row, some, maybe in zip(rows, own, proposed, strict=True)
-    )
-    return RecordResult(
-        messages,
-        tuple(results),
-        places=tuple(one.place or 0 for one in rows),
-        forgotten=tuple(dict.fromkeys(id for id in removed if id not in added)),
-        marked=tuple(dict.fromkeys(id for one in rest for id in one.marked)),
-        repeated=applied.repeated,
-    )
-
-
-def _describe_result(
-    row: Outcome, own: Sequence[Outcome], proposed: tuple[str, ...], removed: set[str], added: set[str | None]
-) -> MessageResult:
-    kept = [one for one in own if one.status not in ("forgotten", "missing", "changed")]
-    # Where no fact was made of the words, the messages that lost them are what was forgotten.
-    gone = [id for one in own if one.status == "forgotten" for id in (one.id, *one.others) if id and id not in added]
-    gone = gone or [id for one in own if one.status == "forgotten" for id in one.marked if id != row.id]
-    return MessageResult(
-        row.id or "",
-        facts=tuple(dict.fromkeys(one.id for one in kept if one.id and one.id not in removed)),
-        replaced=tuple(dict.fromkeys(id for one in kept for id in one.others)),
-        forgotten=tuple(dict.fromkeys(gone)),
-        proposed=proposed,
-    )
-
-
-def _find_owners(steps: Sequence[Step], messages: int) -> list[int]:
-    """Return the message of each step after the messages' own: the one that it, or the step before it, cites."""
-    owners = {refer_to_step(k): k for k in range(messages)}
-    found: list[int] = []
-    for k, step in enumerate(steps[messages:], messages):
-        named = [cite.item for cite in step.draft.source.cites] if isinstance(step, (Add, Correct)) else [step.id]
-        found.append(next((owners[one] for one in named if one in owners), found[-1] if found else 0))
-        owners[refer_to_step(k)] = found[-1]
-    return found

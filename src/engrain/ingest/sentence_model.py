@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.rules.statements import load_statement_rules
-from engrain.core.text.passages import Sentence, Span
+from engrain.core.text.passages import Sentence
 
 if TYPE_CHECKING:
-    from engrain.ports.search import Matrix
+    from engrain.ports.search import Matrix, TextStates
 
 BUCKETS = 8_192  # of hashed words
 WORDS_SCALE = 4.0
@@ -42,7 +42,6 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[^\w\s]")
 _LETTERS = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 
-PoolSpans = Callable[[str, Sequence[Span]], "Matrix"]
 Weights = Mapping[str, Any]
 
 
@@ -80,17 +79,15 @@ def has_topic(text: str) -> bool:
     return not _TOPIC_TAGS.isdisjoint(_load_tags().get(word, "") for word in _split_words(text))
 
 
-def judge_sentences(
-    text: str, sentences: Sequence[Sentence], pool: PoolSpans, weights: Weights | None = None
-) -> list[Verdict]:
+def judge_sentences(read: TextStates, sentences: Sequence[Sentence], weights: Weights | None = None) -> list[Verdict]:
     """Judge the sentences of a message, by the weights of the package if no others are given."""
     import numpy as np
 
     if not sentences:
         return []
     weights = weights or _load_weights()
-    states = pool(text, [(one.start, one.end) for one in sentences])
-    scores = score_rows(states, hash_words(text, sentences), weights)
+    states = read.pool_spans([(one.start, one.end) for one in sentences])
+    scores = score_rows(states, hash_words(read.text, sentences), weights)
     sure = 1 / (1 + np.exp(-scores[:, 0]))
     kinds = np.argmax(scores[:, 1:], axis=1)
     threshold, least = float(weights["threshold"]), float(weights["least"])
@@ -139,6 +136,7 @@ def _list_features(text: str, sentence: Sentence) -> Iterator[str]:
         yield f"3 {' '.join(words[place : place + 3])}"
         if len(word) > 5:
             yield f"stem {word[:5]}"
+            yield f"end {word[-4:]}"
     for place, word in enumerate(words[:3]):
         yield f"at {place} {word}"
     yield from _list_tags(words)
@@ -196,4 +194,4 @@ def _load_weights() -> Weights:
     import numpy as np
 
     with np.load(find_weights(), allow_pickle=False) as read:
-        return {name: read[name].astype(np.float32) for name in read.files}
+        return {name: read[name].astype(np.float32) for name in read.files if name != "data"}

@@ -8,28 +8,40 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from engrain.core.clock import Clock, Time, check_duration
-from engrain.core.errors import BeingErased, EmbedderFailed, InvalidInput, StoreError, raise_interrupt, tolerate
+from engrain.core.errors import (
+    BeingErased,
+    Conflict,
+    EmbedderFailed,
+    InvalidInput,
+    StoreError,
+    raise_interrupt,
+    tolerate,
+)
 from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
-from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
+from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan, Request, describe_request
 from engrain.core.model.queries import UnembeddedItem
 from engrain.core.rules.own_words import detect_stored_traits
-from engrain.core.text.passages import index_words
+from engrain.core.rules.statements import find_conditions
+from engrain.core.text.passages import Span, find_statement_spans, index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
 from engrain.ports import Services
-from engrain.ports.search import Embedder, pin_embedder
+from engrain.ports.search import Embedder, find_part_embedder, pin_embedder
 
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
+    from engrain.ports.search import Matrix
 
 
 # A text of a megabyte has a thousand windows, half a minute of embedding. Beyond this limit only words find the rest.
 MAX_WINDOWS = 128
+MAX_SENTENCE_TEXT = 300  # characters of a message whose sentences have vectors of their own
 BATCH_SIZE = 256
 
 P = ParamSpec("P")
@@ -42,7 +54,8 @@ def commit_notes(
 ) -> Applied:
     """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
     began = services.items.current_time() if began is None else began
-    return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
+    plan = Plan(scope, _build_steps(notes, services), request_id, began=began)
+    return _find_answer(plan, services) or services.items.apply(_embed_plan(plan, services))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +70,17 @@ class NoteRequest:
 def commit_each(requests: Sequence[NoteRequest], services: Services) -> list[Applied | Exception]:
     """Write each note on its own, of any scopes: the answer or the error of each. All are embedded in one call."""
     began = services.items.current_time()
-    built = [capture_error(build_draft, one.note, services.redact) for one in requests]
-    drafts = iter(_add_vectors_to_each([one for one in built if isinstance(one, Draft)], services.embedder))
-    complete = [next(drafts) if isinstance(one, Draft) else one for one in built]
-    plans = [
-        Plan(request.scope, (Add(draft, request.note.request_id),), request.request_id, began=began)
-        for request, draft in zip(requests, complete, strict=True)
-        if isinstance(draft, Draft)
-    ]
-    answers = iter(services.items.apply_many(plans))
-    return [next(answers) if isinstance(draft, Draft) else draft for draft in complete]
+
+    def build(one: NoteRequest) -> Plan | Applied:
+        plan = Plan(one.scope, _build_steps([one.note], services), one.request_id, began=began)
+        return _find_answer(plan, services) or plan
+
+    built = [capture_error(build, one) for one in requests]
+    new = [one for one in built if isinstance(one, Plan)]
+    embedded = iter(_embed_each(new, services))
+    complete = [next(embedded) if isinstance(one, Plan) else one for one in built]
+    answers = iter(services.items.apply_many([one for one in complete if isinstance(one, Plan)]))
+    return [next(answers) if isinstance(one, Plan) else one for one in complete]
 
 
 def capture_error(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R | Exception:
@@ -77,12 +91,11 @@ def capture_error(call: Callable[P, R], *arguments: P.args, **named: P.kwargs) -
         return exc
 
 
-def _add_vectors_to_each(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft | Exception]:
-    together = capture_error(add_vectors, drafts, embedder)
+def _embed_each(plans: Sequence[Plan], services: Services) -> list[Plan | Exception]:
+    together = capture_error(_embed_plans, plans, services)
     if not isinstance(together, Exception):
         return list(together)
-    alone = [capture_error(add_vectors, [draft], embedder) for draft in drafts]
-    return [one if isinstance(one, Exception) else one[0] for one in alone]
+    return [capture_error(_embed_plan, plan, services) for plan in plans]
 
 
 def compute_expiry(clock: Clock, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
@@ -113,17 +126,57 @@ def commit_batches(
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH_SIZE)):
-            steps = _build_steps(notes[start : start + BATCH_SIZE], services)
+            part = None if request_id is None else f"{request_id}\x1f{number}"
+            plan = Plan(scope, _build_steps(notes[start : start + BATCH_SIZE], services), part, began=began)
+            first = _find_answer(plan, services)
+            plan = plan if first else _embed_plan(plan, services)
             # The previous batch must have succeeded, or a session's messages would change their order.
             outcomes += _collect_outcomes(waiting, done)
-            part = None if request_id is None else f"{request_id}\x1f{number}"
-            waiting = pool.submit(services.items.apply, Plan(scope, steps, part, began=began))
+            waiting = pool.submit(_apply_new, plan, first, services)
         return [*outcomes, *_collect_outcomes(waiting, done)]
 
 
 def _build_steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
-    made = build_drafts(notes, services)
-    return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
+    """Build steps without vectors."""
+    return tuple(Add(build_draft(note, services.redact), note.request_id) for note in notes)
+
+
+def _find_answer(plan: Plan, services: Services) -> Applied | None:
+    """Return the first answer to the plan's request, so that a repeat embeds nothing. Its transaction asks again."""
+    if plan.request_id is None:
+        return None
+    return services.items.answer(plan.scope, Request(plan.request_id, describe_request(plan.steps)))
+
+
+def _apply_new(plan: Plan, first: Applied | None, services: Services) -> Applied:
+    return first or services.items.apply(plan)
+
+
+def _embed_plan(plan: Plan, services: Services) -> Plan:
+    return _embed_plans([plan], services)[0]
+
+
+def _embed_plans(plans: Sequence[Plan], services: Services) -> list[Plan]:
+    """Return plans of additions with their vectors, embedded in one call. A note that is known needs none."""
+    new = [
+        step
+        for plan in plans
+        for step in plan.steps
+        if isinstance(step, Add) and not is_known(step, plan.scope, services)
+    ]
+    drafts = add_vectors([step.draft for step in new], services.embedder)
+    embedded = {id(step): Add(draft, step.request_id) for step, draft in zip(new, drafts, strict=True)}
+    return [replace(plan, steps=tuple(embedded.get(id(step), step) for step in plan.steps)) for plan in plans]
+
+
+def is_known(step: Add, scope: Scope, services: Services) -> bool:
+    """Tell if the step's own request was answered before."""
+    if step.request_id is None:
+        return False
+    try:
+        return services.items.answer(scope, Request(step.request_id, describe_request((step,)))) is not None
+    except Conflict:  # raised again where the step is written, unless its words are kept out
+        return True
 
 
 def build_drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
@@ -131,25 +184,54 @@ def build_drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
 
 
 def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
-    """Return the drafts with their vectors, embedded in one call."""
+    """Return the drafts with their vectors. Those without any are embedded in one call."""
     if not drafts:
         return []
+    bare = [one for one in drafts if one.vectors is None]
     try:
-        vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in drafts], embedder)
+        made = iter(embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in bare], embedder))
     except EmbedderFailed as exc:
         # Words find the texts until maintenance embeds them.
-        _log.warning("the embedder failed, so %d texts have no vectors yet: %s", len(drafts), exc)
+        _log.warning("the embedder failed, so %d texts have no vectors yet: %s", len(bare), exc)
         return list(drafts)
-    return [replace(one, vectors=rows) for one, rows in zip(drafts, vectors, strict=True)]
+    return [one if one.vectors else replace(one, vectors=next(made)) for one in drafts]
 
 
 def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
-    """Return the vectors of each (text, kind), all from one model."""
+    """Return the vectors of each (text, kind), all from one model.
+
+    A short message has its own vector, then one for each statement in it; a standing order also has one for its
+    condition. Every other text has one for each window.
+    """
     embedder = pin_embedder(embedder)
-    pieces = [split_windows(text, kind, embedder) for text, kind in texts]
+    sentences = _embed_sentences([text for text, kind in texts if kind == "message"], embedder)
+    pieces = [
+        [*(() if text in sentences else split_windows(text, kind, embedder)), *find_conditions(text)]
+        for text, kind in texts
+    ]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key
-    return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
+    return [
+        Vectors(key, tuple(row.tobytes() for row in (*sentences.get(text, ()), *islice(raw, len(some)))))
+        for (text, _), some in zip(texts, pieces, strict=True)
+    ]
+
+
+def find_sentences(text: str) -> list[Span]:
+    """Return the statements of a message that have vectors of their own."""
+    return find_statement_spans(text) if len(text) <= MAX_SENTENCE_TEXT else []
+
+
+def _embed_sentences(texts: Sequence[str], embedder: Embedder) -> dict[str, Matrix]:
+    """Return the vectors of those texts that are short and have several sentences, if the embedder can."""
+    parts = find_part_embedder(embedder)
+    if parts is None:
+        return {}
+    spans = {text: found for text in dict.fromkeys(texts) if (found := find_sentences(text))}
+    try:
+        return dict(zip(spans, parts.embed_parts(list(spans), list(spans.values())), strict=True))
+    except EmbedderFailed:  # the whole texts are tried once more
+        return {}
 
 
 def prefix_slot(text: str, slot: str | None) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from engrain.core.errors import BackendMissing, Conflict, TooLarge
-from engrain.core.model.records import MAX_SCAN, Record, RecordDraft, RecordKey
-from engrain.core.validation import check_key
+from engrain.core.errors import BackendMissing, BadText, Conflict, TooLarge
+from engrain.core.model.messages import Message
+from engrain.core.model.records import RecordKey
+from engrain.core.validation import check_key, check_text
+from engrain.ingest.messages import RecordOptions
 from engrain.memory.memory import Memory
+from engrain.tiers.indexed_records import IndexedDraft, IndexedRecord, IndexedRecords, encode_draft
 
 try:
     from agents.memory.session import SessionABC
@@ -21,6 +25,7 @@ except ImportError as exc:
 SPACE = "openai agents"
 _LOGGED_ROLES = ("user", "assistant")
 _DIGITS = 12  # of an item's number, so that keys order as the numbers do
+_CLEARED_AT_ONCE = 500
 
 
 class EngrainSession(SessionABC):
@@ -58,77 +63,80 @@ class EngrainSession(SessionABC):
 
     def _read_items(self, limit: int | None) -> list[Any]:
         """Return the latest items in order. A negative limit means all, as in the SDK's own sessions."""
-        if limit is not None and limit >= 0:
-            return [_decode(one)["item"] for one in self._scan_latest(limit)][::-1]
-        return [_decode(one)["item"] for one in self._iterate()]
+        if limit is None or limit < 0:
+            return [json.loads(one.body) for one in self._open_records.iterate((self.session_id,), "ascending")]
+        latest = islice(self._open_records.iterate((self.session_id,), "descending"), limit)
+        return [json.loads(one.body) for one in latest][::-1]
 
     def _add_items(self, items: Sequence[Any]) -> None:
+        """Write the items, and their words to the log, in one transaction."""
         if not items:
-            return None
-        encoded = [json.dumps(item) for item in items]  # before anything is written
-        ids = [self._add_to_log(item) for item in items]
-        bodies = [f'{{"log":{json.dumps(id)},"item":{item}}}'.encode() for id, item in zip(ids, encoded, strict=True)]
+            return
+        bodies = [json.dumps(item).encode() for item in items]  # before anything is written
+        words = [self._make_message(item) for item in items]
+        said = [message for message in words if message]
+
+        def write_records(ids: Sequence[str]) -> None:
+            left, latest = iter(ids), self._find_latest()
+            first = int(latest.key[1]) + 1 if latest else 0
+            drafts = [IndexedDraft(self._key(first + n), body) for n, body in enumerate(bodies)]
+            owned = [[next(left)] if message else [] for message in words]
+            records = [encode_draft(draft, items) for draft, items in zip(drafts, owned, strict=True)]
+            self._memory.records.write(SPACE, records, expect=[(drafts[0].key, None)])
+
         while True:
-            latest = self._scan_latest(1)
-            first = int(latest[0].key[1]) + 1 if latest else 0
-            drafts = [RecordDraft(self._key(first + n), body) for n, body in enumerate(bodies)]
             try:
-                return self._memory.records.write(SPACE, drafts, expect=[(drafts[0].key, None)])
+                if said:
+                    conversation = self._memory.session(self.session_id).conversation
+                    conversation.append(said, RecordOptions(write_along=write_records))
+                else:
+                    write_records(())
+                return
             except Conflict:  # somebody else added items just now
                 continue
 
     def _pop_item(self) -> Any | None:
-        while latest := self._scan_latest(1):
-            last = latest[0]
-            try:
-                self._memory.records.write(SPACE, drops=[last.key], expect=[(last.key, last.hash)])
-            except Conflict:  # somebody else popped it just now
-                continue
-            self._forget(last)
-            return _decode(last)["item"]
+        """Remove the latest item and forget its words, so that recall does not find them."""
+        while latest := self._find_latest():
+            if removed := self._remove([latest]):
+                return json.loads(removed[0].body)
         return None
 
     def _clear(self) -> None:
-        stored = list(self._iterate())
-        self._memory.records.drop(SPACE, (self.session_id,))
-        for one in stored:
-            self._forget(one)
+        while stored := list(islice(self._open_records.iterate((self.session_id,), "descending"), _CLEARED_AT_ONCE)):
+            self._remove(stored)
 
-    def _add_to_log(self, item: Any) -> str | None:
-        """Keep the words of a message, and return the id in the log; None if it has none."""
+    def _remove(self, records: Sequence[IndexedRecord]) -> list[IndexedRecord]:
+        """Remove those that are still there, with their words, and return them."""
+        removed: list[IndexedRecord] = []
+
+        def drop_all(before: Mapping[RecordKey, IndexedRecord]) -> Sequence[IndexedDraft]:
+            removed[:] = before.values()
+            return ()
+
+        self._open_records.update([one.key for one in records], drop_all)
+        return removed
+
+    def _make_message(self, item: Any) -> Message | None:
+        """Return the words of an item for the log; None if it has none, or they are too long for it."""
         role = item.get("role") if isinstance(item, Mapping) else None
         text = "\n".join(_list_texts(item)) if role in _LOGGED_ROLES else ""
         if not self._log or not text.strip():
             return None
         try:
-            return self._memory.add_message(str(role), text, session=self.session_id).id
-        except TooLarge:  # the item is kept nevertheless
+            return Message(str(role), check_text(text))
+        except (TooLarge, BadText):  # the item is kept nevertheless
             return None
 
-    def _forget(self, record: Record) -> None:
-        """Forget the words of a removed item, so that recall does not find them."""
-        id = _decode(record)["log"]
-        if id is not None and self._memory.get(id) is not None:
-            self._memory.forget(id)
+    def _find_latest(self) -> IndexedRecord | None:
+        return next(self._open_records.iterate((self.session_id,), "descending", 1), None)
 
-    def _scan_latest(self, limit: int) -> list[Record]:
-        if limit == 0:
-            return []
-        limit = min(limit, MAX_SCAN)
-        return self._memory.records.scan(SPACE, (self.session_id,), limit=limit, order="descending")
-
-    def _iterate(self) -> Iterator[Record]:
-        after: RecordKey | None = None
-        while page := self._memory.records.scan(SPACE, (self.session_id,), after=after):
-            yield from page
-            after = page[-1].key
+    @property
+    def _open_records(self) -> IndexedRecords:
+        return self._memory.records.indexed(SPACE)
 
     def _key(self, number: int) -> RecordKey:
         return self.session_id, f"{number:0{_DIGITS}}"
-
-
-def _decode(record: Record) -> Any:
-    return json.loads(record.body)
 
 
 def _list_texts(item: Mapping[str, Any]) -> list[str]:

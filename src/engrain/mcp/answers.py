@@ -14,9 +14,10 @@ from engrain.core.identity import ID_LENGTH
 from engrain.core.model.items import Item
 from engrain.core.model.messages import MessageResult
 from engrain.core.model.recall import Omitted, Recall
-from engrain.core.model.recall_block import FACTS, HOW_TO, KNOWLEDGE, Section, choose_heading
+from engrain.core.model.recall_block import HEADINGS, Section, choose_heading
 from engrain.core.model.results import Explanation, explain_trust
 from engrain.core.model.sessions import SessionStart
+from engrain.core.text.invisible import escape_invisible
 from engrain.core.tokens import estimate_tokens
 
 NOTHING_FOUND = "Nothing relevant is remembered."
@@ -112,9 +113,19 @@ class SessionAnswer(TypedDict):
 
 
 def make_result(answer: Mapping[str, Any], text: str | None = None) -> CallToolResult:
-    """Return both forms of an answer. Without a text it is the JSON of the values."""
-    shown = json.dumps(answer, ensure_ascii=False) if text is None else text
-    return CallToolResult(content=[TextContent(type="text", text=shown)], structured_content=dict(answer))
+    """Return both forms of an answer, for a model: without invisible characters. No text: the JSON of the values."""
+    values = escape_values(answer)
+    shown = json.dumps(values, ensure_ascii=False) if text is None else escape_invisible(text)
+    return CallToolResult(content=[TextContent(type="text", text=shown)], structured_content=values)
+
+
+def escape_values(value: Any) -> Any:
+    """Escape the invisible characters in all texts of a JSON value."""
+    if isinstance(value, str):
+        return escape_invisible(value)
+    if isinstance(value, Mapping):
+        return {escape_invisible(str(key)): escape_values(one) for key, one in value.items()}
+    return [escape_values(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def describe_item(item: Item) -> ItemAnswer:
@@ -169,7 +180,7 @@ def make_room_for_ids(found: Recall, budget: int) -> Recall:
 
 
 def _render_recall(found: Recall) -> str:
-    lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: []}
+    lines: dict[str, list[str]] = {title: [] for title in HEADINGS}
     for hit in found:
         lines[choose_heading(hit)].append(f"{hit} [{hit.item.id}]")
     sections = [Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted]

@@ -18,8 +18,9 @@ from mcp.types import Tool as ToolInfo
 from engrain import __version__
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.model.recall import quote_item
-from engrain.core.model.recall_block import Section, escape_text, quote_lines
+from engrain.core.model.recall_block import Section, escape_text, quote_lines, quote_name
 from engrain.core.validation import check_text
+from engrain.mcp.answers import escape_values
 from engrain.mcp.memories import MemorySource
 from engrain.mcp.tools import TOOLS, build_tools, describe_error
 
@@ -94,14 +95,14 @@ class MemoryViews:
         item = self._source.open().get(id)
         if item is None:
             raise NotFound(f"there is no item {id!r} in this memory.")
-        return json.dumps(item.to_dict(), ensure_ascii=False)
+        return json.dumps(escape_values(item.to_dict()), ensure_ascii=False)
 
     def read_session(self, id: str) -> str:
         messages = self._source.open().sessions.messages(id, MAX_MESSAGES)
         if not messages:
             raise NotFound(f"there is no session {id!r} in this memory.")
         said = [{"role": one.role, "speaker": one.speaker, "text": one.text, "id": one.id} for one in messages]
-        return json.dumps({"session": id, "messages": said}, ensure_ascii=False)
+        return json.dumps(escape_values({"session": id, "messages": said}), ensure_ascii=False)
 
     def prompt(self, request: str) -> str:
         return self._source.open().prompt(check_text(request, "request"))
@@ -111,8 +112,10 @@ class MemoryViews:
         if not window.messages:
             raise NotFound(f"there is no session {session!r} in this memory.")
         before = [str(Section("Summary", tuple(quote_lines(window.summary))))] if window.summary else []
-        lines = tuple(f'- {one.speaker or one.role}: "{escape_text(one.text)}"' for one in window.messages)
-        return "\n\n".join([f"Continue session {session}.", *before, str(Section("Newest messages", lines))])
+        lines = tuple(f'- {quote_name(one.speaker or one.role)}: "{escape_text(one.text)}"' for one in window.messages)
+        return "\n\n".join(
+            [f"Continue session {quote_name(session)}.", *before, str(Section("Newest messages", lines))]
+        )
 
 
 def _explain_resource_errors(function: Callable[Values, str]) -> Callable[Values, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +13,7 @@ from engrain.core.model.recall import Degraded, Recall, RecallRequest
 from engrain.ports import Services
 from engrain.ports.search import Embedder, pin_embedder
 from engrain.retrieval.search import search
+from engrain.retrieval.timed_call import call_within
 
 if TYPE_CHECKING:
     from engrain.core.model.queries import Matrix
@@ -45,23 +44,17 @@ class _TimedEmbedder:
     def windows(self, text: str) -> list[str]:
         return self._embedder.windows(text)
 
+    @property
+    def unchecked(self) -> object:
+        """The embedder behind this one, for what a thorough recall compares once the question is embedded."""
+        return self if self.is_late else getattr(self._embedder, "unchecked", self._embedder)
+
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
-        answers: list[Matrix | BaseException] = []
-
-        def run() -> None:
-            try:
-                answers.append(self._embedder.embed(texts, kind))
-            except BaseException as exc:  # noqa: BLE001  # raised again in the thread that waits
-                answers.append(exc)
-
-        if not self.is_late:
-            context = contextvars.copy_context()
-            thread = threading.Thread(target=context.run, args=(run,), daemon=True)
-            thread.start()
-            thread.join(max(0.0, self._end - time.monotonic()))
-            self.is_late = not answers
+        late = EmbedderFailed("the embedder did not answer before the deadline.")
         if self.is_late:
-            raise EmbedderFailed("the embedder did not answer before the deadline.")
-        if isinstance(answers[0], BaseException):
-            raise answers[0]
-        return answers[0]
+            raise late
+        try:
+            return call_within(self._end - time.monotonic(), lambda: self._embedder.embed(texts, kind))
+        except TimeoutError:
+            self.is_late = True
+            raise late from None

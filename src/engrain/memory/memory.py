@@ -14,9 +14,9 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope, check_reads, check_scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
-from engrain.core.model.messages import Message, MessageResult, check_timeout
+from engrain.core.model.messages import Message, MessageResult
 from engrain.core.model.plans import Change, Outcome
-from engrain.core.model.recall import Recall, RecallRequest
+from engrain.core.model.recall import Effort, Recall, RecallRequest, check_effort
 from engrain.core.model.results import count_progress
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_share, check_text
 from engrain.memory.other_names import explain_keywords, make_attribute_error
@@ -151,21 +151,20 @@ class Memory:
         min_importance: float = 0.0,
         shown: Collection[str] | None = None,
         deadline: float | None = None,
+        effort: Effort = "quick",
     ) -> Recall:
         """Search every kind of memory. `str()` of the answer is the text for the prompt.
 
         `budget` bounds its tokens. `as_of` returns what was valid at that time; a date means the end of the day.
-        Without `min_relevance` the embedder's own floor applies; 0 turns it off. The answer may be empty, and `omitted`
-        says what was left out and why. `shown` are ids of items that the prompt has already: these and the work in
-        progress are left out. If the embedder does not answer within `deadline` seconds, words alone are searched, and
-        `degraded` says so.
+        `min_relevance=0` turns the embedder's floor off. `shown` are ids of items that the prompt has already: these
+        and the work in progress are left out. If the embedder needs more than `deadline` seconds, words alone are
+        searched. effort="thorough" orders the best again. `omitted` and `degraded` say what is missing, and why.
         """
         from engrain.memory.recall import answer_recall
 
-        seconds = None if deadline is None else check_timeout(deadline, "deadline")
         request = RecallRequest(
-            query=check_text(query, "query", MAX_QUERY),
-            scopes=(self._scope, *self._reads),
+            check_text(query, "query", MAX_QUERY),
+            (self._scope, *self._reads),
             n=check_count(n, "n", 1, MAX_HITS),
             budget=None if budget is None else check_count(budget, "budget", 0, MAX_BUDGET),
             at=None if as_of is None else check_time(as_of, "as_of", end_of_day=True),
@@ -174,8 +173,9 @@ class Memory:
             where=parse_filter(where),
             min_importance=check_share(min_importance, "min_importance"),
             shown=None if shown is None else frozenset(shown),
+            effort=check_effort(effort),
         )
-        return answer_recall(self, self._services, request, deadline=seconds)
+        return answer_recall(self, self._services, request, deadline=deadline)
 
     @traced
     def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:

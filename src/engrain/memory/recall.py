@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item, is_all_forgotten
-from engrain.core.model.messages import message_to_note
+from engrain.core.model.messages import check_timeout, message_to_note
 from engrain.core.model.recall import Degraded, Recall, RecallRequest, ToldFact, quote_item
 from engrain.core.model.recall_block import (
     PROFILE_HEADING,
@@ -77,13 +77,14 @@ def answer_recall(
     deadline: float | None = None,
 ) -> Recall:
     """Answer a request, within `deadline` seconds of the embedder if there is one."""
+    seconds = None if deadline is None else check_timeout(deadline, "deadline")
     prepared = prepare_recall(memory, services, request, whole_profile)
-    if deadline is None:
+    if seconds is None:
         found = search(prepared.request, services)
     else:
         from engrain.memory.deadline import search_until
 
-        found = search_until(prepared.request, services, deadline)
+        found = search_until(prepared.request, services, seconds)
     return finish_recall(memory, services, prepared, found)
 
 
@@ -112,12 +113,15 @@ def _choose_user_facts(
     topics = find_topics(request.query)
     wishes = collect_wishes(services, memory.scope)[:MAX_WISHES]
     facts = collect_user_facts(services, memory.scope) if whole or topics else []
-    others = [item for item in facts if is_about_user(item) and not is_standing_wish(item)]
+    # Of the imported facts, only those that name the user were collected.
+    kept = (item for item in facts if item.trust < TRUST["agent"] or is_about_user(item))
+    others = [item for item in kept if not is_standing_wish(item)]
     chosen = [item for item in others if bears_on(item, topics)][:MAX_BEARING_FACTS]
     if whole:
         near = {id: place for place, id in enumerate(_find_nearest_facts(request, services))}
         nearest = sorted((item for item in others if item.id in near), key=lambda item: near[item.id])
-        chosen = list({item.id: item for item in (*chosen, *nearest, *others)}.values())[:MAX_PROFILE_FACTS]
+        chosen = list({item.id: item for item in (*chosen, *nearest, *others)}.values())
+        chosen = sorted(chosen, key=lambda item: item.trust < TRUST["agent"])[:MAX_PROFILE_FACTS]
     # The newest first: an older fact may no longer hold.
     return _sort_newest(wishes), _sort_newest(chosen)
 

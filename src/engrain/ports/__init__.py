@@ -14,6 +14,7 @@ from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasing
 from engrain.ports.items import ItemStore
 from engrain.ports.records import Records
+from engrain.ports.reranker import Reranker
 from engrain.ports.search import Embedder, Feed, VectorIndex, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
 from engrain.ports.storage import Folder, Movable
@@ -80,6 +81,8 @@ class Services:
     episodes: Episodes | None = None
     journal: TaskJournal | None = None
     model: Model | None = None  # a small one, for summaries and extraction
+    reranker: Reranker | None = None
+    reranker_seconds: float = 5.0
     outcomes: Outcomes | None = None
     records: Records | None = None
     # Items and episodes are in one store, so that a plan can write both.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -144,6 +145,13 @@ class ItemStore(Protocol):
         an erasure does not arrive after it.
         """
 
+    def pin_snapshot(self) -> AbstractContextManager[None]:
+        """Let the reads of this thread in the block see one snapshot, if the store can.
+
+        Do not write, search or call a server in the block: an index may be newer than the snapshot, and a snapshot
+        holds back the removal of old data.
+        """
+
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         """Return the items in the order asked, including closed, corrected and expired ones.
 
@@ -152,6 +160,9 @@ class ItemStore(Protocol):
 
     def page(self, query: ListQuery) -> list[Item]:
         """Return at most `limit` items, starting after the item `after`, even if that one is removed."""
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        """Return the same as `page`, for a page of a few: a store may find them in memory."""
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         """Return the visible holders of the slots with this prefix, case-sensitive, by name (code points)."""

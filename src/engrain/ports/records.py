@@ -14,7 +14,9 @@ class Records(Protocol):
     """Bodies of bytes under (scope, space, key). If one store has all the ports, this one is its `records`.
 
     A key has several parts and orders part by part, by code point. A prefix is the first parts of keys. An expired
-    record reads as if it did not exist. Input has been checked (core.model.records).
+    record reads as if it did not exist. A record of the space ATTACHMENTS is removed together with the item whose id is
+    the first part of its key, or when all words of that item are forgotten. Input has been checked
+    (core.model.records).
     """
 
     def write(self, scope: Scope, write: RecordWrite) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from engrain.core.identity import Scope
 from engrain.core.model.queries import (
+    CandidateQuery,
+    Candidates,
     EmbeddingModel,
     EmbedKind,
     Finding,
@@ -131,6 +133,15 @@ class WordIndex(Protocol):
         """
 
 
+@runtime_checkable
+class CandidateStore(Protocol):
+    """An item store that has the vectors and words too, and reads all that recall needs of a scope in one snapshot."""
+
+    def collect(self, query: CandidateQuery) -> Candidates:
+        """Return the same as the calls of WordIndex, VectorIndex and ItemStore for each part of the query."""
+        ...
+
+
 class Embedder(Protocol):
     @property
     def model(self) -> EmbeddingModel: ...
@@ -153,8 +164,38 @@ class Embedder(Protocol):
 class SpanPooling(Protocol):
     """An embedder that also returns what its model knows of the parts of a text."""
 
-    def pool_spans(self, text: str, spans: Sequence[tuple[int, int]]) -> Matrix:
-        """Return a row for each span, made in the same pass as the vector of the text."""
+    def read_text(self, text: str) -> TextStates:
+        """Run the model once over a text of one window."""
+        ...
+
+
+class TextStates(Protocol):
+    """The result of one pass of the model over a text: its vector, and the states of its words."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def vector(self) -> Matrix:
+        """The vector that `embed` returns for the text."""
+
+    def pool_spans(self, spans: Sequence[tuple[int, int]]) -> Matrix:
+        """Return a row of features for each span."""
+
+    def embed_spans(self, spans: Sequence[tuple[int, int]]) -> Matrix:
+        """Return a vector for each span, comparable with those of whole texts. A span of all words has the text's."""
+
+
+@runtime_checkable
+class PartEmbedder(Protocol):
+    """An embedder that also embeds the sentences and the words of a text, in the pass that embeds the text."""
+
+    def embed_parts(self, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]) -> list[Matrix]:
+        """Return for each text its own vector, then one for each of its spans: float32, unit length."""
+        ...
+
+    def embed_words(self, texts: Sequence[str], limit: int) -> list[Matrix]:
+        """Return for each text a vector for each of its first `limit` pieces of words: float32, unit length."""
         ...
 
 
@@ -166,9 +207,19 @@ def pin_embedder(embedder: Embedder) -> Embedder:
 
 def find_span_pooling(embedder: Embedder) -> SpanPooling | None:
     """Return the embedder that pools spans, behind the one that checks its vectors; None if it cannot."""
-    pinned = pin_embedder(embedder)
-    found = getattr(pinned, "unchecked", pinned)
+    found = _get_unchecked(embedder)
     return found if isinstance(found, SpanPooling) else None
+
+
+def find_part_embedder(embedder: Embedder) -> PartEmbedder | None:
+    """Return the embedder that embeds parts of texts, behind the one that checks its vectors; None if it cannot."""
+    found = _get_unchecked(embedder)
+    return found if isinstance(found, PartEmbedder) else None
+
+
+def _get_unchecked(embedder: Embedder) -> object:
+    pinned = pin_embedder(embedder)
+    return getattr(pinned, "unchecked", pinned)
 
 
 @runtime_checkable

@@ -8,10 +8,11 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from engrain.core.errors import BackendMissing, EmbedderFailed
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
@@ -19,14 +20,17 @@ from engrain.providers.embedding import call_after_fork, check_texts, normalize_
 from engrain.providers.wordpiece import WordPiece
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from engrain.ports.search import Matrix
 
 
 MAX_QUERIES = 1_024
-MAX_PASSED = 64  # vectors of texts whose spans were pooled, until they are embedded
 # The states of the words after the second, fourth and sixth layer.
 STATES = ("layernormalization_80", "layernormalization_148", "layernormalization_216")
 _WORD = re.compile(r"\S+")
+R = TypeVar("R")
 
 
 class QueryCache:
@@ -96,7 +100,6 @@ class LocalEmbedder:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
-        self._passed: OrderedDict[str, Matrix] = OrderedDict()
 
     @property
     def model(self) -> EmbeddingModel:
@@ -111,17 +114,26 @@ class LocalEmbedder:
         engine = self._load()
         return split_windows(text, engine.tokenizer.count, engine.limit - 2)
 
-    def pool_spans(self, text: str, spans: Sequence[tuple[int, int]]) -> Matrix:
-        """Return a row for each span of a text: means and maxima of the states of its words in three layers.
+    def read_text(self, text: str) -> WordStates:
+        """Run the model once over a text, for its vector and those of its parts."""
+        return self._load().read(text)
 
-        The text's vector comes from the same pass, and is kept for the `embed` that follows.
-        """
-        vector, rows = self._load().pool(text, spans)
-        with self._lock:
-            self._passed[text] = vector
-            while len(self._passed) > MAX_PASSED:
-                self._passed.popitem(last=False)
-        return rows
+    def embed_parts(self, texts: Sequence[str], spans: Sequence[Sequence[tuple[int, int]]]) -> list[Matrix]:
+        """Return for each text its vector, then one for each span: the mean of the states of its words."""
+        import numpy as np
+
+        engine = self._load()
+        passed = self._run(list(dict.fromkeys(texts)), engine.limit)
+        parts = []
+        for text, some in zip(texts, spans, strict=True):
+            starts = engine.locate_pieces(text)
+            rows = [passed[text].average(starts, span) for span in some]
+            parts.append(np.stack([passed[text].vector, *map(_normalize, rows)]))
+        return parts
+
+    def embed_words(self, texts: Sequence[str], limit: int) -> list[Matrix]:
+        found = self._run(list(dict.fromkeys(texts)), min(limit + 2, self._load().limit))
+        return [_normalize(found[text].states) for text in texts]
 
     def _embed(self, texts: list[str]) -> Matrix:
         import numpy as np
@@ -129,16 +141,20 @@ class LocalEmbedder:
         result = np.empty((len(texts), _import_weights().DIMENSION), np.float32)
         if not texts:
             return result
-        with self._lock:
-            passed = {text: self._passed.pop(text) for text in texts if text in self._passed}
-        if passed:
-            others = iter(self._embed([text for text in texts if text not in passed]))
-            return np.stack([passed[text] if text in passed else next(others) for text in texts])
         engine = self._load()
         batches = list(_group_batches([engine.tokenizer.encode(text, engine.limit) for text in texts]))
-        for batch, rows in zip(batches, _run_batches(engine, batches, self._workers), strict=True):
+        for batch, rows in zip(batches, _run_batches(engine.run, batches, self._workers), strict=True):
             result[[place for place, _ in batch]] = rows
         return result
+
+    def _run(self, texts: list[str], limit: int) -> dict[str, _Pass]:
+        """Return the vector of each text, and the states of its first pieces."""
+        engine = self._load()
+        batches = list(_group_batches([engine.tokenizer.encode(text, limit) for text in texts]))
+        done: dict[str, _Pass] = {}
+        for batch, some in zip(batches, _run_batches(engine.run_states, batches, self._workers), strict=True):
+            done |= {texts[place]: one for (place, _), one in zip(batch, some, strict=True)}
+        return done
 
     def _load(self) -> _Engine:
         engine = self._engine
@@ -146,6 +162,20 @@ class LocalEmbedder:
             with self._lock:
                 engine = self._engine = self._engine or _Engine()
         return engine
+
+
+class _Pass(NamedTuple):
+    """A text's vector, and the last states of its pieces without the two marks around them."""
+
+    vector: Matrix
+    states: Matrix
+
+    def average(self, starts: npt.NDArray[np.int64], span: tuple[int, int]) -> Matrix:
+        """Return the mean state of a span's words, or the text's vector if they are beyond the model's limit."""
+        starts = starts[: len(self.states)]
+        inside = (starts >= span[0]) & (starts < span[1])
+        mean: Matrix = self.states[inside].mean(axis=0) if inside.any() else self.vector
+        return mean
 
 
 class _Engine:
@@ -160,6 +190,24 @@ class _Engine:
         self._session = _open_session(_name_outputs(_read_verified(weights.MODEL, weights.MODEL_SHA256), STATES))
 
     def run(self, batch: Batch) -> Matrix:
+        rows: Matrix = self._session.run(["embedding"], self._pad(batch))[0]
+        return rows
+
+    def run_states(self, batch: Batch) -> list[_Pass]:
+        vectors, states = self._session.run(["embedding", STATES[-1]], self._pad(batch))
+        # Copies: a view would keep the states of the whole batch in memory.
+        return [
+            _Pass(vectors[row].copy(), states[row, 1 : len(pieces) - 1].copy()) for row, (_, pieces) in enumerate(batch)
+        ]
+
+    def locate_pieces(self, text: str) -> npt.NDArray[np.int64]:
+        """Return for each piece of the text where its word starts."""
+        import numpy as np
+
+        words = ((match.start(), self.tokenizer.pieces(match[0])) for match in _WORD.finditer(text))
+        return np.array([start for start, some in words for _ in some], np.int64)
+
+    def _pad(self, batch: Batch) -> dict[str, npt.NDArray[np.int64]]:
         import numpy as np
 
         longest = max(len(pieces) for _, pieces in batch)
@@ -168,24 +216,50 @@ class _Engine:
         for row, (_, pieces) in enumerate(batch):
             ids[row, : len(pieces)] = pieces
             mask[row, : len(pieces)] = 1
-        rows: Matrix = self._session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
-        return rows
+        return {"input_ids": ids, "attention_mask": mask}
 
-    def pool(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[Matrix, Matrix]:
-        """Return the vector of the text, and a row for each span. Words beyond the limit of the model have none."""
+    def read(self, text: str) -> WordStates:
         import numpy as np
 
-        words = [(match.start(), self.tokenizer.pieces(match[0])) for match in _WORD.finditer(text)]
         pieces = self.tokenizer.encode(text, self.limit)
-        starts = np.array([-1, *(start for start, some in words for _ in some)][: len(pieces) - 1])
-        ids = np.array([pieces], np.int64)
-        found = self._session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
-        rows = np.zeros((len(spans), 2 * len(STATES) * found[1].shape[-1]), np.float32)
-        for row, (start, end) in zip(rows, spans, strict=True):
-            inside = np.flatnonzero((starts >= start) & (starts < end))
+        starts = np.append(-1, self.locate_pieces(text))[: len(pieces) - 1]
+        found = self._session.run(None, self._pad([(0, pieces)]))
+        return WordStates(text, found[0][0], starts, [states[0] for states in found[1:]])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordStates:
+    """The states of the words of a text. Words beyond the limit of the model have none."""
+
+    text: str
+    vector: Matrix
+    starts: Any  # where the word of each piece begins; -1 for the mark before the first
+    layers: list[Matrix]
+
+    def pool_spans(self, spans: Sequence[tuple[int, int]]) -> Matrix:
+        """Return a row for each span: means and maxima of the states of its words in three layers."""
+        import numpy as np
+
+        rows = np.zeros((len(spans), 2 * sum(layer.shape[-1] for layer in self.layers)), np.float32)
+        for row, span in zip(rows, spans, strict=True):
+            inside = self._find_pieces(span)
             if len(inside):
-                row[:] = np.concatenate([f(states[0][inside], 0) for states in found[1:] for f in (np.mean, np.max)])
-        return found[0][0], rows
+                row[:] = np.concatenate([f(layer[inside], 0) for layer in self.layers for f in (np.mean, np.max)])
+        return rows
+
+    def embed_spans(self, spans: Sequence[tuple[int, int]]) -> Matrix:
+        import numpy as np
+
+        rows = np.tile(self.vector, (len(spans), 1))
+        for row, span in zip(rows, spans, strict=True):
+            inside = self._find_pieces(span)
+            if 0 < len(inside) < len(self.starts) - 1:
+                row[:] = self.layers[-1][inside].mean(0)
+                row /= np.linalg.norm(row)
+        return rows
+
+    def _find_pieces(self, span: tuple[int, int]) -> Any:
+        return ((self.starts >= span[0]) & (self.starts < span[1])).nonzero()[0]
 
 
 @cache
@@ -206,14 +280,21 @@ def _group_batches(texts: list[list[int]]) -> Iterator[Batch]:
         yield batch
 
 
-def _run_batches(engine: _Engine, batches: list[Batch], workers: int) -> Iterator[Matrix]:
-    if len(batches) == 1 or workers == 1:
-        yield from map(engine.run, batches)
+def _normalize(rows: Matrix) -> Matrix:
+    import numpy as np
+
+    unit: Matrix = rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), 1e-9)
+    return unit
+
+
+def _run_batches(run: Callable[[Batch], R], batches: list[Batch], workers: int) -> Iterator[R]:
+    if len(batches) < 2 or workers == 1:
+        yield from map(run, batches)
         return
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(min(workers, len(batches)), thread_name_prefix="engrain-embed") as pool:
-        yield from pool.map(engine.run, batches)
+        yield from pool.map(run, batches)
 
 
 @cache

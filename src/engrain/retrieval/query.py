@@ -11,6 +11,7 @@ from engrain.core.text.languages import ENGLISH, Language, Languages, load_langu
 from engrain.core.text.tokenizer import hash_term, is_lone_character, spell_out_umlauts, tokenize
 
 MAX_QUERY_TERMS = 64
+MIN_SUBJECT_WORDS = 2
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 _SPACES = re.compile(r"\s+")
@@ -50,7 +51,12 @@ class Question:
     @property
     def asks_for_advice(self) -> bool:
         """Standing orders and preferences apply to a request for advice or help."""
-        return "request" in self.asks and "looks_back" not in self.asks
+        return "request" in self.asks and self.looks_forward
+
+    @property
+    def looks_forward(self) -> bool:
+        """Standing orders with a condition apply to every question that does not ask about earlier statements."""
+        return "looks_back" not in self.asks
 
     @property
     def wants_several(self) -> bool:
@@ -58,24 +64,45 @@ class Question:
 
 
 def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
-    named, rest = _extract_speakers(query, speakers)
     all_languages = load_languages()
     lower = query.lower().replace("\u2019", "'")
+    asks = frozenset(name for name, pattern in all_languages.questions.items() if pattern.search(lower))
+    subject = query if asks.isdisjoint(("order", "summary")) else _strip_frame(query, all_languages)
+    named, rest = _extract_speakers(subject, speakers)
     language = all_languages.detect(tokenize(query))
-    written, kept = _extract_terms(query, all_languages.by_name[language or ENGLISH])
+    written, kept = _extract_terms(subject, all_languages.by_name[language or ENGLISH])
     names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
         terms=tuple(kept[:MAX_QUERY_TERMS]),
         names=names & frozenset(kept),
         speakers=frozenset(named),
-        asks=frozenset(name for name, pattern in all_languages.questions.items() if pattern.search(lower)),
+        asks=asks,
         days=_parse_dates(lower, all_languages),
         spans=_parse_time_spans(lower, all_languages, now),
         language=language,
         single_characters=frozenset(hash_term(word) for word in written if is_lone_character(word)),
         spelling_pairs=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
     )
+
+
+def _strip_frame(query: str, all_languages: Languages) -> str:
+    """Return the subject of a question for an order or a summary: "the budget" of "sum up what I said on the budget".
+
+    A question that would lose nearly all its words keeps them.
+    """
+    lower = query.lower().replace("\u2019", "'")
+    if len(lower) != len(query):
+        return query
+    spans = [match.span() for match in all_languages.frames["tail"].finditer(lower)]
+    if lead := all_languages.frames["lead"].search(lower):
+        spans.insert(0, lead.span())
+    kept, end = "", 0
+    for start, stop in sorted(spans):
+        kept += query[end : max(start, end)]
+        end = max(end, stop)
+    kept = _SPACES.sub(" ", kept + query[end:]).strip()
+    return kept if len(kept.split()) >= MIN_SUBJECT_WORDS else query
 
 
 def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:

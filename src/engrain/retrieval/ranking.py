@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.model.queries import EmbeddingModel, Sketch, WordHit
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.core.model.items import TRUST
+from engrain.core.model.queries import BY_MEANING, BY_TRAITS, BY_WORDS, Candidates, EmbeddingModel, ItemColumns
+from engrain.core.rules.statements import CONDITION, INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.tokenizer import hash_term, tokenize
 from engrain.retrieval.query import PartialDate, Question, TimeSpan
@@ -17,6 +19,7 @@ from engrain.retrieval.query import PartialDate, Question, TimeSpan
 Matrix = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Names = npt.NDArray[np.object_]
 
 # Scale on which the weights were learnt: meaning counts from 1.2 deviations above unrelated text, in steps of 1.4.
 MEANING_ZERO, MEANING_STEP = 1.2, 1.4
@@ -28,80 +31,98 @@ SINGLE_CHARACTER_WEIGHT = 0.1
 BACKGROUND_START, BACKGROUND_FULL = 1.2, 2.4
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateSet:
-    """Candidates and their neighbours, with the scores of each arm."""
+_ARM_NAMES = {BY_MEANING: "meaning", BY_WORDS: "words", BY_TRAITS: "standing"}
+_ARMS = [
+    tuple(name for bit, name in _ARM_NAMES.items() if bits & bit) or ("neighbour",) for bits in range(2 * BY_TRAITS)
+]
 
-    sketches: list[Sketch]
-    cosines: dict[str, float]  # only candidates with a vector
-    words: dict[str, WordHit]  # only candidates with a word of the query
-    arms: dict[str, frozenset[str]]  # arm -> ids that it found
-    passage_count: int
-    average_length: float
-    term_frequencies: tuple[int, ...]
-    query_vector: Matrix | None = None
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """The candidates of one scope, and what they were compared with."""
+
+    candidates: Candidates
+    vector: Matrix | None = None  # of the question
     background: float = 0.0  # cosine of the question to any text of its language
 
-    def list_arms(self, id: str) -> tuple[str, ...]:
-        """Return the arms that found an item; one that none found is a neighbour of a candidate."""
-        return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
+    def list_arms(self, row: int) -> tuple[str, ...]:
+        """Return the arms that found a candidate; one that none found is a neighbour of another."""
+        return _ARMS[int(self.candidates.found_by[row])]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateTable:
     """The features of all candidates. `previous` and `next` are row numbers, -1 for none."""
 
-    sketches: list[Sketch]
+    items: ItemColumns
+    speaker: Names  # with the source of a fact that one of the speakers stated
     meaning: Floats  # the cosine, scaled by the model's mean and deviation
     words: Floats  # BM25 of the best passage, 1 for the best candidate
     cover: Floats  # share of the question's words in that passage, weighted by rarity
     cover_unnamed: Floats  # the same without the names of speakers
+    cover_before: Floats  # share of the question's words that only the turn before has, which this one replies to
     passage: Ints
     previous: Ints
     next: Ints
-    session: Ints  # -1 for an item of no session
+    replies_to: Ints  # `previous` if it is another speaker's
+    reply: Ints  # `next` if it is another speaker's
     passage_count: int
     background: float = 0.0  # meaning that every text of this language has for the question
 
     def __len__(self) -> int:
-        return len(self.sketches)
+        return len(self.items.ids)
 
 
-def fuse(found: CandidateSet, question: Question, model: EmbeddingModel) -> CandidateTable:
-    ids = [sketch.id for sketch in found.sketches]
-    words, cover, unnamed, passage = _score_words(found, question, ids)
-    cosines = np.array([found.cosines.get(id, np.nan) for id in ids], dtype=np.float64)
-    meaning = ((cosines - model.mean) / model.deviation - MEANING_ZERO) / MEANING_STEP
+def fuse(
+    collected: Collected, question: Question, model: EmbeddingModel, speakers: Collection[str] = ()
+) -> CandidateTable:
+    """Give every candidate all its features. `speakers` are those that the scope knows."""
+    found = collected.candidates
+    speaker = _attribute_facts(found.items, speakers)
+    previous, following = _find_neighbours(found.items)
+    replies_to, reply = (_keep_other_speakers(found.items, rows) for rows in (previous, following))
+    words, cover, unnamed, before, passage = _score_words(found, speaker, question, replies_to)
+    meaning = ((found.cosine - model.mean) / model.deviation - MEANING_ZERO) / MEANING_STEP
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
-    previous, following, session = _find_neighbours(found.sketches)
     return CandidateTable(
-        found.sketches, meaning, words, cover, unnamed, passage, previous, following, session, found.passage_count,
-        _scale_background(found, model),
+        found.items, speaker, meaning, words, cover, unnamed, before, passage, previous, following, replies_to, reply,
+        found.words.passages, _scale_background(collected.background, model),
     )  # fmt: skip
 
 
-def _scale_background(found: CandidateSet, model: EmbeddingModel) -> float:
+def _attribute_facts(items: ItemColumns, speakers: Collection[str]) -> Names:
+    """Return the speakers. A fact has none of its own: it is attributed to its source if that is one of them."""
+    known = frozenset(speakers)
+    rows = [row for row, source in enumerate(items.source) if source in known and items.kind[row] == "fact"]
+    if not rows:
+        return items.speaker
+    speaker = items.speaker.copy()
+    speaker[rows] = items.source[rows]
+    return speaker
+
+
+def _scale_background(background: float, model: EmbeddingModel) -> float:
     """Return the meaning to subtract from every candidate.
 
     A model that knows English best puts all texts of another language near each other.
     """
-    above = (found.background - model.mean) / model.deviation
-    share = np.clip((above - BACKGROUND_START) / (BACKGROUND_FULL - BACKGROUND_START), 0, 1)
-    return float(share * above / MEANING_STEP)
+    above = (background - model.mean) / model.deviation
+    share = min(max((above - BACKGROUND_START) / (BACKGROUND_FULL - BACKGROUND_START), 0.0), 1.0)
+    return share * above / MEANING_STEP
 
 
-def _score_words(found: CandidateSet, question: Question, ids: list[str]) -> tuple[Floats, Floats, Floats, Ints]:
-    size = len(ids)
-    scores, cover, unnamed = np.zeros(size), np.zeros(size), np.zeros(size)
-    passage = np.zeros(size, dtype=np.int64)
-    places = [row for row, id in enumerate(ids) if id in found.words]
-    if not places:
-        return scores, cover, unnamed, passage
-    hits = [found.words[ids[row]] for row in places]
-    counts = np.array([hit.counts for hit in hits], dtype=np.float64)
-    _subtract_speaker_names(counts, [found.sketches[row].speaker for row in places], question)
+def _score_words(
+    found: Candidates, speaker: Names, question: Question, replies_to: Ints
+) -> tuple[Floats, Floats, Floats, Floats, Ints]:
+    size, matched = len(found), found.words
+    scores, cover, unnamed, before = np.zeros((4, size))
+    passage, places = np.zeros(size, dtype=np.int64), matched.rows
+    if not len(places):
+        return scores, cover, unnamed, before, passage
+    counts = matched.counts.copy()
+    _subtract_speaker_names(counts, speaker[places], question)
     weights = _weigh_terms(counts, found, question)
-    points = score_bm25(counts, [hit.length for hit in hits], weights, found.average_length)
+    points = score_bm25(counts, matched.length, weights, matched.average)
     scores[places] = points / max(points.max(), 1e-9)
     weights = weights * np.array(
         [SINGLE_CHARACTER_WEIGHT if one in question.single_characters else 1.0 for one in question.terms]
@@ -109,48 +130,61 @@ def _score_words(found: CandidateSet, question: Question, ids: list[str]) -> tup
     plain = weights * np.array([one not in question.names for one in question.terms])
     cover[places] = (counts > 0) @ weights / max(weights.sum(), 1e-9)
     unnamed[places] = (counts > 0) @ plain / max(plain.sum(), 1e-9)
-    passage[places] = [hit.passage for hit in hits]
-    return scores, cover, unnamed, passage
+    passage[places] = matched.passage
+    has = np.zeros((size, len(plain)), dtype=bool)
+    has[places] = counts > 0
+    before[:] = (~has & has[replies_to] & (replies_to >= 0)[:, None]) @ plain / max(plain.sum(), 1e-9)
+    return scores, cover, unnamed, before, passage
 
 
-def _weigh_terms(counts: Floats, found: CandidateSet, question: Question) -> Floats:
+def _weigh_terms(counts: Floats, found: Candidates, question: Question) -> Floats:
     """Return the rarity of each term. Two spellings of one word count once, as the folded one."""
     place = {one: number for number, one in enumerate(question.terms)}
-    frequency = np.array(found.term_frequencies, dtype=np.float64)
+    frequency = np.array(found.words.frequency, dtype=np.float64)
     twins = [(place[out], place[folded]) for out, folded in question.spelling_pairs if out in place and folded in place]
     for out, folded in twins:
         counts[:, folded] = np.maximum(counts[:, folded], counts[:, out])
         frequency[folded] = max(frequency[folded], frequency[out])
-    weights: Floats = compute_idf(frequency, found.passage_count)
+    weights: Floats = compute_idf(frequency, found.words.passages)
     weights[[out for out, folded in twins if out != folded]] = 0.0
     return weights
 
 
-def _subtract_speaker_names(counts: Floats, speakers: list[str | None], question: Question) -> None:
+def _subtract_speaker_names(counts: Floats, speakers: Names, question: Question) -> None:
     """Do not count the speaker's name in front of a text as a word of that text."""
     named = [number for number, one in enumerate(question.terms) if one in question.names]
     if not named:
         return
-    own = {speaker: {hash_term(word) for word in tokenize(speaker or "")} for speaker in set(speakers)}
+    own: dict[str | None, set[int]] = {
+        speaker: {hash_term(word) for word in tokenize(speaker or "")} for speaker in set(speakers)
+    }
     for row, speaker in enumerate(speakers):
         for number in named:
             if question.terms[number] in own[speaker]:
                 counts[row, number] = max(0.0, counts[row, number] - 1)
 
 
-def _find_neighbours(sketches: list[Sketch]) -> tuple[Ints, Ints, Ints]:
-    """Return each row's previous and next row in its session, and its session's number; -1 for none."""
-    numbers: dict[str | None, int] = {None: -1}
-    session = np.array([numbers.setdefault(one.session, len(numbers) - 1) for one in sketches], np.int64)
-    place = np.array([-1 if one.place is None else one.place for one in sketches], np.int64)
+def _find_neighbours(items: ItemColumns) -> tuple[Ints, Ints]:
+    """Return each row's previous and next row in its session; -1 for none."""
+    session, place = items.session, items.place
     order = np.lexsort((place, session))
     left, right = order[:-1], order[1:]
     has_place = (session[left] >= 0) & (place[left] >= 0)
     adjacent = has_place & (session[left] == session[right]) & (place[right] - place[left] == 1)
-    previous, following = np.full(len(sketches), -1), np.full(len(sketches), -1)
+    previous, following = np.full(len(place), -1), np.full(len(place), -1)
     previous[right[adjacent]] = left[adjacent]
     following[left[adjacent]] = right[adjacent]
-    return previous, following, session
+    return previous, following
+
+
+def _keep_other_speakers(items: ItemColumns, rows: Ints) -> Ints:
+    """Return the neighbouring rows that may be another speaker's, -1 for the others: one's next turn is no reply."""
+    if not len(rows):
+        return rows
+    is_known = (items.speaker != None) | (items.role != None)  # noqa: E711  # element by element
+    is_same = (items.speaker[rows] == items.speaker) & (items.role[rows] == items.role) & is_known
+    kept: Ints = np.where((rows >= 0) & ~is_same.astype(bool), rows, -1)
+    return kept
 
 
 # Learnt on two sets of conversations together, with folds by conversation; docs/explanation/ranking.md has each weight.
@@ -158,7 +192,8 @@ WEIGHTS = {
     "meaning": 0.75,
     "words": 2.1,
     "cover": 1.4,
-    "words before": 0.5,
+    "words before": 0.4,
+    "cover before": 1.6,
     "words after": 1.1,
     "session": 0.95,
     "another speaker": -1.1,
@@ -176,8 +211,10 @@ WEIGHTS = {
     "trust": 0.12,
     "recency": 0.03,
 }
+_WEIGHT_COLUMN = np.array(list(WEIGHTS.values()))[:, None]
 SECONDS_PER_MONTH = 30 * 86_400.0
 FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in full
+CONDITION_MEANING = (1.2, 3.0)  # from which a condition counts, and counts in full
 BEST_PER_SESSION = 3
 MAX_TURN_LIFT, MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT = -1.0, -2.0, -1.5  # the last in a memory of the smallest size
 BEST_MATCHES = 3  # tell together whether a question belongs to this memory: a single one may be chance
@@ -201,51 +238,72 @@ class Ranking:
 def rank(table: CandidateTable, question: Question, now: float) -> Ranking:
     features = _compute_features(table, question, now)
     names = tuple(WEIGHTS)
-    parts = np.array([WEIGHTS[name] * features[name] for name in names])
-    relevance = _estimate_relevance(table, features, _flag_speakers(table.sketches, question.speakers))
+    parts = np.array([features[name] for name in names]) * _WEIGHT_COLUMN
+    relevance = _estimate_relevance(table, features, _flag_speakers(table.speaker, question.speakers))
     return Ranking(table, parts.sum(axis=0), relevance, parts.T, names)
 
 
 def _compute_features(table: CandidateTable, question: Question, now: float) -> dict[str, Floats]:
-    sketches = table.sketches
-    traits = np.array([one.traits for one in sketches], dtype=np.int64)
+    items, traits, nothing = table.items, table.items.traits, np.zeros(len(table))
     asks = _has_trait(traits, IS_QUESTION)
-    topical = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * question.asks_for_advice
-    helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
-    occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)
-    asked_before = _values_of_rows(asks, table.previous)
+    helper = nothing
+    if not question.asks.isdisjoint(("about_me", "about_you")):
+        helper = np.asarray((items.role == "assistant") | (items.role == "tool"), dtype=np.float64)
+    standing = _weigh_standing_orders(table, question) if question.looks_forward else nothing
+    padded = np.zeros((4, len(table) + 1))  # row -1 is nothing
+    padded[:, :-1] = table.words, asks, table.cover_unnamed, np.maximum(table.meaning, 0)
+    words_before, asked_before, asked_cover, asked_meaning = padded[:, table.replies_to]
     return {
         "meaning": table.meaning,
         "words": table.words,
         "cover": table.cover,
-        "words before": _values_of_rows(table.words, table.previous),
-        "words after": _values_of_rows(table.words, table.next),
+        "words before": words_before,
+        "cover before": table.cover_before,
+        "words after": padded[0, table.reply],
         "session": _score_sessions(table),
-        "another speaker": _flag_other_speakers(sketches, question),
-        "date": score_dates(question.days, question.spans, occurred),
-        "number or time": _has_trait(traits, NUMBER_OR_TIME) * ("asks_number_or_time" in question.asks),
-        "instruction": _has_trait(traits, INSTRUCTION) * topical,
-        "preference": _has_trait(traits, PREFERENCE) * topical,
+        "another speaker": _flag_other_speakers(table, question),
+        "date": score_dates(question.days, question.spans, items.occurred_at),
+        "number or time": _has_trait(traits, NUMBER_OR_TIME) if "asks_number_or_time" in question.asks else nothing,
+        "instruction": _has_trait(traits, INSTRUCTION) * standing if question.looks_forward else nothing,
+        "preference": _has_trait(traits, PREFERENCE) * standing if question.asks_for_advice else nothing,
         "only asks": asks,
-        "answers, by words": asked_before * _values_of_rows(table.cover_unnamed, table.previous),
-        "answers, by meaning": asked_before * np.maximum(_values_of_rows(table.meaning, table.previous), 0),
-        "about me, assistant's": helper * ("about_me" in question.asks),
-        "about you, assistant's": helper * ("about_you" in question.asks),
-        **_compute_item_priors(sketches, occurred, now),
+        "answers, by words": asked_before * asked_cover,
+        "answers, by meaning": asked_before * asked_meaning,
+        "about me, assistant's": helper if "about_me" in question.asks else nothing,
+        "about you, assistant's": helper if "about_you" in question.asks else nothing,
+        **_compute_item_priors(items, now),
     }
 
 
-def _compute_item_priors(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
+def _weigh_standing_orders(table: CandidateTable, question: Question) -> Floats:
+    """Return from 0 to 1 how far a standing order applies to the question, if the item is one.
+
+    A request for advice needs the same topic. Any other question that does not look back needs to meet the condition of
+    the order. Only the user gives orders, however a text of others words one.
+    """
+    trusted = table.items.trust >= TRUST["agent"]
+    if question.asks_for_advice:
+        topical: Floats = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * trusted
+        return topical
+    least, full = CONDITION_MEANING
+    met = np.clip((table.meaning - least) / (full - least), 0, 1)
+    applying: Floats = met * _has_trait(table.items.traits, CONDITION) * trusted
+    return applying
+
+
+def _compute_item_priors(items: ItemColumns, now: float) -> dict[str, Floats]:
     """Return an item's features that do not depend on the question.
 
     Their weights are small, so that they order equals. Turns of a conversation get trust only.
     """
-    fact = np.array([one.kind != "message" for one in sketches], dtype=np.float64)
-    age = np.clip((now - occurred) / SECONDS_PER_MONTH, 0, 600)
+    fact = np.asarray(items.kind != "message", dtype=np.float64)
+    if not fact.any():
+        return {"importance": fact, "pinned": fact, "trust": items.trust - 1, "recency": fact}
+    age = np.clip((now - items.occurred_at) / SECONDS_PER_MONTH, 0, 600)
     return {
-        "importance": fact * (np.array([one.importance for one in sketches]) - 0.5),
-        "pinned": fact * np.array([one.pinned for one in sketches]),
-        "trust": np.array([one.trust for one in sketches]) - 1,
+        "importance": fact * (items.importance - 0.5),
+        "pinned": fact * items.pinned,
+        "trust": items.trust - 1,
         "recency": fact * np.exp(-age),
     }
 
@@ -271,7 +329,7 @@ def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], name
     )
     best = np.sort(meaning)[-BEST_MATCHES:]
     lift = 0.45 * best.max() + 0.45 * best.mean() + 2.5 * cover.max() - 1.0 * crowd - 2.2
-    is_turn, behind = table.session >= 0, own.max() - own
+    is_turn, behind = table.items.session >= 0, own.max() - own
     # In a language whose texts are all near each other, nearness alone lifts nothing.
     slack, fact_lift = (0.0, MAX_FACT_LIFT) if table.background else _ease_small_memory(crowd)
     slack *= min(max(CLEAR_MATCH - float(own.max()), 0.0), 1.0)
@@ -285,42 +343,34 @@ def _ease_small_memory(crowd: float) -> tuple[float, float]:
     return max(0.0, SMALL_MEMORY_SLACK - 0.4 * crowd), max(MAX_FACT_LIFT, MAX_SMALL_FACT_LIFT - 0.5 * crowd)
 
 
-def _values_of_rows(values: Floats, rows: Ints) -> Floats:
-    """Return the values of other rows, 0 for row -1."""
-    if not len(values):
-        return values
-    picked: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
-    return picked
-
-
 def _has_trait(traits: Ints, bit: int) -> Floats:
     flags: Floats = ((traits & bit) > 0).astype(np.float64)
     return flags
 
 
-def _flag_other_speakers(sketches: list[Sketch], question: Question) -> Floats:
+def _flag_other_speakers(table: CandidateTable, question: Question) -> Floats:
     if not question.speakers:
-        return np.zeros(len(sketches))
-    spoken = np.array([one.speaker is not None for one in sketches], dtype=np.float64)
-    weight = np.array([OTHER_SPEAKER_FACT_FACTOR if one.kind == "fact" else 1.0 for one in sketches])
-    other: Floats = (spoken - _flag_speakers(sketches, question.speakers)) * weight
+        return np.zeros(len(table))
+    spoken = np.asarray(table.speaker != None, dtype=np.float64)  # noqa: E711 - of each row
+    weight = np.where(table.items.kind == "fact", OTHER_SPEAKER_FACT_FACTOR, 1.0)
+    other: Floats = (spoken - _flag_speakers(table.speaker, question.speakers)) * weight
     return other
 
 
-def _flag_speakers(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
-    if not speakers:
-        return np.zeros(len(sketches))
-    return np.array([one.speaker in speakers for one in sketches], dtype=np.float64)
+def _flag_speakers(speaker: Names, named: frozenset[str]) -> Floats:
+    if not named:
+        return np.zeros(len(speaker))
+    return np.array([one in named for one in speaker], dtype=np.float64)
 
 
 def _score_sessions(table: CandidateTable) -> Floats:
     """Return how far the best items of an item's session are behind the best session; 0 without a session."""
     behind = np.zeros(len(table))
-    turns = np.flatnonzero(table.session >= 0)
+    turns = np.flatnonzero(table.items.session >= 0)
     if not len(turns):
         return behind
     strength = (table.meaning / 2 + 2 * table.words)[turns]
-    number = table.session[turns]
+    number = table.items.session[turns]
     order = np.lexsort((-strength, number))
     sorted_number = number[order]
     first = np.append(True, sorted_number[1:] != sorted_number[:-1])

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
 from engrain.core.clock import check_time
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.filters import Condition, Filter, matches_filter
+from engrain.core.model.filters import matches_filter
 from engrain.core.model.items import ASPECT_KEY, LATER_KEY, RESERVED_KEY, Item, is_all_forgotten
 from engrain.core.model.messages import item_to_message
-from engrain.core.model.queries import Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordQuery
-from engrain.core.model.recall import Hit, Recall, RecallRequest
+from engrain.core.model.queries import CandidateQuery, Candidates, OutdatedSpan
+from engrain.core.model.recall import Degraded, Hit, Recall, RecallRequest
 from engrain.core.rules.frames import HIDDEN_LETTER
 from engrain.core.rules.own_words import find_own_words
 from engrain.core.rules.relations import list_entities
 from engrain.core.rules.slot_names import states_same_name
-from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
-from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import Services
 from engrain.ports.search import Embedder, pin_embedder
+from engrain.retrieval.candidates import (
+    Collect,
+    build_filter,
+    build_query,
+    embed_question,
+    measure_background,
+    search_by_ports,
+    search_with_server,
+)
 from engrain.retrieval.query import Question, parse_query
-from engrain.retrieval.ranking import CandidateSet, Matrix, Ranking, fuse, rank
+from engrain.retrieval.ranking import Collected, Matrix, Ranking, fuse, rank
+from engrain.retrieval.rerank import rerank
 from engrain.retrieval.selection import (
     MIN_TRUST,
     Candidate,
+    HitOrigin,
     Selection,
     TokenBudget,
     build_hit,
@@ -44,51 +52,47 @@ from engrain.retrieval.selection import (
     select_candidates,
 )
 
-# Each arm (meaning, words) returns five candidates per requested hit, within these two limits.
-CANDIDATES_PER_HIT, MIN_CANDIDATES, MAX_CANDIDATES = 5, 50, 100
-MAX_STANDING_ORDERS = 50
-NEIGHBOUR_DISTANCE = 1
 MAX_REFILLS = 3  # rounds in which other hits take the places of duplicates
 MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
 MAX_FOLLOWED_RELATIONS = 3  # among the hits
 MAX_RELATIONS_PER_ENTITY = 5
 MIN_FOLLOWED_RELEVANCE = 0.25  # of the floor, for a relation of an entity that the query names
+MIN_COMPARED = 5  # hits among which the current ones come first, even if fewer are asked for
 INHERITED_RELEVANCE = 0.7  # share of the relevance of the relation that led there
 
-# (model, language) -> mean vector of texts without a topic, computed by the first question in that language.
-_language_centroids: dict[tuple[str, str], Matrix] = {}
-_log = logging.getLogger("engrain")
+
+class RankedScope(NamedTuple):
+    """One scope's candidates with their features, scores and order."""
+
+    scope: Scope
+    question: Question
+    collected: Collected
+    ranking: Ranking
+    candidates: list[Candidate]
+    degraded: tuple[Degraded, ...] = ()
 
 
 def search(request: RecallRequest, services: Services) -> Recall:
     """Search each scope on its own, so that none changes the order in another, then merge the results."""
-    services = replace(services, embedder=pin_embedder(services.embedder))
-    found: list[CandidateSet] = []
-    rankings: list[Ranking] = []
-    candidates: list[list[Candidate]] = []
-    terms: frozenset[int] = frozenset()
-    for number, scope in enumerate(request.scopes):
-        speakers = _list_speakers(request.query, scope, services)
-        question = parse_query(request.query, speakers, request.now)
-        found.append(_collect_candidates(question, scope, request, services, frozenset(speakers)))
-        rankings.append(rank(fuse(found[-1], question, services.embedder.model), question, request.now.timestamp()))
-        terms |= frozenset(question.terms) - question.single_characters
-        candidates.append(list_candidates(rankings[-1], number, question.wants_several))
+    embedder = pin_embedder(services.embedder)
+    services = services if embedder is services.embedder else replace(services, embedder=embedder)
+    ranked = [_rank_scope(number, scope, request, services) for number, scope in enumerate(request.scopes)]
+    terms = frozenset[int]().union(*(frozenset(one.question.terms) - one.question.single_characters for one in ranked))
     usual_floor = services.embedder.model.floor
     floor = usual_floor if request.min_relevance is None else request.min_relevance
-    budget = TokenBudget(request.budget, services.count_tokens, terms)
     shown = request.shown or frozenset()
-    order = [one for one in merge_scopes(candidates) if one.id not in shown]
-    named = _find_named_relations(request, services)
-    order = [
-        one._replace(relevance=max(one.relevance, floor)) if _is_asked_for(one, named, floor) else one for one in order
-    ]
-    relevant = [one for one in order if one.relevance >= floor]
-    calls = _find_bare_tool_calls(relevant, rankings, max(floor, usual_floor), request, services)
-    order = [one for one in order if one not in calls] if calls else order
-    selection = select_candidates(order, request.n, floor, usual_floor)
-    hits = _load_hits(selection, request, services, found, rankings)
+    order = [one for one in merge_scopes([one.candidates for one in ranked]) if one.id not in shown]
+    with services.items.pin_snapshot():
+        named = _find_named_relations(request, services)
+        order = _lift_named(order, named, floor) if named else order
+        calls = _find_bare_tool_calls(order, ranked, floor, services)
+        order = [one for one in order if one not in calls] if calls else order
+        if request.n < MIN_COMPARED:
+            order = _put_stale_behind(order, ranked, request, services, floor)
+        selection = select_candidates(order, request.n, floor, usual_floor)
+        loaded = _load_found(selection, ranked, services)
+    hits = _build_hits(loaded, ranked, request, services)
     duplicates: dict[Candidate, Candidate] = {}
     for _ in range(MAX_REFILLS):
         # Others move up, and may be duplicates themselves.
@@ -96,12 +100,67 @@ def search(request: RecallRequest, services: Services) -> Recall:
             break
         duplicates |= new
         selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
-        hits = _load_hits(selection, request, services, found, rankings)
+        with services.items.pin_snapshot():
+            loaded = _load_found(selection, ranked, services)
+        hits = _build_hits(loaded, ranked, request, services)
     selection.omitted["double"] = [*calls, *duplicates]
     related = _expand_relations(hits, request, services, floor, named)
     ordered = _put_current_first(_add_related(hits, related, selection, request.n), request.at)
     ordered = _mark_quoting(ordered, terms)
-    return pack_hits(ordered, selection, budget, request.context, request.told)
+    budget = TokenBudget(request.budget, services.count_tokens, terms)
+    found = pack_hits(ordered, selection, budget, request.context, request.told)
+    return replace(found, confidence=_get_confidence(ranked), degraded=tuple(dict.fromkeys(_list_degraded(ranked))))
+
+
+def _put_stale_behind(
+    order: list[Candidate], ranked: list[RankedScope], request: RecallRequest, services: Services, floor: float
+) -> list[Candidate]:
+    """Move what no longer holds behind the other best ones, so that it is not all that a recall of one hit returns."""
+    best = [one for one in order if one.relevance >= floor][:MIN_COMPARED]
+    hits = _build_hits(_load_found(Selection(best, {}), ranked, services), ranked, request, services)
+    stale = [one for one, hit in hits.items() if hit.stale and not hit.earlier]
+    if not stale:
+        return order
+    first = [one for one in best if one not in stale]
+    return [*first, *stale, *(one for one in order if one not in best)]
+
+
+def _rank_scope(number: int, scope: Scope, request: RecallRequest, services: Services) -> RankedScope:
+    """Collect the candidates of a scope, fuse the arms, and rank."""
+    speakers = _list_speakers(request.query, scope, services)
+    question = parse_query(request.query, speakers, request.now)
+    vector = embed_question(question, services)
+    found = _collect(build_query(question, vector, scope, request, services), services)
+    background = 0.0
+    if vector is not None:
+        background = measure_background(vector, question.language, found, services.embedder)
+    collected = Collected(found, vector, background)
+    table = fuse(collected, question, services.embedder.model, speakers)
+    ranking = rank(table, question, request.now.timestamp())
+    degraded: tuple[Degraded, ...] = ()
+    if request.effort == "thorough":
+        ranking, degraded = rerank(ranking, question, scope, services)
+    return RankedScope(scope, question, collected, ranking, list_candidates(ranking, number, question), degraded)
+
+
+def _get_confidence(ranked: list[RankedScope]) -> float:
+    return round(max((one.relevance for scope in ranked for one in scope.candidates), default=0.0), 4)
+
+
+def _list_degraded(ranked: list[RankedScope]) -> list[Degraded]:
+    return [one for scope in ranked for one in scope.degraded]
+
+
+def _collect(query: CandidateQuery, services: Services) -> Candidates:
+    """Collect the candidates from whatever stores the memory has."""
+    # By name: isinstance() with a protocol takes 50 µs.
+    collect: Collect | None = getattr(services.items, "collect", None)
+    if collect is None:
+        return search_by_ports(query, services)
+    own_vectors: object = services.items
+    if services.vectors is own_vectors or query.vector is None:
+        return collect(query)
+    return search_with_server(query, collect, services)
 
 
 def _find_named_relations(request: RecallRequest, services: Services) -> set[tuple[int, str]]:
@@ -115,9 +174,14 @@ def _find_named_relations(request: RecallRequest, services: Services) -> set[tup
     }
 
 
-def _is_asked_for(one: Candidate, named: set[tuple[int, str]], floor: float) -> bool:
-    """Tell if a candidate is a relation of a named entity that is near enough to be followed."""
-    return (one.scope, one.id) in named and one.relevance >= floor * MIN_FOLLOWED_RELEVANCE
+def _lift_named(order: list[Candidate], named: set[tuple[int, str]], floor: float) -> list[Candidate]:
+    """Lift to the floor those relations of named entities that are near enough to be followed."""
+    return [
+        one._replace(relevance=max(one.relevance, floor))
+        if (one.scope, one.id) in named and one.relevance >= floor * MIN_FOLLOWED_RELEVANCE
+        else one
+        for one in order
+    ]
 
 
 def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
@@ -131,17 +195,18 @@ def _list_speakers(query: str, scope: Scope, services: Services) -> list[str]:
 
 
 def _find_bare_tool_calls(
-    order: list[Candidate], rankings: list[Ranking], floor: float, request: RecallRequest, services: Services
+    order: list[Candidate], ranked: list[RankedScope], floor: float, services: Services
 ) -> set[Candidate]:
     """Find messages that only call a tool and whose result, the next message, is relevant itself."""
     found: set[Candidate] = set()
-    for number, scope in enumerate(request.scopes):
-        table, relevance = rankings[number].table, rankings[number].relevance
-        next_row = table.next.tolist()
-        results = {row for row, one in enumerate(table.sketches) if one.role == "tool" and relevance[row] >= floor}
+    usual_floor = max(floor, services.embedder.model.floor)
+    for number, (scope, _, _, ranking, *_) in enumerate(ranked):
+        is_tool = ranking.table.items.role == "tool"
+        results = np.flatnonzero(is_tool & (ranking.relevance >= usual_floor)).tolist() if is_tool.any() else []
         if not results:
             continue
-        likely = {one.id: one for one in order if one.scope == number and next_row[one.row] in results}
+        calling = {*ranking.table.previous[results].tolist()}
+        likely = {one.id: one for one in order if one.scope == number and one.row in calling and one.relevance >= floor}
         messages = [item_to_message(item) for item in services.items.get_many(scope, list(likely))] if likely else []
         found |= {likely[one.id] for one in messages if one.id and one.calls and not one.text}
     return found
@@ -165,25 +230,38 @@ def _add_related(
     return dict(joined)
 
 
-def _load_hits(
-    selection: Selection, request: RecallRequest, services: Services, found: list[CandidateSet], rankings: list[Ranking]
-) -> dict[Candidate, Hit]:
-    hits: dict[Candidate, Hit] = {}
-    for number, scope in enumerate(request.scopes):
+def _load_found(
+    selection: Selection, ranked: list[RankedScope], services: Services
+) -> dict[Candidate, tuple[Item, list[OutdatedSpan]]]:
+    """Load the items of the selected candidates, and the spans of them that are outdated."""
+    found: dict[Candidate, tuple[Item, list[OutdatedSpan]]] = {}
+    for number, (scope, *_) in enumerate(ranked):
         candidates = [one for one in selection.selected if one.scope == number]
         items, outdated = load_items(scope, [one.id for one in candidates], services)
         for one in candidates:
             if one.id in items and not is_all_forgotten(items[one.id].text):
-                item, table = items[one.id], rankings[number].table
-                marks = [mark for mark in outdated.get(one.id, ()) if request.at is None or mark.until <= request.at]
-                passage = int(table.passage[one.row])  # has the most of the words
-                if item.kind != "message" and table.cover[one.row] < MIN_WORD_COVER:
-                    passage = _find_nearest_passage(scope, item, found[number].query_vector, services)
-                hit = build_hit(one, rankings[number], item, passage, marks)
-                shared_by = scope if number else None
-                earlier = _find_later(item, request.at) is not None
-                hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by, earlier=earlier)
-    return {one: hits[one] for one in selection.selected if one in hits}
+                found[one] = items[one.id], outdated.get(one.id, [])
+    return {one: found[one] for one in selection.selected if one in found}
+
+
+def _build_hits(
+    found: dict[Candidate, tuple[Item, list[OutdatedSpan]]],
+    ranked: list[RankedScope],
+    request: RecallRequest,
+    services: Services,
+) -> dict[Candidate, Hit]:
+    hits: dict[Candidate, Hit] = {}
+    for one, (item, outdated) in found.items():
+        scope, _, collected, ranking, *_ = ranked[one.scope]
+        marks = [mark for mark in outdated if request.at is None or mark.until <= request.at]
+        passage = int(ranking.table.passage[one.row])  # has the most of the words
+        if item.kind != "message" and ranking.table.cover[one.row] < MIN_WORD_COVER:
+            passage = _find_nearest_passage(scope, item, collected.vector, services)
+        origin = HitOrigin(
+            collected.list_arms(one.row), scope if one.scope else None, _find_later(item, request.at) is not None
+        )
+        hits[one] = build_hit(one, ranking, item, passage, marks, origin)
+    return hits
 
 
 def _find_later(item: Item, at: datetime | None) -> datetime | None:
@@ -283,52 +361,7 @@ def _find_related(item: Item, scope: Scope, request: RecallRequest, services: Se
     related: list[Item] = []
     for name in (item.relation.object, item.relation.subject):
         related += services.items.about(scope, name, request.at)[:MAX_RELATIONS_PER_ENTITY]
-    return [one for one in related if matches_filter(_build_filter(request), one)]
-
-
-def _collect_candidates(
-    question: Question, scope: Scope, request: RecallRequest, services: Services, speakers: frozenset[str]
-) -> CandidateSet:
-    where = _build_filter(request)
-    limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
-    words = WordQuery(question.terms, scope, where, request.at, limit)
-    by_words = services.words.best(words)
-    vector = _build_vector_query(question, scope, request, services)
-    near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing: list[str] = []
-    if question.asks_for_advice:
-        standing = services.items.having(scope, INSTRUCTION_OR_PREFERENCE, where, MAX_STANDING_ORDERS, request.at)
-    cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
-    hits = {hit.id: hit for hit in by_words.hits}
-    sketches = _read_sketches([*cosines, *hits, *standing], scope, request, services)
-    if max(len(cosines), len(hits)) >= limit and sum(one.trust >= MIN_TRUST for one in sketches) < request.n:
-        # Texts of others fill both arms: what the user said is searched for on its own.
-        trusted = _add_condition(where, Condition("trust", ">=", MIN_TRUST))
-        hits |= {hit.id: hit for hit in services.words.best(replace(words, where=trusted)).hits}
-        own = services.vectors.nearest(replace(vector, where=trusted, limit=limit)) if vector else None
-        cosines |= dict(zip(own.ids, own.cosines, strict=True)) if own else {}
-        sketches = _read_sketches([*cosines, *hits, *standing], scope, request, services)
-    # A fact has no speaker of its own: it is attributed to its source if that is one of the speakers.
-    sketches = [
-        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one for one in sketches
-    ]
-    arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
-    far = [one.id for one in sketches if one.id not in cosines]
-    if vector and far:
-        computed = zip(far, services.vectors.cosines(vector, far), strict=True)
-        cosines |= {id: cosine for id, cosine in computed if not math.isnan(cosine)}
-    wordless = [one.id for one in sketches if one.id not in hits]
-    hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    found = CandidateSet(sketches, cosines, hits, arms, by_words.passages, by_words.average, by_words.frequency)
-    if vector is None or near is None:
-        return found
-    background = _measure_background(vector.vector, question.language, near, services.embedder)
-    return replace(found, query_vector=vector.vector, background=background)
-
-
-def _read_sketches(ids: Sequence[str], scope: Scope, request: RecallRequest, services: Services) -> list[Sketch]:
-    unique = list(dict.fromkeys(ids))
-    return services.items.sketches(SketchQuery(scope, unique, NEIGHBOUR_DISTANCE, _build_filter(request), request.at))
+    return [one for one in related if matches_filter(build_filter(request), one)]
 
 
 def load_items(
@@ -401,55 +434,3 @@ def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int
         start = text.index(piece, end)
         end = start + len(piece)
     return start, end
-
-
-def _build_filter(request: RecallRequest) -> Filter | None:
-    if request.min_importance <= 0:
-        return request.where
-    return _add_condition(request.where, Condition("importance", ">=", request.min_importance))
-
-
-def _add_condition(where: Filter | None, condition: Condition) -> Filter:
-    return Filter((*(where.conditions if where else ()), condition))
-
-
-def _build_vector_query(
-    question: Question, scope: Scope, request: RecallRequest, services: Services
-) -> VectorQuery | None:
-    # Redacted: the embedder may be somebody else's server.
-    text = services.redact(question.text) if services.redact else question.text
-    try:
-        row = services.embedder.embed([text], "query")[0]
-    except EmbedderFailed as exc:
-        _log.warning("the embedder failed, so recall searches by words only: %s", exc)
-        return None
-    return VectorQuery(np.asarray(row, dtype=np.float32), services.embedder.model.key, scope, None, request.at)
-
-
-def _measure_background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
-    """Return the cosine that any text of the question's language would have to it.
-
-    English, which models are made for, has 0. Other known languages have texts without a topic to compare with.
-    An unknown language falls back to this memory's mean cosine: less sure, a memory may have one topic only.
-    """
-    if language is None:
-        return _estimate_background(near)
-    texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
-    if texts and key not in _language_centroids:
-        try:
-            _language_centroids[key] = embedder.embed(texts, "document").mean(axis=0)
-        except EmbedderFailed:
-            return _estimate_background(near)
-    return float(_language_centroids[key] @ vector) if texts else 0.0
-
-
-def _estimate_background(near: Nearest) -> float:
-    """Estimate the background from the memory without its best match, which may be the answer.
-
-    The fewer texts are left, the less their mean counts.
-    """
-    others = len(near.ids) - 1
-    if near.background is None or others < 1:
-        return 0.0
-    rest = (near.background * (others + 1) - near.cosines[0]) / others
-    return min(rest, near.background) * others / (others + 1)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from engrain.core.identity import Scope
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.queries import OutdatedSpan
 from engrain.core.model.recall import Hit, Omitted, OutdatedText, Reason, Recall, ToldFact
@@ -21,6 +23,7 @@ from engrain.core.rules.own_words import PASTED
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms, normalize_unicode, tokenize
 from engrain.core.tokens import CountTokens
+from engrain.retrieval.query import Question
 from engrain.retrieval.ranking import Ranking
 
 SESSION_PENALTY = 0.3  # for each further item of a session already picked, when the question wants a list
@@ -102,20 +105,19 @@ class Selection:
     omitted: dict[Reason, list[Candidate]]
 
 
-def list_candidates(ranking: Ranking, scope: int, spread: bool) -> list[Candidate]:
+def list_candidates(ranking: Ranking, scope: int, question: Question) -> list[Candidate]:
     """List all candidates of a scope, best first; a newer id wins a tie."""
-    sketches, score, relevance = ranking.table.sketches, ranking.score.tolist(), ranking.relevance.tolist()
-    ids = [one.id for one in sketches]
+    items, score = ranking.table.items, ranking.score.tolist()
     order: list[int] = np.argsort(ranking.score)[::-1].tolist()
     if len(set(score)) < len(score):
-        order.sort(key=lambda row: (score[row], ids[row]), reverse=True)
-    if spread:
+        order.sort(key=lambda row: (score[row], items.ids[row]), reverse=True)
+    if question.wants_several:
         order = _spread_sessions(order, ranking)
-    trusted = _find_trusted(ranking)
-    return [
-        _make_candidate((scope, row, ids[row], score[row], relevance[row], sketches[row].source, trusted[row]))
-        for row in order
-    ]
+    if "summary" in question.asks:
+        order = _add_replies(order, ranking.table.reply.tolist())
+    columns = (items.ids, score, ranking.relevance.tolist(), items.source.tolist(), _find_trusted(ranking))
+    ordered = (map(column.__getitem__, order) for column in columns)
+    return list(map(_make_candidate, zip(repeat(scope, len(order)), order, *ordered, strict=True)))
 
 
 def _find_trusted(ranking: Ranking) -> list[bool]:
@@ -123,13 +125,13 @@ def _find_trusted(ranking: Ranking) -> list[bool]:
 
     A pasted message is not the user's, and an assistant's answer to a tool's result may repeat that result.
     """
-    sketches = ranking.table.sketches
-    return [
-        one.trust >= MIN_TRUST
-        and not one.traits & PASTED
-        and not (one.role == "assistant" and before >= 0 and sketches[before].role == "tool")
-        for one, before in zip(sketches, ranking.table.previous.tolist(), strict=True)
-    ]
+    items, before = ranking.table.items, ranking.table.previous
+    trusted = (items.trust >= MIN_TRUST) & (items.traits & PASTED == 0)
+    is_tool = items.role == "tool"
+    if is_tool.any():
+        trusted &= ~((items.role == "assistant") & (before >= 0) & is_tool[before]).astype(bool)
+    found: list[bool] = trusted.tolist()
+    return found
 
 
 def merge_scopes(scopes: Sequence[list[Candidate]]) -> list[Candidate]:
@@ -200,19 +202,36 @@ def _pick_within_limits(
     return picked, deferred
 
 
+class HitOrigin(NamedTuple):
+    """The arms that found a hit, the scope that shares it, and whether something newer was said of its matter."""
+
+    found_by: tuple[str, ...] = ()
+    scope: Scope | None = None
+    earlier: bool = False
+
+
 def build_hit(
-    candidate: Candidate, ranking: Ranking, item: Item, passage: int, outdated: Sequence[OutdatedSpan]
+    candidate: Candidate,
+    ranking: Ranking,
+    item: Item,
+    passage: int,
+    outdated: Sequence[OutdatedSpan],
+    origin: HitOrigin = HitOrigin(),  # noqa: B008 - frozen
 ) -> Hit:
     start, end = _locate_passage(item.text, passage)
     parts = ranking.parts[candidate.row].tolist()
-    arms = {name: round(part, 4) for name, part in zip(ranking.names, parts, strict=True) if abs(part) > 5e-5}
+    named = zip(ranking.names, parts, strict=True)
+    arms = {name: round(part, 4) for name, part in named if not -5e-5 <= part <= 5e-5}
     outlived = tuple(
         OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
     text = item.text[start:end]
-    return Hit(item, text, (start, end), candidate.score, candidate.relevance, arms=arms, outlived=outlived)
+    return Hit(
+        item, text, (start, end), candidate.score, candidate.relevance, origin.found_by, arms, outlived, origin.scope,
+        earlier=origin.earlier,
+    )  # fmt: skip
 
 
 def pack_hits(
@@ -269,6 +288,8 @@ def _mark_told(
     ids, cited = {item.id for item in items}, Counter[str]()
     for cite in (cite for item in items for source in item.sources for cite in source.cites):
         cited[cite.item] += MAX_WHOLE_CHARACTERS if cite.start is None or cite.end is None else cite.end - cite.start
+    if not items:
+        return hits
     return {
         candidate: replace(hit, told=True)
         if hit.item.id in ids
@@ -322,9 +343,15 @@ def _locate_passage(text: str, number: int) -> tuple[int, int]:
     return spans[min(number, len(spans) - 1)] if spans else (0, len(text))
 
 
+def _add_replies(order: list[int], reply: list[int]) -> list[int]:
+    """Put the reply to each turn behind it: a summary needs both."""
+    pairs = ((row, reply[row]) for row in order)
+    return list(dict.fromkeys(row for pair in pairs for row in pair if row >= 0))
+
+
 def _spread_sessions(order: list[int], ranking: Ranking) -> list[int]:
     pool, rest = np.array(order[:SPREAD_POOL_SIZE], dtype=np.int64), order[SPREAD_POOL_SIZE:]
-    session = ranking.table.session[pool]
+    session = ranking.table.items.session[pool]
     score = ranking.score[pool].copy()
     picked: list[int] = []
     for _ in range(len(pool)):
@@ -368,7 +395,9 @@ def find_duplicates(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]
 def _find_contained(hits: Mapping[Candidate, Hit]) -> dict[Candidate, Candidate]:
     """Return the summaries that hold another hit, and the facts without a slot that cite a part of another hit."""
     found: dict[Candidate, Candidate] = {}
-    words = {candidate: set(tokenize(hit.text)) for candidate, hit in hits.items()}
+    # Only a summary is compared by its words.
+    has_summary = any(hit.item.kind == "summary" for hit in hits.values())
+    words = {candidate: set(tokenize(hit.text)) for candidate, hit in hits.items()} if has_summary else {}
     for candidate, hit in hits.items():
         other = None
         if hit.item.kind == "summary":
@@ -392,13 +421,12 @@ def _holds(whole: Hit, part: Hit) -> bool:
     return part.text in whole.text and len(part.text) < MIN_CITED_SHARE * len(whole.item.text)
 
 
-def normalize_words(text: str) -> Iterator[str]:
-    """Yield the words without filler and edge punctuation. Endings and capitals stay: universe is not university."""
-    for position, word in enumerate(normalize_unicode("NFC", text).split()):
-        bare = _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", word))
-        bare = bare if position else bare[:1].lower() + bare[1:]
-        if bare and bare not in _FILLER_WORDS:
-            yield bare
+def normalize_words(text: str) -> list[str]:
+    """Return the words without filler and edge punctuation. Endings and capitals stay: universe is not university."""
+    words = normalize_unicode("NFC", text).split()
+    words = [word if word.isalnum() else _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", word)) for word in words]
+    words[:1] = [word[:1].lower() + word[1:] for word in words[:1]]
+    return [word for word in words if word and word not in _FILLER_WORDS]
 
 
 def _find_cited_messages(hits: Mapping[Candidate, Hit]) -> dict[str, Candidate]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 
 from engrain.core.chat.parse import MAX_MESSAGES
 from engrain.core.model.procedures import MAX_STEP, MAX_STEPS
+from engrain.core.model.recall import Effort
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.model.working import MAX_GOAL, MAX_TOKENS
 from engrain.core.rules.importance import EpisodeKind
@@ -65,6 +66,7 @@ TYPES: Mapping[str, Any] = {
     "budget": wire.whole(0, MAX_TOKENS),
     "expect": wire.whole(0, 2**53),
     "occurrence": wire.whole(0, 10_000_000),
+    "effort": Effort,
     "min_relevance": Annotated[float, Field(ge=-1, le=1)],
     "steps": Annotated[list[wire.text(MAX_STEP)], Field(min_length=1, max_length=MAX_STEPS)],  # type: ignore[misc]
     "when": wire.optional_text(MAX_TEXT),

@@ -91,7 +91,6 @@ class ApiServer(uvicorn.Server):
             )
         )
         self._api = api
-        self._drain_seconds = drain_seconds
 
     def serve_until_stopped(self, listener: Listener) -> bool:
         """Serve until a signal or `stop`. False if a verb was still running when the time for draining was over."""

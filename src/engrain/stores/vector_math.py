@@ -24,10 +24,10 @@ def stack_windows(vectors: Sequence[Vectors], dimension: int) -> npt.NDArray[np.
     if width // 4 != dimension:
         raise InvalidInput(f"vectors of {model} have {dimension} dimensions here, not {width // 4}.")
     matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
-    if not np.isfinite(matrix).all():
-        raise InvalidInput("a vector holds a value that is not a finite number.")
-    # Codes and cosines are exact for unit length. A shorter vector does no harm.
-    if np.einsum("ij,ij->i", matrix, matrix).max() > _MAX_SQUARED_LENGTH:
+    # Codes and cosines are exact for unit length. A shorter vector does no harm. A value that is not a number is above.
+    if not np.einsum("ij,ij->i", matrix, matrix).max() <= _MAX_SQUARED_LENGTH:
+        if not np.isfinite(matrix).all():
+            raise InvalidInput("a vector holds a value that is not a finite number.")
         raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
     return matrix
 

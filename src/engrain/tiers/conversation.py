@@ -22,7 +22,8 @@ from engrain.core.model.recall import RecallRequest
 from engrain.core.model.tier_limits import CONVERSATION_LIMITS, WindowLimits
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
-from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
+from engrain.ingest.message_results import RecordResult
+from engrain.ingest.messages import RecordOptions, record_messages
 from engrain.ports import Services
 from engrain.retrieval.search import search
 

@@ -68,9 +68,11 @@ class IndexedRecords:
         wanted = [check_record_key(key) for key in check_list(keys, "keys")]
         return [_decode(one) for one in self._records.read(self._scope, self._space, wanted)]
 
-    def iterate(self, prefix: RecordKey = (), order: ScanOrder = "newest") -> Iterator[IndexedRecord]:
+    def iterate(
+        self, prefix: RecordKey = (), order: ScanOrder = "newest", page_size: int = _PAGE
+    ) -> Iterator[IndexedRecord]:
         """Yield the records under a prefix by key, or with "newest" in the order of writing, newest first."""
-        scan = RecordScan(self._space, check_prefix(prefix), _PAGE, order)
+        scan = RecordScan(self._space, check_prefix(prefix), page_size, order)
         while page := self._records.scan(self._scope, scan):
             yield from map(_decode, page)
             scan = replace(scan, after=page[-1].key)
@@ -91,7 +93,8 @@ class IndexedRecords:
                 outcomes = self._replace(before, wanted, drafts, began)
             except Conflict:  # somebody else wrote one of them just now
                 continue
-            if outcomes or before.keys() - {draft.key for draft in drafts}:
+            removed = before.keys() - {draft.key for draft in drafts}
+            if removed or any(outcome.status == "forgotten" for outcome in outcomes):
                 finish_forgetting(outcomes, self._scope, self._services)
             return
 
@@ -110,7 +113,7 @@ class IndexedRecords:
             plan = Plan(self._scope, (*gone, *added), began=began)
             outcomes = self._services.items.apply(plan).outcomes if plan.steps else ()
             ids = iter([outcome.id for outcome in outcomes[len(gone) :]])
-            puts = check_drafts([_encode(draft, [next(ids) for _ in draft.notes]) for draft in drafts])
+            puts = check_drafts([encode_draft(draft, [next(ids) for _ in draft.notes]) for draft in drafts])
             drops = [key for key in before if key not in written]
             self._records.write(self._scope, RecordWrite(self._space, puts, drops, expected))
             return outcomes
@@ -118,7 +121,8 @@ class IndexedRecords:
         return self._services.items.in_transaction(write_all)
 
 
-def _encode(draft: IndexedDraft, items: Sequence[str | None]) -> RecordDraft:
+def encode_draft(draft: IndexedDraft, items: Sequence[str | None]) -> RecordDraft:
+    """Return the record of a body, with the ids of the items that are forgotten together with it."""
     return RecordDraft(draft.key, json.dumps(items).encode() + b"\n" + draft.body, expires_at=draft.expires_at)
 
 

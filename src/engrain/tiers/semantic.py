@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time, check_time
-from engrain.core.errors import InvalidInput, NotFound, TooLarge
+from engrain.core.errors import InvalidInput, NotFound, StoreCorrupt, TooLarge, tolerate
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import (
@@ -38,6 +38,7 @@ from engrain.core.validation import (
     check_share,
 )
 from engrain.ingest import write
+from engrain.ingest.facts import unmark_earlier
 from engrain.maintenance.vector_sync import push_changes
 from engrain.ports import Services
 from engrain.ports.items import iterate_items
@@ -161,8 +162,12 @@ class SemanticMemory:
         """Remove an item, or all that match a filter, with everything derived from it, from every store."""
         if isinstance(what, str):
             step = Forget(check_key(what, "id"), keep_source)
+            gone: Sequence[Item] = ()
+            with tolerate(StoreCorrupt):  # a damaged item can be forgotten as well
+                gone = self._services.items.get_many(self._scope, [step.id])
             plan = Plan(self._scope, (step,), check_optional_key(request_id, "request_id"))
             outcomes = self._services.items.apply(plan).outcomes
+            self._undo_marks(gone)
             if outcomes[0].status == "missing":
                 raise self._not_found(what)
         else:
@@ -181,10 +186,18 @@ class SemanticMemory:
         find = lambda: Applied(value=[item.id for item in iterate_items(items, query)])  # noqa: E731
         ids = items.once(self._scope, request, find).value
         for start in range(0, len(ids), FORGET_BATCH):
-            steps = tuple(Forget(id, keep_source) for id in ids[start : start + FORGET_BATCH])
+            batch = ids[start : start + FORGET_BATCH]
+            gone, steps = items.get_many(self._scope, batch), tuple(Forget(id, keep_source) for id in batch)
             part = None if request is None else f"{request.id}\x1f{start}"
             outcomes += items.apply(Plan(self._scope, steps, part)).outcomes
+            self._undo_marks(gone)
         return tuple(outcomes)
+
+    def _undo_marks(self, gone: Sequence[Item]) -> None:
+        """Let items that only a forgotten fact made older count as current again."""
+        for mark in unmark_earlier(gone, self._scope, self._services):
+            with tolerate(NotFound):  # forgotten as well
+                self._services.items.apply(Plan(self._scope, (mark,)))
 
     def explain(self, id: str) -> Explanation:
         """Return the sources of an item, the items that it cites, and those that cite it."""

@@ -7,6 +7,7 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from engrain.core.errors import Conflict, NotFound, StoreError, tolerate
 from engrain.core.identity import Scope, SortableIds
@@ -18,7 +19,7 @@ from engrain.core.model.queries import ListQuery
 from engrain.core.model.recall import OutdatedText
 from engrain.core.model.sessions import SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.profile import is_about_user, is_earlier, is_standing_wish
-from engrain.core.rules.slot_names import SPEAKER_KEY
+from engrain.core.rules.slot_names import SPEAKER_KEY, USER_NAME_SLOT, find_user_names
 from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write
@@ -27,9 +28,9 @@ from engrain.ports import Services
 from engrain.retrieval.search import load_items
 
 # Instructions and preferences count only from a trusted source: a page that says "always" is nobody's wish.
-_WISHES = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})
 _IMPORTANT = parse_filter({"kind": "fact", "importance": {">=": 0.75}, "trust": {">=": TRUST["agent"]}})
 _TRUSTED = parse_filter({"kind": "fact", "trust": {">=": TRUST["agent"]}})
+_KNOWN = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})
 _PINNED = parse_filter({"kind": "fact", "pinned": True})
 _log = logging.getLogger("engrain")
 new_session = SortableIds()
@@ -213,20 +214,34 @@ class Sessions:
 def collect_wishes(services: Services, scope: Scope) -> builtins.list[Item]:
     """Return the user's standing wishes."""
     items = services.items
-    important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
-    ids = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, MAX_PROFILE_ITEMS, None)
-    found = {item.id: item for item in (*important, *items.get_many(scope, ids))}
+    important = items.short_page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
+    ids = items.having(scope, INSTRUCTION_OR_PREFERENCE, _TRUSTED, MAX_PROFILE_ITEMS, None)
+    found = {item.id: item for item in (*important, *(items.get_many(scope, ids) if ids else ()))}
     return [item for item in found.values() if is_standing_wish(item) and not is_earlier(item)]
 
 
 def collect_user_facts(services: Services, scope: Scope) -> builtins.list[Item]:
-    """Return the facts about the user in the order of a profile: the ones that may be left out come last."""
+    """Return the facts about the user in the order of a profile: the ones that may be left out come last.
+
+    Imported facts that name the user come after all others.
+    """
     items, few = services.items, MAX_PROFILE_ITEMS
     slots = [item for item in items.slots(scope, "user.", None) if item.kind == "fact"]
-    pinned = items.page(ListQuery(scope, _PINNED, limit=few))
-    important = items.page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
-    wishes = items.having(scope, INSTRUCTION_OR_PREFERENCE, _WISHES, few, None)
-    newest = items.page(ListQuery(scope, _TRUSTED, limit=MAX_NEWEST_FACTS))
-    found = (*important, *items.get_many(scope, wishes), *filter(is_about_user, newest))
+    trusted = [item for item in slots if not _is_imported(item)]
+    pinned = items.short_page(ListQuery(scope, _PINNED, limit=few))
+    important = items.short_page(ListQuery(scope, _IMPORTANT, limit=MAX_IMPORTANT_FACTS))
+    wishes = items.having(scope, INSTRUCTION_OR_PREFERENCE, _TRUSTED, few, None)
+    # A page of imported facts alone would read the whole scope to find that there are none.
+    newest = items.short_page(ListQuery(scope, _KNOWN, limit=MAX_NEWEST_FACTS))
+    if any(map(_is_imported, newest)):
+        newest = [*items.short_page(ListQuery(scope, _TRUSTED, limit=MAX_NEWEST_FACTS)), *newest]
+    named = (find_user_names(item.text) for item in trusted if item.slot == USER_NAME_SLOT)
+    names = (scope.user or "", *chain.from_iterable(named))
+    about = sorted((item for item in (*newest, *slots) if is_about_user(item, names)), key=_is_imported)
+    found = (*important, *items.get_many(scope, wishes), *about)
     own = (item for item in found if SPEAKER_KEY not in item.metadata and not is_earlier(item))
-    return list({item.id: item for item in (*slots, *pinned, *own)}.values())
+    return list({item.id: item for item in (*trusted, *pinned, *own)}.values())
+
+
+def _is_imported(item: Item) -> bool:
+    return item.trust < TRUST["agent"]

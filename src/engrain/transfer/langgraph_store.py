@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
-from urllib.parse import quote
 
 from engrain.core.errors import BackendMissing, EngrainError, InvalidInput, StoreUnavailable
 from engrain.core.formats.imported_notes import make_note
 from engrain.core.model.items import Note, check_note
 from engrain.core.secrets.urls import hide_secrets
+from engrain.transfer.foreign_sqlite import read_foreign_rows
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 TEXT_FIELDS = ("text", "content", "memory", "data", "fact")
 _QUERY = "select prefix, key, value, created_at from store order by prefix, key"
-_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
 
 Row = tuple[str, str, Any, Any]  # namespace, key, value, created_at
 
@@ -31,7 +28,11 @@ def read_langgraph_notes(location: str) -> Iterator[Note | EngrainError]:
 
     A value is one of these texts, or else its JSON. Namespace and key become metadata.
     """
-    rows = _read_postgres(location) if is_postgres_url(location) else _read_sqlite(location)
+    rows = (
+        _read_postgres(location)
+        if is_postgres_url(location)
+        else read_foreign_rows(location, "a store of LangGraph", ["store"], _QUERY)
+    )
     for namespace, key, value, at in rows:
         try:
             yield _build_note(namespace, key, value, at)
@@ -53,22 +54,6 @@ def _build_note(namespace: str, key: str, value: Any, at: Any) -> Note:
     if happened and "T" in happened and "+" not in happened and not happened.endswith("Z"):
         happened += "Z"  # SQLite's clock is in UTC
     return check_note(make_note("langgraph", written, f"{namespace}\x1f{key}", metadata=metadata, occurred_at=happened))
-
-
-def _read_sqlite(path: str) -> list[Row]:
-    def decide(action: int, *_: object) -> int:
-        return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
-
-    try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
-            # The file is somebody else's: it is read, and nothing in it is run.
-            connection.set_authorizer(decide)
-            kinds = connection.execute("select type from sqlite_master where name = 'store'").fetchall()
-            if kinds != [("table",)]:
-                raise InvalidInput(f"{path} has no table `store`: it is not a store of LangGraph.")
-            return connection.execute(_QUERY).fetchall()
-    except sqlite3.Error as exc:
-        raise InvalidInput(f"{path} cannot be read as a store of LangGraph: {exc}.") from exc
 
 
 def _read_postgres(url: str) -> list[Row]:

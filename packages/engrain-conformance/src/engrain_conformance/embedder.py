@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class HashEmbedder:
         return self._model
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> npt.NDArray[np.float32]:
-        return np.array([self._row(text) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSION)
+        return np.array([_embed_text(text[:LIMIT]) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSION)
 
     def windows(self, text: str) -> list[str]:
         pieces = []
@@ -42,13 +43,23 @@ class HashEmbedder:
         """Return the vectors that a draft carries."""
         return Vectors(self.model.key, tuple(row.tobytes() for row in self.embed(self.windows(text), "document")))
 
-    def _row(self, text: str) -> npt.NDArray[np.float32]:
-        row = np.zeros(DIMENSION)
-        padded = f" {text[:LIMIT].casefold()} "
-        for start in range(len(padded) - 2):
-            number = zlib.crc32(padded[start : start + 3].encode("utf-8", "surrogatepass"))
-            row[number % DIMENSION] += 1 if number & 0x1000 else -1
-        length = float(np.sqrt(np.dot(row, row)))
-        if length == 0:
-            row[0] = length = 1.0
-        return (row / length).astype(np.float32)
+
+# The same texts come again and again in tests, and so do most trigrams.
+@lru_cache(4_096)
+def _embed_text(text: str) -> npt.NDArray[np.float32]:
+    counts = [0.0] * DIMENSION
+    padded = f" {text.casefold()} "
+    for start in range(len(padded) - 2):
+        place, sign = _hash_trigram(padded[start : start + 3])
+        counts[place] += sign
+    row = np.array(counts)
+    length = float(np.sqrt(np.dot(row, row)))
+    if length == 0:
+        row[0] = length = 1.0
+    return (row / length).astype(np.float32)
+
+
+@lru_cache(65_536)
+def _hash_trigram(text: str) -> tuple[int, int]:
+    number = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    return number % DIMENSION, 1 if number & 0x1000 else -1

@@ -13,9 +13,20 @@ import pytest
 from engrain.core.errors import BeingErased, Conflict, NotFound, OnHold
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.records import MAX_BODY, RecordDraft, RecordKey, RecordScan, RecordWrite, ScanOrder, hash_body
+from engrain.core.model.items import Citation
+from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.records import (
+    ATTACHMENTS,
+    MAX_BODY,
+    RecordDraft,
+    RecordKey,
+    RecordScan,
+    RecordWrite,
+    ScanOrder,
+    hash_body,
+)
 from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN
+from engrain_conformance.drafts import ANA, BEN, add, derived, message
 from engrain_conformance.reference import ReferenceStore
 from engrain_conformance.suite import Suite
 
@@ -237,6 +248,20 @@ class RecordsSuite(Suite):
         put(records, ("new",))
         assert not any(erasing.count_remaining(erased).values())
         assert (names(records), records.count()) == (["new"], 2)
+
+    @pytest.mark.parametrize("cut", [False, True], ids=["forgotten", "all words cut"])
+    def test_attachments_go_with_their_message(self, store: Any, records: Any, cut: bool) -> None:
+        first, second = add(store, message("A picture."), message("Another picture."))
+        drafts = [RecordDraft((id, name), b"x") for id in (first, second) for name in "ab"]
+        records.write(ANA, RecordWrite(ATTACHMENTS, drafts))
+        records.write(ANA, RecordWrite("s", [RecordDraft((first,), b"x")]))
+        target = add(store, derived("She has a picture.", Citation(first, 0, 10)))[0] if cut else first
+        store.apply(Plan(ANA, (Forget(target),)))
+        assert records.keys(ANA, RecordScan(ATTACHMENTS)) == [(second, "a"), (second, "b")]
+        assert bodies(records, (first,)) == [b"x"]
+        store.erasing.begin("e", Subject(ANA, "session", "monday"))
+        store.erasing.delete_rows("e")
+        assert records.keys(ANA, RecordScan(ATTACHMENTS)) == []
 
     def test_another_process_reads_what_was_written(self, records: Any, another: Callable[[], Any]) -> None:
         put(records, ("a",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -14,8 +14,14 @@ from rich.text import Text
 
 from engrain.cli.output import show_progress
 
+if TYPE_CHECKING:
+    from engrain.core.model.recall import Effort
+
 Report = Mapping[str, Any]
-MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole"}
+MEASURES = {
+    "r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole",
+    "kept1000": "kept",
+}  # fmt: skip
 
 
 @click.group()
@@ -30,9 +36,11 @@ def bench() -> None:
 
 @bench.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--effort", type=click.Choice(["quick", "thorough"]), default="quick", show_default=True,
+              help="As in `engrain recall`.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the JSON to this file.")
-def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
+def recall(folders: tuple[Path, ...], effort: Effort, as_json: bool, out: Path | None) -> None:
     """Ask the questions of FOLDERS and score the documents that recall returns.
 
     A folder has docs.jsonl.gz (space, id, session, turn, ts, speaker, role, text, caption) and questions.jsonl.gz
@@ -49,7 +57,7 @@ def recall(folders: tuple[Path, ...], as_json: bool, out: Path | None) -> None:
 
     read = [read_folder(folder) for folder in folders]
     with show_progress("", None, as_json) as progress:
-        report = run_recall(read, open_embedder(Settings()), progress=progress)
+        report = run_recall(read, open_embedder(Settings()), effort=effort, progress=progress)
     text = orjson.dumps(report, option=orjson.OPT_INDENT_2).decode() + "\n"
     if out:
         out.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ from engrain.core.validation import to_plain
 
 if TYPE_CHECKING:
     from engrain.connect.changes import FileChange
-    from engrain.connect.switch import Connector
+    from engrain.connect.connector import Connector
 
 ON_OFF = ("on", "off")
 project_option = click.option("--project", is_flag=True, help="For the repository of this folder alone.")
@@ -102,8 +102,8 @@ def disconnect(cli: CommandContext, clients: Sequence[str], project: bool, show:
 
 
 def _make_connector(home: ConnectHome, project: bool) -> Connector:
+    from engrain.connect.connector import Connector
     from engrain.connect.repository import find_repository
-    from engrain.connect.switch import Connector
 
     return Connector(home, find_repository(Path.cwd()).folder if project else None)
 
@@ -127,7 +127,7 @@ def _choose_installed(connector: Connector, yes: bool) -> list[str]:
 
 
 def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], project: bool) -> None:
-    from engrain.connect.switch import switch
+    from engrain.connect.connector import switch
 
     if len(words) > 1:
         raise InvalidInput(f"`{words[0]}` stands alone, with --project for this repository.")
@@ -137,8 +137,7 @@ def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], projec
 
 
 def _write_plugin(cli: CommandContext, home: ConnectHome, folder: Path) -> None:
-    from engrain.connect.clients import Place
-    from engrain.connect.plugin import write_plugin
+    from engrain.connect.clients import Place, write_plugin
 
     paths = write_plugin(Place(home.prepare(), Path.home()), folder)
     install = [f"claude plugin marketplace add {shlex.quote(str(folder))}", "claude plugin install engrain@engrain"]

@@ -94,7 +94,7 @@ def _run_checks(cli: CommandContext, rebuild: bool, about: dict[str, Any]) -> li
 
 def _check_agents() -> list[Finding]:
     """Check the coding agents that `engrain connect` gave a memory; none if there are none."""
-    from engrain.connect.switch import Connector
+    from engrain.connect.connector import Connector
 
     home = ConnectHome.find()
     connector = Connector(home)

@@ -44,6 +44,8 @@ SCORE_TITLE = "added to the score"
 @click.option("--min-relevance", type=float, help="From 0 to 1; 0 returns everything. Default: set by the embedder.")
 @where_option
 @click.option("--min-importance", type=float, default=0.0, help="Only items of at least this importance, 0 to 1.")
+@click.option("--effort", type=click.Choice(["quick", "thorough"]), default="quick", show_default=True,
+              help="thorough: compare the best hits word by word, and ask the reranker if one is set.")  # fmt: skip
 @click.option("--explain", is_flag=True, help="Show how the score of each hit is made up.")
 @click.option("--prompt", is_flag=True, help="Print the text block for a model's prompt.")
 def recall(

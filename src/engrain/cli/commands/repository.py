@@ -27,7 +27,7 @@ MAX_LINE = 160
 SHORT_ID = 14  # enough to name one item; --json has the whole ids
 _TITLES = {
     "rule": "Rules", "correction": "Corrections", "decision": "Decisions", "cause": "Causes", "fix": "Errors and fixes",
-    "command": "Commands", "file": "Files", "wish": "Wishes",
+    "command": "Commands", "file": "Files",
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ PLAIN_COLUMNS = ("slot", "source", "expires_at")
 _DELIMITERS = ",;\t|"
 _HEADING = re.compile(r"#{1,6}\s+(.+?)\s*#*\s*$")
 _ENTRY = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
-_RULE = re.compile(r"\s*(?:[-*_]\s*){3,}$")
+_RULE = re.compile(r"\s*+(?:[-*_]\s*+){3,}+$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 NumberedNote = tuple[int, dict[str, Any]]  # the line, and the note as plain JSON
@@ -69,19 +69,27 @@ def find_text_column(columns: list[str]) -> str | None:
 
 def read_csv_notes(text: str) -> Iterator[NumberedNote]:
     """Yield a note for each row. Columns without a meaning for engrain become metadata."""
-    head = text.partition("\n")[0]
-    delimiter = next(
-        (mark for mark in _DELIMITERS if find_text_column(next(csv.reader([head], delimiter=mark), []))), ""
-    )
+    delimiter = _find_delimiter(text.partition("\n")[0])
     if not delimiter:
         raise InvalidInput(f"the first line of a CSV file names its columns, one of them {' or '.join(TEXT_COLUMNS)}.")
     reader = csv.DictReader(text.splitlines(keepends=True), delimiter=delimiter, restkey="")
-    column = find_text_column(list(reader.fieldnames or []))
     try:
+        column = find_text_column(list(reader.fieldnames or []))
         for row in reader:
             yield reader.line_num, _build_row({name: value for name, value in row.items() if name}, str(column))
     except csv.Error as exc:
         raise InvalidInput(f"the CSV file cannot be read at line {reader.line_num}: {exc}.") from exc
+
+
+def _find_delimiter(head: str) -> str:
+    for mark in _DELIMITERS:
+        try:
+            columns = next(csv.reader([head], delimiter=mark), [])
+        except csv.Error:
+            continue  # a name is longer than any CSV file has
+        if find_text_column(columns):
+            return mark
+    return ""
 
 
 def _build_row(row: dict[str, str | None], column: str) -> dict[str, Any]:

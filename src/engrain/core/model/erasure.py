@@ -58,13 +58,13 @@ def find_owner(scope: Scope) -> Subject | None:
 def find_subjects(plan: Plan) -> set[Subject]:
     """Return the subjects that a plan writes to: the user, and the sessions and sources of its drafts."""
     user = find_owner(plan.scope)
-    found = {user} if user else set()
-    for step in plan.steps:
-        if isinstance(step, (Add, Correct)):
-            place, source = step.draft.position, step.draft.source
-            found |= {Subject(plan.scope, "session", place.session)} if place else set()
-            found |= {Subject(plan.scope, "source", source.name)} if source.name else set()
-    return found | {Subject(plan.scope, "session", draft.episode.session) for draft in plan.episodes}
+    drafts = [step.draft for step in plan.steps if isinstance(step, (Add, Correct))]
+    sessions = {draft.position.session for draft in drafts if draft.position}
+    sessions.update(draft.episode.session for draft in plan.episodes)
+    sources = {draft.source.name for draft in drafts if draft.source.name}
+    found = {Subject(plan.scope, "session", name) for name in sessions}
+    found.update(Subject(plan.scope, "source", name) for name in sources)
+    return found | {user} if user else found
 
 
 def make_erased_error() -> BeingErased:

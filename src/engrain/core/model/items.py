@@ -200,6 +200,7 @@ MAX_PLACE = 2**53
 RESERVED_KEY = "engrain"  # the one key of an item's metadata that is engrain's own
 ENDS_KEY = "ends"  # under RESERVED_KEY: the items that a fact ended
 ASPECT_KEY = "aspect"  # under RESERVED_KEY: what a fact is about, such as "city" or "diet"
+OUTDATES_KEY = "outdates"  # under RESERVED_KEY: the items that a fact marked as earlier, each with the moment
 LATER_KEY = "later"  # under RESERVED_KEY: since when something newer was said about the same matter
 FOUND_BY = (("by", "gate"), ("by", "model"))  # in the metadata of a fact: which part of engrain found it
 PROCEDURE_SLOT_PREFIX, SESSION_SLOT_PREFIX = "procedure:", "session:"  # slots of procedures and of summaries

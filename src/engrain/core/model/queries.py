@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Matrix = npt.NDArray[np.float32]
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Names = npt.NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,72 @@ class WordMatches:
     passages: int
     average: float
     frequency: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateQuery:
+    """The search of a recall in one scope: by words, by meaning and by traits, at most `limit` by each.
+
+    Neighbours up to `reach` places away in the same session come along. If fewer than `min_trusted` of all are trusted
+    and a search was full, both searches are repeated among items of at least `trust`.
+    """
+
+    words: WordQuery
+    vector: VectorQuery | None = None
+    near: Nearest | None = None  # found by another index, in place of `vector`
+    traits: int = 0
+    max_with_traits: int = 50
+    reach: int = 1
+    min_trusted: int = 0
+    trust: float = 0.0
+
+
+BY_MEANING, BY_WORDS, BY_TRAITS = 1, 2, 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemColumns:
+    """The fields of items that ranking needs, one item a row. A session is a number, -1 for none, as is a place."""
+
+    ids: list[str]
+    kind: Names
+    role: Names
+    speaker: Names
+    source: Names
+    session: Ints
+    place: Ints
+    occurred_at: Floats  # seconds since 1970; the recording time if none was given
+    traits: Ints
+    importance: Floats
+    pinned: Floats
+    trust: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordColumns:
+    """The best passages of those candidates that have a word of the query: `rows` are theirs, in rising order."""
+
+    rows: Ints
+    passage: Ints
+    length: Ints
+    counts: Floats  # a column per term
+    passages: int  # of the scope, as in WordMatches
+    average: float
+    frequency: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The candidates of one scope for a query, one a row, ordered by age: each once, with its neighbours."""
+
+    items: ItemColumns
+    words: WordColumns
+    cosine: Floats  # nan without a vector
+    found_by: Ints  # BY_MEANING, BY_WORDS, BY_TRAITS; 0 for a neighbour
+    nearest: tuple[int, float, float | None] = (0, 0.0, None)  # found by meaning: how many, the best, the background
+
+    def __len__(self) -> int:
+        return len(self.items.ids)
 
 
 @dataclass(frozen=True, slots=True)

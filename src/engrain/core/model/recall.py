@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
+from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall_block import Section, group_hits, render_block, render_hit
 from engrain.core.validation import fields_to_plain
 
+Effort = Literal["quick", "thorough"]
 Reason = Literal["floor", "n", "budget", "source", "trust", "double"]
 
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
@@ -32,7 +34,8 @@ class RecallRequest:
     """`scopes` are the memory's own scope, then those that it may read. `min_relevance=None` is the embedder's floor.
 
     `context` precedes the hits: standing wishes, the profile, the current task and recent events. `told` are the facts
-    in it. `shown` are items that the prompt has already: they are not repeated.
+    in it. `shown` are items that the prompt has already: they are not repeated. A thorough search compares the best
+    candidates once more.
     """
 
     query: str
@@ -47,6 +50,13 @@ class RecallRequest:
     context: tuple[Section, ...] = ()
     shown: frozenset[str] | None = None
     told: tuple[ToldFact, ...] = ()
+    effort: Effort = "quick"
+
+
+def check_effort(value: object) -> Effort:
+    if value not in get_args(Effort):
+        raise InvalidInput(f"effort must be one of {', '.join(get_args(Effort))}, not {value!r}.")
+    return cast(Effort, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ class Omitted:
 class Degraded:
     """A part of the memory that did not answer, or not in time, and why. The result was made without it."""
 
-    part: Literal["recent context", "vector server", "meaning"]
+    part: Literal["recent context", "vector server", "meaning", "thorough comparison", "reranker"]
     why: str
 
     def __str__(self) -> str:
@@ -127,7 +137,9 @@ class Degraded:
 class Recall:
     """The hits of a recall. It is false without hits, even if it has context.
 
-    `str()` is the prompt block: sections of quoted items with date and source, one a line.
+    `str()` is the prompt block: sections of quoted items with date and source, one a line. `confidence`, from 0 to 1,
+    tells if the question belongs to this memory at all: it is the best relevance, also below the floor. A topic that is
+    there without the answer looks the same as one with it.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -135,6 +147,7 @@ class Recall:
     omitted: tuple[Omitted, ...] = ()
     context: tuple[Section, ...] = ()
     degraded: tuple[Degraded, ...] = ()
+    confidence: float = 0.0
 
     @property
     def sections(self) -> tuple[Section, ...]:

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 # What a prompt opens with, in this order. Wishes are the user's own words, and the only part that is no mere data.
 WISHES_HEADING, PROFILE_HEADING = "What the user always wants", "About the user"
 SESSION_HEADING, RECENT_HEADING = "Current session", "Recent context"
-FACTS, KNOWLEDGE, HOW_TO, OTHERS = "Facts", "Relevant knowledge", "How to", "Said by others"
+FACTS, KNOWLEDGE, HOW_TO, OTHERS = HEADINGS = "Facts", "Relevant knowledge", "How to", "Said by others"
 
 SUMMARY_LABEL = "in short"  # opens the lines of a summary
 EARLIER_MARK = "(earlier) "  # opens the line of a statement after which something newer was said
 _NAME_LIMIT = 80
+_ENDS = " .!\n"
 # Stored text must not be able to end its quotes or start a line of its own.
 _ESCAPES = {
     ord('"'): '\\"',
@@ -47,7 +48,7 @@ class Section:
 
 def group_hits(hits: Iterable[Hit]) -> tuple[Section, ...]:
     """Group hits under their headings, each in the given order. A hit that the context tells is not repeated."""
-    lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: [], OTHERS: []}
+    lines: dict[str, list[str]] = {title: [] for title in HEADINGS}
     for hit in (one for one in hits if not one.told):
         lines[choose_heading(hit)].append(render_hit(hit))
     return tuple(Section(title, tuple(quoted)) for title, quoted in lines.items() if quoted)
@@ -109,7 +110,9 @@ def _list_details(hit: Hit) -> list[str]:
         parts.append(f"held until {_format_day(item.valid_to)}")
     for old in hit.outlived:
         now = f', now "{escape_text(old.now)}"' if old.now else ""
-        parts.append(f'"{escape_text(old.text)}" held until {_format_day(old.until)}{now}')
+        whole = old.text.strip(_ENDS) == hit.text.strip(_ENDS)  # it need not be said twice
+        quoted = "" if whole else f'"{escape_text(old.text)}" '
+        parts.append(f"{quoted}held until {_format_day(old.until)}{now}")
     return parts
 
 

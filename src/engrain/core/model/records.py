@@ -19,6 +19,8 @@ MAX_WRITE = 64_000_000  # bytes of all bodies of one call
 MAX_KEY = 2_000  # bytes of all parts; a page of an index in Postgres holds no more than 2,704
 MAX_SPACE = 100
 MAX_SCAN = 100_000
+# Records of this space go with the item whose id is the first part of their key.
+ATTACHMENTS = "attachments"
 # It ends each part of a stored key, so that keys sort part by part. No part may contain it.
 _END = "\x01"
 _AFTER_END = "\x02"

@@ -13,7 +13,7 @@ from engrain.core.rules.statements import NUMBER_OR_TIME, detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms, normalize_unicode
 
-CUES = ("ended", "changed", "added", "passing", "negated")
+CUES = ("ended", "changed", "added", "passing", "tentative", "negated", "me")
 MAX_CHARACTERS = 600
 _WRAP = re.compile(r"\n\s*")
 _CLAUSE = re.compile(r"[,;:.!?()–—]|\b(?:and|but|so|und|aber|y|pero|et|mais)\b")
@@ -22,10 +22,6 @@ _NAME = re.compile(r"[^\W\d_a-zà-öø-ÿ][\w-]*\w")
 _REFERS = re.compile(
     r"\W*(?:so |and |but |well |ok |actually )?(?:she|he|they|it|that|this|the|these|those|sie|er|es|das|die|der|"
     r"ese|esa|eso|lo|la|el|elle|il|ils|ce|cela|ça)\b"
-)
-_VALUED = re.compile(
-    r"(?:\w[\w-]* ){1,4}?(?:is|are|was|costs?|weighs?|lives?|works?|runs?|ist|sind|heißt|kostet|es|son|cuesta|est|sont|"
-    r"coûte)\b"
 )
 _SUBJECT_WORDS = 3
 _PARENTS = {"mother", "father", "parents"}
@@ -68,15 +64,16 @@ def read_cues(text: str) -> Cues:
     )
 
 
-def says_change(new: Cues, old: Cues) -> bool:
-    """Tell if a statement has words of a change or an end, or denies what the older one affirms."""
-    return bool({"ended", "changed"} & new.found) or ("negated" in new.found) != ("negated" in old.found)
+def find_people(text: str) -> frozenset[str]:
+    """Return the people whom a text names anywhere, by what they are to the speaker."""
+    people = _load_patterns()[1]
+    words = _LETTERS.findall(text[:MAX_CHARACTERS].lower().replace("’", "'"))
+    return frozenset(group for word in words if (group := people.get(word)))
 
 
-def begins_alike(new: str, old: str) -> bool:
-    """Tell if two statements give a value to the same thing: "my weight is 80", "my weight is 75"."""
-    begun = [match[0] for text in (new, old) if (match := _VALUED.match(text.lower().replace("’", "'")))]
-    return len(begun) == 2 and begun[0] == begun[1]
+def only_adds(cues: Cues) -> bool:
+    """Tell if a statement puts something beside what is known, or speaks of a while: "also", "this week", "maybe"."""
+    return not {"added", "passing", "tentative"}.isdisjoint(cues.found) and {"ended", "changed"}.isdisjoint(cues.found)
 
 
 def are_of_others(one: Cues, other: Cues) -> bool:

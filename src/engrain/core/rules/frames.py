@@ -26,7 +26,7 @@ _LEAD = re.compile(
 _LETTER = re.compile(r"[^\W\d_]")
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 _LINE = re.compile(r"\S[^\n]*")
-_STANZA = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
+PARAGRAPH = re.compile(r"\S[^\n]*+(?:\n(?![ \t]*\n)[^\n]*+)*+")
 
 
 def find_framed(shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
@@ -129,7 +129,7 @@ def _find_letter_end(shown: str, start: int) -> int | None:
 
 def _find_verses(shown: str) -> Iterator[Span]:
     """Yield stanzas of short lines that end with commas."""
-    for stanza in _STANZA.finditer(shown):
+    for stanza in PARAGRAPH.finditer(shown):
         lines = [line.rstrip() for line in stanza[0].split("\n")]
         short = len(lines) >= _MIN_VERSE_LINES and all(len(line.split()) <= _MAX_VERSE_WORDS for line in lines[-3:])
         if short and sum(line.endswith(",") for line in lines) >= _MIN_VERSE_COMMAS:

@@ -7,7 +7,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engrain.core.rules.frames import HIDDEN_LETTER, asks_about_unseen, cue, find_framed, shape, weigh_frame
+from engrain.core.rules.frames import (
+    HIDDEN_LETTER,
+    PARAGRAPH,
+    asks_about_unseen,
+    cue,
+    find_framed,
+    shape,
+    weigh_frame,
+)
 from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.core.rules.statements import detect_traits
 from engrain.core.text.languages import load_languages
@@ -52,11 +60,12 @@ _SPEAKER_LINE = re.compile(
 _ROLE_LINE = re.compile(
     r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE
 )
+_COLON = re.compile(r":(?=\s)")
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
 _QUOTED_WORDS = re.compile(
-    r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
+    r"`[^`\n]{1,400}`|(?<!\w)\"(?=\S)[^\"]{1,2000}\"|\"[^\"\n]{1,600}\"|“[^”]{1,2000}”|„[^“”\"]{1,2000}[“”\"]|«[^»]{1,2000}»|‘[^’\n]{1,600}’(?!\w)"
     r"|\[(?=(?:[^\[\]\s]{1,40}\s){3})[^\[\]\n]{12,2000}\]"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
@@ -65,7 +74,6 @@ _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILIN
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
 _END_MARKS = re.compile(r"[.!?…]*")
 _LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
-_PARAGRAPH = re.compile(r"\S(?:[^\n]|\n(?![ \t]*\n))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
 _FOREIGN_SCRIPT = re.compile(
@@ -198,6 +206,7 @@ def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> It
             ahead = cue("mentioned").search(said)
         if colon is None and ahead is None:
             continue
+        colon = colon or (ahead and _COLON.search(whole, ahead.end()))  # "…, what does she mean: Dear all, …"
         found = ahead or colon
         assert found is not None
         bracket = whole.find(")", found.end())
@@ -230,7 +239,7 @@ def _find_foreign(text: str, shown: str) -> Iterator[Span]:
     known = load_languages()
     language: str | None = None
     straight = False
-    for paragraph in _PARAGRAPH.finditer(shown):
+    for paragraph in PARAGRAPH.finditer(shown):
         words = tokenize(paragraph[0].replace(HIDDEN_LETTER, ""))
         found = _detect_language(words, paragraph[0])
         if language and found and found != language:

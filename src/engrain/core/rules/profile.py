@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -16,6 +16,9 @@ from engrain.core.rules.statements import INSTRUCTION, detect_traits
 
 _MAX_READ_CHARACTERS = 2_000
 _USER_SLOT = "user."
+# Where other systems keep what they know of their user.
+_IMPORTED_SLOTS = ("letta.human", "chatgpt.about_user", "claude.memory")
+_IMPORTED_OWNER = "user_id"  # in the metadata of a memory of mem0
 _MIN_IMPORTANCE = 0.75
 
 
@@ -30,7 +33,11 @@ def is_standing_wish(item: Item) -> bool:
     """Tell if a fact is the user's own word on how the assistant should always answer or act."""
     if item.kind != "fact" or item.trust < TRUST["user"] or SPEAKER_KEY in item.metadata:
         return False
-    text = _fold(item.text)
+    return _states_wish(_fold(item.text))
+
+
+def _states_wish(text: str) -> bool:
+    """Tell if a folded text says how an assistant should always answer or act."""
     if detect_traits(text) & INSTRUCTION:
         return True
     wishes = _load_wishes()
@@ -43,13 +50,35 @@ def is_earlier(item: Item) -> bool:
     return isinstance(own, Mapping) and LATER_KEY in own
 
 
-def is_about_user(item: Item) -> bool:
-    """Tell if a fact is part of who the user is: said by them, in a slot of theirs, pinned or important."""
-    if item.kind != "fact" or item.trust < TRUST["agent"] or SPEAKER_KEY in item.metadata:
-        return item.pinned and item.kind == "fact"
+def is_about_user(item: Item, names: Collection[str] = ()) -> bool:
+    """Tell if a fact is part of who the user is: said by them, in a slot of theirs, pinned or important.
+
+    An imported fact is if it names the user: `names` has the user's id and name.
+    """
+    if item.kind != "fact" or item.pinned:
+        return item.kind == "fact"
+    if SPEAKER_KEY in item.metadata:
+        return False
+    if item.trust < TRUST["agent"]:
+        return _names_user(item, names)
     said = any(cite for source in item.sources if source.kind == "user" for cite in source.cites)
     slotted = item.slot is not None and item.slot.startswith(_USER_SLOT)
-    return said or slotted or item.pinned or item.importance >= _MIN_IMPORTANCE
+    return said or slotted or item.importance >= _MIN_IMPORTANCE
+
+
+def _names_user(item: Item, names: Collection[str]) -> bool:
+    """Tell if an imported fact has the user as its subject. One that says what an assistant should do never counts."""
+    imported = [source for source in item.sources if source.kind == "import"]
+    text = _fold(item.text)
+    if not imported or len(item.text) > _MAX_READ_CHARACTERS or _states_wish(text) or _load_orders().search(text):
+        return False
+    if item.slot is not None and (item.slot.startswith(_USER_SLOT) or item.slot in _IMPORTED_SLOTS):
+        return True
+    if item.metadata.get(_IMPORTED_OWNER) in names or any(source.cites for source in imported):
+        return True
+    known = (re.escape(_fold(name.strip())) for name in names if name.strip())
+    subject = "|".join((*_load_subjects(), *known))
+    return re.match(rf"\W{{0,8}}(?:{subject})(?!\w)", _fold(item.text)) is not None
 
 
 def find_topics(request: str) -> frozenset[str]:
@@ -67,6 +96,16 @@ def bears_on(item: Item, topics: frozenset[str]) -> bool:
 
 def _fold(text: str) -> str:
     return text[:_MAX_READ_CHARACTERS].lower().replace("\u2019", "'")
+
+
+@cache
+def _load_subjects() -> tuple[str, ...]:
+    return tuple(_read("subjects")["user"])
+
+
+@cache
+def _load_orders() -> re.Pattern[str]:
+    return _join(_read("subjects")["orders"])
 
 
 @cache

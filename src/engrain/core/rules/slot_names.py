@@ -12,7 +12,7 @@ SPEAKER_KEY = "speaker"  # metadata key: the speaker of a fact, if it was not th
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
 _NAME = re.compile(r"\w+")
-_USER_NAME_SLOT = "user.name"
+USER_NAME_SLOT = "user.name"
 _USER_PREFIX, _RESERVED_PREFIXES = "user.", ("user.", "we.", "agent.")
 _MAX_NAME_WORDS = 3
 _MAX_FILLING_CHARACTERS = 60
@@ -87,6 +87,12 @@ def rename_for_speaker(speaker: str | None, slot: str | None) -> str | None:
     return None if not name or f"{name}." in _RESERVED_PREFIXES else f"{name}.{slot.removeprefix(_USER_PREFIX)}"
 
 
+def find_user_names(statement: str) -> tuple[str, ...]:
+    """Return the name that a statement of `user.name` gives, and the first name: "I'm Ana Torres", "Ana Torres"."""
+    name = _trailing_name(f"- {statement}")
+    return (" ".join(name), name[0]) if name else ()
+
+
 def states_same_name(one: str, other: str) -> bool:
     """Tell if two statements give the user the same name: "I'm Ana", "Me llamo Ana"."""
     name = _trailing_name(one)
@@ -107,7 +113,7 @@ def _names_the_user(text: str) -> bool:
 @cache
 def _name_rules() -> frozenset[Rule]:
     rules = (rule for group in load_statement_rules().by_word.values() for rule in group)
-    return frozenset(rule for rule in rules if rule.slot == _USER_NAME_SLOT and rule.kind != "denial")
+    return frozenset(rule for rule in rules if rule.slot == USER_NAME_SLOT and rule.kind != "denial")
 
 
 def _matched_text(match: re.Match[str], name: str, text: str) -> str | None:

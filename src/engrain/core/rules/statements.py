@@ -11,17 +11,19 @@ from importlib import resources
 from typing import Any
 
 from engrain.core.text.languages import Languages, load_languages, merge_section
+from engrain.core.text.tokenizer import split_letters
 
 INSTRUCTION = 1
 PREFERENCE = 2
 NUMBER_OR_TIME = 4
 IS_QUESTION = 8
+CONDITION = 32  # of an instruction; 16 is in rules/own_words.py
 
 INSTRUCTION_OR_PREFERENCE = INSTRUCTION | PREFERENCE
 MAX_QUESTION_WORDS = 25
+MAX_CONDITIONS = 4
 _MAX_READ_CHARACTERS = 20_000
 _DIGIT = re.compile(r"\d")
-_LETTERS = re.compile(r"[^\W\d_]+")
 _QUESTION_MARKS = ("?", "？", "؟")
 
 
@@ -34,13 +36,26 @@ def detect_traits(text: str, role: str | None = None) -> int:
     bits = 0
     if role not in ("assistant", "tool"):
         bits |= INSTRUCTION * _matches("instruction", head, known) | PREFERENCE * _matches("preference", head, known)
-    if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(_LETTERS.findall(head)):
+        bits |= CONDITION * (bits & INSTRUCTION > 0 and _matches("condition", head, known))
+    if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(split_letters(head)):
         bits |= NUMBER_OR_TIME
     return bits | IS_QUESTION * is_short_question(head)
 
 
+def find_conditions(text: str) -> list[str]:
+    """Return what standing orders apply to: "invoices" for "when I ask about invoices, always add the date"."""
+    head, known = text[:_MAX_READ_CHARACTERS].lower().replace("\u2019", "'"), load_languages()
+    if not _matches("condition", head, known) or not _matches("instruction", head, known):
+        return []
+    found = (match["subject"].strip() for match in known.statements["condition"].finditer(head))
+    return list(dict.fromkeys(filter(None, found)))[:MAX_CONDITIONS]
+
+
 def _matches(what: str, head: str, known: Languages) -> bool:
-    return any(hint in head for hint in known.hints[what]) and known.statements[what].search(head) is not None
+    for hint in known.hints[what]:
+        if hint in head:
+            return known.statements[what].search(head) is not None
+    return False
 
 
 def is_short_question(text: str) -> bool:

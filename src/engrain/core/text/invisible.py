@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _ALWAYS = (
     (0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C),
@@ -24,14 +25,17 @@ def escape_invisible(text: str) -> str:
     """Write every invisible character as \\uXXXX. White space and the joiners within emoji stay."""
     if text.isascii() and text.isprintable():
         return text
-    return _JOINERS.sub(_escape, _ESCAPED.sub(_escape, text))
+    return _escape_all(text, _escape)
 
 
 def escape_invisible_json(text: str) -> str:
     """Write the invisible characters of a JSON text in JSON's own escapes: its value stays the same."""
-    return (
-        text if text.isascii() and "\x7f" not in text else _JOINERS.sub(_escape_json, _ESCAPED.sub(_escape_json, text))
-    )
+    return text if text.isascii() and "\x7f" not in text else _escape_all(text, _escape_json)
+
+
+def _escape_all(text: str, escape: Callable[[re.Match[str]], str]) -> str:
+    """Escape the joiners first: the last digit of an escape is nothing to join with. Twice, for one behind another."""
+    return _ESCAPED.sub(escape, _JOINERS.sub(escape, _JOINERS.sub(escape, text)))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -56,6 +56,7 @@ class Languages:
     """
 
     by_name: dict[str, Language]
+    by_stop_word: dict[str, tuple[str, ...]]  # the names of the languages that have it
     months: re.Pattern[str]
     month_numbers: dict[str, int]
     relative_dates: tuple[RelativeDate, ...]
@@ -64,6 +65,7 @@ class Languages:
     hints: dict[str, tuple[str, ...]]
     words: dict[str, frozenset[str]]
     questions: dict[str, re.Pattern[str]]
+    frames: dict[str, re.Pattern[str]]
 
     @property
     def stop_terms(self) -> frozenset[int]:
@@ -71,7 +73,14 @@ class Languages:
 
     def detect(self, words: list[str]) -> str | None:
         """Name the language of these words, English on a tie; None without enough evidence."""
-        evidence = {name: language.count_evidence(words) for name, language in self.by_name.items()}
+        # Only some languages have any of the words, and no letters of their own are in ASCII.
+        likely = {name for word in words for name in self.by_stop_word.get(word, ())} | {ENGLISH}
+        plain = all(map(str.isascii, words))
+        evidence = {
+            name: language.count_evidence(words)
+            for name, language in self.by_name.items()
+            if not plain or name in likely
+        }
         best = max(evidence, key=lambda name: (evidence[name], name == ENGLISH))
         sure = best != ENGLISH or evidence[best] * WORDS_PER_ENGLISH_STOP_WORD >= max(len(words), 1)
         return best if sure else None
@@ -92,8 +101,14 @@ def _combine(named: dict[str, dict[str, Any]]) -> Languages:
         for number, names in enumerate(table.get("months", []), start=1):
             month_numbers |= dict.fromkeys(names.split("|"), number)
         numbers |= table.get("relative", {}).get("numbers", {})
+    by_name = {name: _make_language(table) for name, table in named.items()}
+    by_stop_word: dict[str, tuple[str, ...]] = {}
+    for name, language in by_name.items():
+        for word in language.stop_words:
+            by_stop_word[word] = (*by_stop_word.get(word, ()), name)
     return Languages(
-        by_name={name: _make_language(table) for name, table in named.items()},
+        by_name=by_name,
+        by_stop_word=by_stop_word,
         months=_compile_months(tables),
         month_numbers=month_numbers,
         relative_dates=tuple(
@@ -106,6 +121,7 @@ def _combine(named: dict[str, dict[str, Any]]) -> Languages:
         hints={name: tuple(values) for name, values in merge_section(tables, "hints").items()},
         words={name: frozenset(" ".join(values).split()) for name, values in merge_section(tables, "words").items()},
         questions=_compile_section(tables, "questions"),
+        frames=_compile_section(tables, "frames"),
     )
 
 

@@ -7,13 +7,15 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, pairwise
 
 from engrain.core.model.items import ROLES, Words
 from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms
 
 WORDS_PER_PASSAGE = 90
 CHARACTERS_PER_PASSAGE = 900
+MIN_STATEMENT_WORDS = 3
 MAX_PASSAGES = 65_535
 MAX_TERM_COUNT = 65_535
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|\n\s*|(?<=[。！？])")
@@ -46,15 +48,21 @@ def index_words(text: str, speaker: str | None = None, slot: str | None = None) 
 
     The names of the speaker and the slot count as words of every passage. A role such as "user" does not.
     """
-    prefix = extract_terms(speaker) if speaker and speaker.casefold() not in ROLES else []
-    prefix += extract_terms(slot) if slot else []
+    prefix = [*_extract_name(speaker if speaker and speaker.casefold() not in ROLES else None), *_extract_name(slot)]
     spans = split_passages(text)
     numbers: list[int] = []
     for number, (start, end) in enumerate(spans):
-        counts = Counter(prefix + extract_terms(text[start:end]))
-        for term in sorted(counts):
-            numbers += (term, number << 16 | min(counts[term], MAX_TERM_COUNT))
+        counts = sorted(Counter(prefix + extract_terms(text[start:end])).items())
+        if number or end - start > CHARACTERS_PER_PASSAGE:
+            counts = [(term, number << 16 | min(count, MAX_TERM_COUNT)) for term, count in counts]
+        numbers.extend(chain.from_iterable(counts))
     return Words(struct.pack(f"<{len(numbers)}I", *numbers), len(spans))
+
+
+@lru_cache(maxsize=1_000)
+def _extract_name(name: str | None) -> tuple[int, ...]:
+    """Return the terms of a speaker or a slot, which many texts share."""
+    return tuple(extract_terms(name)) if name else ()
 
 
 def find_sentence_spans(text: str, start: int, end: int) -> list[Span]:
@@ -148,6 +156,16 @@ def split_sentences(text: str) -> list[Sentence]:
         start = match.end()
     found.append(Sentence(*trim_span(text, start, len(text)), False))
     return [sentence for sentence in found if sentence.start < sentence.end]
+
+
+def find_statement_spans(text: str) -> list[Span]:
+    """Return the sentences that state something: no question, no word or two. A text of one sentence has none."""
+    sentences = split_sentences(text)
+    return [
+        (one.start, one.end)
+        for one in sentences
+        if len(sentences) > 1 and not one.is_question and _count_words(text[one.start : one.end]) >= MIN_STATEMENT_WORDS
+    ]
 
 
 def split_clauses(

@@ -255,6 +255,10 @@ class PostgresDialect:
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))
 
+    def read_clock(self, scope: Scope | None) -> int:
+        ((now,),) = self.ask(scope, "find_now")
+        return int(now)
+
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # In a transaction of its own: in that of a plan, the first vector of a model would hold up every other scope.
         for key, dimension in models.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EngrainError
@@ -56,6 +56,10 @@ class PostgresStore(VectorSearch, WordSearch, Health, ItemReads, ItemWrites, Req
         self.postings = PostingsCache()
         self.means = MeanVectors()
         self.vector_indexes = HnswIndexes(self._database)
+
+    def pin_snapshot(self) -> AbstractContextManager[None]:
+        """Do nothing: a transaction that spans calls would hold back the server's vacuum."""
+        return nullcontext()
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         return frozenset(name for (name,) in self.dialect.ask(scope, "list_speakers"))

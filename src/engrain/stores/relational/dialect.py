@@ -176,6 +176,9 @@ class Dialect(Protocol):
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         """Read the rows of one statement, in one round trip."""
 
+    def read_clock(self, scope: Scope | None) -> int:
+        """The store's time in microseconds as `Transaction.now` has it, as far as this process knows."""
+
     def prepare_index(self, models: Mapping[str, int]) -> None:
         """Get ready, outside a transaction, to write vectors of these models: dimensions by model."""
 

@@ -24,7 +24,6 @@ from engrain.stores.relational.rows import (
     read_answer,
     read_episode,
     read_hold,
-    read_item,
     read_receipt,
     read_time,
 )
@@ -71,7 +70,7 @@ class Dump:
         for row in rows:
             digest, traits, *owner = row[ITEM_WIDTH:]
             scope = Scope(*owner)
-            (item,) = self.usage.add_to(scope, [read_item(row[:ITEM_WIDTH])])
+            (item,) = self.usage.read_items(scope, [row[:ITEM_WIDTH]])
             yield StoredItem(scope, item, digest.hex(), traits, vectors.get(item.id, {}))
 
     def _load_vectors(self, tx: Transaction, ids: Sequence[str]) -> dict[str, dict[str, tuple[bytes, ...]]]:

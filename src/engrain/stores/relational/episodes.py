@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from engrain.core.clock import to_micros
+from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.sessions import Episode, RawOutput
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
+from engrain.core.model.tier_limits import TIERS
 from engrain.stores.relational.dialect import Deferred, Dialect, Transaction
 from engrain.stores.relational.holds import check_hold, load_scopes_on_hold
-from engrain.stores.relational.rows import read_episode
-from engrain.stores.relational.writes import add_episode
+from engrain.stores.relational.rows import read_episode, write_episode
 
 _BATCH = 1_000
 
@@ -76,3 +78,51 @@ def delete_in_batches(dialect: Dialect, statement: str, now: datetime) -> int:
     while (deleted := dialect.write(None, do)) == _BATCH:
         total += deleted
     return total + deleted
+
+
+def add_planned_episode(tx: Transaction, draft: EpisodeDraft, ids_by_step: Mapping[str, str | None]) -> None:
+    """Add an episode of a plan, after its steps. `ids_by_step` maps a reference to a step to the id of its item."""
+    episode, raw = draft.episode, draft.raw
+    if episode.item is not None and episode.item in ids_by_step:
+        id_ = ids_by_step[episode.item]
+        item = None if id_ is None else _find_item(tx, id_)
+        if id_ is not None and item is not None:  # neither kept out nor forgotten by a later step
+            _store_episode(tx, replace(episode, item=id_, id=episode.id or id_), item, raw)
+        return
+    episode = replace(episode, id=episode.id or episode.item or "")
+    if not episode.id:
+        raise InvalidInput("an episode without an item needs an id of its own.")
+    add_episode(tx, episode, raw)
+
+
+def add_episode(tx: Transaction, episode: Episode, raw: RawOutput | None) -> Episode:
+    """Add an episode inside a transaction that has locked the owner and the scope.
+
+    Earlier episodes of the same key become part of it: the answer is the stored one."""
+    item = None if episode.item is None else _find_item(tx, episode.item)
+    if episode.item is not None and item is None:
+        raise NotFound(f"there is no item {episode.item!r} in this scope.")
+    return _store_episode(tx, episode, item, raw)
+
+
+def _find_item(tx: Transaction, id_: str) -> int | None:
+    rows = tx.rows("find_item", id=id_)
+    return int(rows[0][0]) if rows else None
+
+
+def _store_episode(tx: Transaction, episode: Episode, item: int | None, raw: RawOutput | None) -> Episode:
+    if episode.key is not None:
+        at = to_micros(episode.happened_at)
+        rows = tx.rows("load_same_episodes", session=episode.session, key=episode.key, id=episode.id, at=at)
+        earlier = [read_episode(row) for row in rows]
+        episode = merge_episodes(episode, earlier)
+        for older in earlier:
+            tx.run("delete_episode", id=older.id)
+    tx.run("delete_episode", id=episode.id)
+    tx.run("add_episode", **write_episode(episode, item))
+    if raw:
+        tx.run("add_raw_text", id=episode.id, expires_at=to_micros(raw.expires_at), text=raw.text)
+    most = TIERS["episodic"].max_items
+    if most is not None:
+        tx.run("trim_episodes", session=episode.session, keep=most)
+    return episode

@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from engrain.core.model.erasure import Subject, SubjectKind, hash_cut, hash_tombstone
+from engrain.core.model.items import is_all_forgotten
 from engrain.core.model.messages import read_calls
 from engrain.core.model.plans import Forget, Outcome
+from engrain.core.model.records import ATTACHMENTS, find_range
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.removal import (
     NO_TOOL_DERIVED,
@@ -84,6 +86,7 @@ def remove_items(tx: Transaction, items: Sequence[RemovableItem], tombstoned: Co
     numbers = [item.n for item in items]
     tx.delete_index(numbers)
     tx.run("delete_items", numbers=numbers)
+    _delete_attachments(tx, [item.id for item in items if item.kind == "message"])
 
 
 def _load_dependents(tx: Transaction, numbers: Collection[int]) -> list[RemovableItem]:
@@ -123,6 +126,8 @@ def _cut_item(tx: Transaction, n: int, spans: list[Span], at: int) -> str:
     tx.run("cut_item", n=n, **values, **tx.dialect.index_values(words))
     tx.run("delete_item_entities", n=n)
     tx.run("delete_item_episodes", n=n)
+    if is_all_forgotten(rest):
+        _delete_attachments(tx, [id_])
     tx.delete_index([n])
     tx.write_index([(n, words, None)])
     for citation, citing, start, end in tx.rows("load_citations_into", n=n):
@@ -130,6 +135,11 @@ def _cut_item(tx: Transaction, n: int, spans: list[Span], at: int) -> str:
         tx.run("move_citation", n=citation, **moved)
         tx.run("mark_item", n=citing)
     return str(id_)
+
+
+def _delete_attachments(tx: Transaction, messages: Sequence[str]) -> None:
+    ranges = (find_range((id_,)) for id_ in messages)
+    tx.many("delete_attachments", [{"space": ATTACHMENTS, "low": low, "high": high} for low, high in ranges])
 
 
 def _add_tombstone(tx: Transaction, text: str, at: int) -> None:

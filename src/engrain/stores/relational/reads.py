@@ -23,7 +23,7 @@ from engrain.core.model.queries import (
 )
 from engrain.core.text.tokenizer import fold_entity
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.rows import Row, read_items, write_time
+from engrain.stores.relational.rows import Row, write_time
 from engrain.stores.relational.usage import UsageCounts
 
 
@@ -39,7 +39,10 @@ class ItemReads:
 
     def page(self, query: ListQuery) -> list[Item]:
         rows = self._list_items(query, "list_items", after=query.after, limit=query.limit)
-        return self.usage.add_to(query.scope, read_items(rows))
+        return self.usage.read_items(query.scope, rows)
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        return self.page(query)
 
     def count(self, query: ListQuery) -> int:
         ((found,),) = self._list_items(query, "count_items")
@@ -153,7 +156,7 @@ class ItemReads:
         self.dialect.write(None, lambda tx: tx.run("store_outbox_position", name=target, seq=seq), repeat=True)
 
     def _load_items(self, scope: Scope, statement: str, **values: Any) -> list[Item]:
-        return self.usage.add_to(scope, read_items(self.dialect.ask(scope, statement, **values)))
+        return self.usage.read_items(scope, self.dialect.ask(scope, statement, **values))
 
     def _list_items(self, query: ListQuery, statement: str, **values: Any) -> list[Row]:
         return self._ask_where(query.scope, statement, query.where, history=query.history, at=query.at, **values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
@@ -37,10 +37,6 @@ STEP_COLUMNS = """step.name, step.occurrence, step.kind, step.status, step.attem
 RECORD_COLUMNS = "record.key, record.body, record.at, record.expires_at"
 # Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
 _PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
-
-
-def read_items(rows: Iterable[Row]) -> list[Item]:
-    return [read_item(row) for row in rows]
 
 
 def read_item(row: Row) -> Item:

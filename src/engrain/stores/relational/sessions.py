@@ -10,7 +10,6 @@ from engrain.core.model.erasure import first_summary_version, hash_session_subje
 from engrain.core.model.items import Item
 from engrain.core.model.queries import Summary, UnprocessedSession
 from engrain.stores.relational.dialect import Dialect, Transaction
-from engrain.stores.relational.rows import read_items
 from engrain.stores.relational.usage import UsageCounts
 
 
@@ -26,11 +25,11 @@ class Sessions:
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
         rows = self.dialect.ask(scope, "load_messages", session=session, start=start, limit=limit)
-        return self.usage.add_to(scope, read_items(rows))
+        return self.usage.read_items(scope, rows)
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
         rows = self.dialect.ask(scope, "load_last_messages", session=session, limit=n)
-        return self.usage.add_to(scope, read_items(rows[::-1]))
+        return self.usage.read_items(scope, rows[::-1])
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
         return [name for (name,) in self.dialect.ask(scope, "list_sessions", limit=limit)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
@@ -14,6 +13,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Item
 from engrain.core.model.procedures import Tally, Trial
 from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.rows import Row, read_item
 
 Uses = dict[str, tuple[int, int]]  # by item: how often, and when last
 _MOST_WAITING = 1_000
@@ -30,7 +30,7 @@ class UsageCounts:
         self._waiting: dict[Scope, Uses] = {}
 
     def count(self, scope: Scope, ids: Iterable[str]) -> None:
-        ((at,),) = self._dialect.ask(scope, "find_now")
+        at = self._dialect.read_clock(scope)
         if self._read_only:
             return
         with self._guard:
@@ -39,11 +39,12 @@ class UsageCounts:
         if len(waiting) > _MOST_WAITING:
             self._write_scope(scope)
 
-    def add_to(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
-        """The items, with the uses that are not written yet."""
+    def read_items(self, scope: Scope, rows: Sequence[Row]) -> list[Item]:
+        """The items of rows, with the uses that are not written yet."""
         with self._guard:
-            uses = dict(self._waiting.get(scope, {}))
-        return [_use(item, *uses[item.id]) if item.id in uses else item for item in items]
+            waiting = self._waiting.get(scope)
+            rows = [_add_use(row, waiting[row[1]]) if row[1] in waiting else row for row in rows] if waiting else rows
+        return [read_item(row) for row in rows]
 
     @contextmanager
     def taking(self, scope: Scope) -> Iterator[Uses]:
@@ -90,10 +91,9 @@ def _merge(into: Uses, more: Uses) -> None:
         into[item] = known + count, max(last, at)
 
 
-def _use(item: Item, count: int, at: int) -> Item:
-    last = from_micros(at)
-    latest = last if item.last_accessed is None or item.last_accessed < last else item.last_accessed
-    return replace(item, access_count=item.access_count + count, last_accessed=latest)
+def _add_use(row: Row, use: tuple[int, int]) -> Row:
+    *before, count, last, sources = row
+    return (*before, count + use[0], max(last or 0, use[1]), sources)
 
 
 class Outcomes:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
+from engrain.core.errors import Conflict, EngrainError, NotFound
 from engrain.core.identity import IdSource, Scope, hash_keyed
 from engrain.core.model.erasure import find_subjects, hash_draft, hash_tombstone, make_erased_error
 from engrain.core.model.items import Draft, Item, SessionPosition, Source, Vectors, Words
@@ -29,24 +29,21 @@ from engrain.core.model.plans import (
     repeat_outcome,
     resolve_references,
 )
-from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput, merge_episodes
-from engrain.core.model.tier_limits import TIERS
 from engrain.core.rules.reconcile import StoredVersion, choose_ended, is_mergeable, make_claim, reconcile
 from engrain.core.text.tokenizer import fold_entity
 from engrain.core.validation import check_metadata
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred, Dialect, Do, Pending, Transaction
+from engrain.stores.relational.episodes import add_planned_episode
 from engrain.stores.relational.forget import forget_item
 from engrain.stores.relational.holds import check_hold
 from engrain.stores.relational.rows import (
     read_answer,
-    read_episode,
     read_item,
     read_metadata,
     read_sources,
     read_time,
     write_answer,
-    write_episode,
     write_metadata,
     write_time,
 )
@@ -135,6 +132,9 @@ class ItemWrites:
             self.audit.write(tx, "forget", {"items": items, "cut": cut})
 
 
+_ROWS = ("add_item", "add_source", "add_citation", "add_entity")
+
+
 @dataclass(slots=True)
 class _StepWriter:
     """Writes the steps of one plan, in their order."""
@@ -144,6 +144,11 @@ class _StepWriter:
     at: int
     now: datetime = field(init=False)  # the same time as `at`
     ids_by_step: dict[str, str | None] = field(default_factory=dict)  # by reference to a step: the id of its item
+    # Rows wait, so that those of many items are written in one go: by statement, in the order of _ROWS.
+    _waiting: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in _ROWS})
+    _waiting_keys: set[object] = field(default_factory=set)  # hashes and places of these items
+    _lengths: dict[str, int] = field(default_factory=dict)  # of sessions
+    _grown: dict[str, None] = field(default_factory=dict)  # sessions whose new length waits, in the order of growth
     _unindexed: list[tuple[str, Words, Vectors | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -158,18 +163,19 @@ class _StepWriter:
             outcome = self._write_step(step)
             self.ids_by_step[refer_to_step(number)] = outcome.id
             outcomes.append(outcome)
-        self._write_index()
+        self._write_all()
         return tuple(outcomes)
 
     def _write_step(self, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)) and step.draft.source.cites:
+            self._write_rows()
             draft = self._resolve_citations(step.draft)
             if draft is None:
                 return Outcome(None, "kept_out")
             step = replace(step, draft=draft)
         if isinstance(step, Add):
             return self._add_once(step)
-        self._write_index()
+        self._write_all()
         if isinstance(step, Correct):
             return self._correct(step)
         if isinstance(step, Change):
@@ -203,9 +209,12 @@ class _StepWriter:
     def _add(self, draft: Draft) -> Outcome:
         if self._is_kept_out(draft):
             return Outcome(None, "kept_out")
+        if draft.slot is not None or draft.ends:
+            self._write_rows()
         trust = self._find_trust(draft.source)
         position = draft.position
-        if position and position.number is not None:
+        if position and position.number is not None and position.number < self._find_length(position.session):
+            self._write_waiting((position.session, position.number))
             for id_, text in self.tx.rows("find_at_place", session=position.session, place=position.number):
                 if text != draft.text:
                     raise Conflict(f"position {position.number} of session {position.session!r} holds another text.")
@@ -231,6 +240,8 @@ class _StepWriter:
 
     def _close_ended(self, draft: Draft, trust: float, begins: datetime, new: str) -> tuple[str, ...]:
         """Close the items that the draft names as ended, as far as it may."""
+        if not draft.ends:
+            return ()
         ids = {self.ids_by_step.get(name, name) for name in draft.ends} - {None, new}
         found = [read_item(row) for id_ in ids for row in self.tx.rows("load_standing_item", id=id_)]
         named = [StoredVersion(one.id, "", one.valid_from, one.valid_to, one.trust) for one in found]
@@ -313,6 +324,7 @@ class _StepWriter:
             began = to_micros(draft.occurred_at or self.now)
             rows = self.tx.rows("load_slot_neighbours", slot=draft.slot, began=began)
         elif is_mergeable(draft):
+            self._write_waiting(hash_)
             rows = self.tx.rows("find_open_same", hash=bytes.fromhex(hash_))
         else:
             rows = []
@@ -332,11 +344,17 @@ class _StepWriter:
     def _take_place(self, place: SessionPosition | None) -> dict[str, Any]:
         if place is None:
             return {"session": None, "place": None, "speaker": None, "role": None}
-        number = place.number
-        if number is None:
-            number = _find_session_length(self.tx, place.session)
-        self.tx.run("grow_session", session=place.session, length=number + 1)
+        length = self._find_length(place.session)
+        number = length if place.number is None else place.number
+        self._lengths[place.session] = max(length, number + 1)
+        self._grown.pop(place.session, None)
+        self._grown[place.session] = None
         return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
+
+    def _find_length(self, session: str) -> int:
+        if session not in self._lengths:
+            self._lengths[session] = _find_session_length(self.tx, session)
+        return self._lengths[session]
 
     def _insert(self, new: str, draft: Draft, hash_: str, values: Mapping[str, Any]) -> None:
         relation = draft.relation
@@ -349,18 +367,19 @@ class _StepWriter:
             "passages": draft.words.passages, "metadata": write_metadata(draft.metadata),
             **self.tx.dialect.index_values(draft.words, draft.metadata), **values,
         }  # fmt: skip
-        self.tx.run("add_item", **row)
+        self._waiting["add_item"].append(row)
+        self._waiting_keys.update((hash_, (row["session"], row["place"])))
         self._add_source(new, 0, draft.source)
-        for name in dict.fromkeys((fold_entity(relation.subject), fold_entity(relation.object))) if relation else ():
-            self.tx.run("add_entity", id=new, name=name)
-        # Index rows wait, so that the vectors of many items are written in one go.
+        names = dict.fromkeys((fold_entity(relation.subject), fold_entity(relation.object))) if relation else ()
+        self._waiting["add_entity"] += [{"id": new, "name": name} for name in names]
         self._unindexed.append((new, draft.words, draft.vectors))
 
     def _add_source(self, id_: str, number: int, source: Source) -> None:
-        self.tx.run("add_source", id=id_, number=number, kind=source.kind, name=source.name)
-        for cite in source.cites:
-            span = {"span_start": cite.start, "span_end": cite.end}
-            self.tx.run("add_citation", id=id_, number=number, cited=cite.item, **span)
+        self._waiting["add_source"].append({"id": id_, "number": number, "kind": source.kind, "name": source.name})
+        self._waiting["add_citation"] += [
+            {"id": id_, "number": number, "cited": cite.item, "span_start": cite.start, "span_end": cite.end}
+            for cite in source.cites
+        ]
 
     def _repeat(self, id_: str, draft: Draft, trust: float) -> Outcome:
         ((place, metadata, sources, free),) = self.tx.rows("load_repeated", id=id_)
@@ -371,12 +390,29 @@ class _StepWriter:
             self.tx.run("store_metadata", id=id_, **self._metadata_values(merged))
         if draft.source not in read_sources(sources):
             self._add_source(id_, free, draft.source)
+            self._write_rows()
         return Outcome(id_, "repeated", place=place)
 
     def _metadata_values(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {"metadata": write_metadata(metadata), **self.tx.dialect.index_values(metadata=metadata)}
 
-    def _write_index(self) -> None:
+    def _write_waiting(self, key: object) -> None:
+        """Write what waits if an item of this key is among it, before the store is asked for that key."""
+        if key in self._waiting_keys:
+            self._write_rows()
+
+    def _write_rows(self) -> None:
+        for name, rows in self._waiting.items():
+            if rows:
+                self.tx.many(name, rows)
+                rows.clear()
+        self._waiting_keys.clear()
+
+    def _write_all(self) -> None:
+        self._write_rows()
+        self.tx.many("grow_session", [{"session": name, "length": self._lengths[name]} for name in self._grown])
+        self._grown.clear()
+        self._lengths.clear()
         if self._unindexed:
             waiting, self._unindexed = self._unindexed, []
             # Asked at the end: `returning n` makes an insert in SQLite twice as slow.
@@ -441,51 +477,3 @@ def _check_session_length(tx: Transaction, session: str, length: int) -> None:
 def _find_session_length(tx: Transaction, session: str) -> int:
     rows = tx.rows("find_session_length", session=session)
     return int(rows[0][0]) if rows else 0
-
-
-def add_planned_episode(tx: Transaction, draft: EpisodeDraft, ids_by_step: Mapping[str, str | None]) -> None:
-    """Add an episode of a plan, after its steps. `ids_by_step` maps a reference to a step to the id of its item."""
-    episode, raw = draft.episode, draft.raw
-    if episode.item is not None and episode.item in ids_by_step:
-        id_ = ids_by_step[episode.item]
-        item = None if id_ is None else _find_item(tx, id_)
-        if id_ is not None and item is not None:  # neither kept out nor forgotten by a later step
-            _store_episode(tx, replace(episode, item=id_, id=episode.id or id_), item, raw)
-        return
-    episode = replace(episode, id=episode.id or episode.item or "")
-    if not episode.id:
-        raise InvalidInput("an episode without an item needs an id of its own.")
-    add_episode(tx, episode, raw)
-
-
-def add_episode(tx: Transaction, episode: Episode, raw: RawOutput | None) -> Episode:
-    """Add an episode inside a transaction that has locked the owner and the scope.
-
-    Earlier episodes of the same key become part of it: the answer is the stored one."""
-    item = None if episode.item is None else _find_item(tx, episode.item)
-    if episode.item is not None and item is None:
-        raise NotFound(f"there is no item {episode.item!r} in this scope.")
-    return _store_episode(tx, episode, item, raw)
-
-
-def _find_item(tx: Transaction, id_: str) -> int | None:
-    rows = tx.rows("find_item", id=id_)
-    return int(rows[0][0]) if rows else None
-
-
-def _store_episode(tx: Transaction, episode: Episode, item: int | None, raw: RawOutput | None) -> Episode:
-    if episode.key is not None:
-        at = to_micros(episode.happened_at)
-        rows = tx.rows("load_same_episodes", session=episode.session, key=episode.key, id=episode.id, at=at)
-        earlier = [read_episode(row) for row in rows]
-        episode = merge_episodes(episode, earlier)
-        for older in earlier:
-            tx.run("delete_episode", id=older.id)
-    tx.run("delete_episode", id=episode.id)
-    tx.run("add_episode", **write_episode(episode, item))
-    if raw:
-        tx.run("add_raw_text", id=episode.id, expires_at=to_micros(raw.expires_at), text=raw.text)
-    most = TIERS["episodic"].max_items
-    if most is not None:
-        tx.run("trim_episodes", session=episode.session, keep=most)
-    return episode

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
@@ -93,8 +94,15 @@ class Insert(NamedTuple):
 
     sql: str
     of_scope: bool
-    read_columns: Callable[[Mapping[str, Any]], Sequence[Any]]
-    read_parameters: Callable[[Mapping[str, Any]], Sequence[Any]]
+    read_columns: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    read_parameters: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+
+def _execute_numbered(raw: sqlite3.Connection, sql: str, args: Any = ()) -> sqlite3.Cursor:
+    """Execute with ?1, ?2 … bound by name: from Python 3.14 on, the standard library takes a sequence for ? only."""
+    if "?1" in sql and not isinstance(args, Mapping):
+        args = {str(number): value for number, value in enumerate(args, 1)}
+    return raw.execute(sql, args)
 
 
 class Connection:
@@ -102,15 +110,15 @@ class Connection:
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw
-        self._execute = raw.execute
+        self._execute = partial(_execute_numbered, raw) if isinstance(raw, sqlite3.Connection) else raw.execute
         self._has_triggers = False
         # How the rows that this transaction has written change the digests: (scope, difference).
         self.differences: list[tuple[int | None, int]] = []
-        self._next_item: int | None = None
-        self.models: dict[str, Row] = {}  # number and dimension of each model that this transaction knows
+        self.next_item: int | None = None  # the number for the next new item, if this transaction knows it
+        self.models: dict[str, Row] = {}  # number and dimension of models, which are never removed
         self._insert_triggers: Sequence[tuple[str, str]] = ()
         self._add_function("row_checksum", compute_checksum)
-        self._add_function("checked_row", _check_row)
+        self._add_function("checked_row", check_row)
 
     def _add_function(self, name: str, function: Callable[..., Any], deterministic: bool = True) -> None:
         if isinstance(self._raw, sqlite3.Connection):
@@ -137,12 +145,17 @@ class Connection:
         for args in rows:
             self.run(sql, args)
 
-    def insert(self, insert: Insert, values: dict[str, Any]) -> None:
-        """Insert a row with its checksum. `values` has each column of the table in the type that SQLite stores."""
-        checksum = compute_checksum(*insert.read_columns(values))
-        values["checksum"] = checksum
-        self.run(insert.sql, insert.read_parameters(values))
-        self.differences.append((values["scope"] if insert.of_scope else None, checksum - NO_CHECKSUM))
+    def insert(self, insert: Insert, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert rows with their checksums. Each has every column of the table in the type that SQLite stores."""
+        for values in rows:
+            values["checksum"] = NO_CHECKSUM + zlib.crc32(marshal.dumps(insert.read_columns(values), 2))
+        try:
+            self._raw.executemany(insert.sql, map(insert.read_parameters, rows))
+        except _DATA_ERRORS as exc:
+            self._raise(exc, len(self.differences))
+        self.differences += [
+            (values["scope"] if insert.of_scope else None, values["checksum"] - NO_CHECKSUM) for values in rows
+        ]
 
     def begin_writing(self) -> None:
         for name, _ in self._insert_triggers:
@@ -150,8 +163,7 @@ class Connection:
         self._insert_triggers = ()
         self.run("begin immediate")
         self.differences.clear()  # of a transaction that was rolled back
-        self._next_item = None
-        self.models.clear()
+        self.next_item = None
 
     def count_commit(self, count: str) -> int:
         """Write the digests of the scopes that this transaction has changed, and number its commit by this SQL.
@@ -176,15 +188,19 @@ class Connection:
         self.run("rollback to member")
         self.run("release member")
         del self.differences[savepoint:]
-        self._next_item = None
+        self.next_item = None
         self.models.clear()
+
+    def rollback(self) -> None:
+        self.models.clear()
+        self.run("rollback")
 
     def take_number(self) -> int:
         """A number for a new item: never that of an item that was deleted."""
-        if self._next_item is None:
+        if self.next_item is None:
             rows = self.rows("select seq from sqlite_sequence where name = 'item'")
-            self._next_item = rows[0][0] + 1 if rows else 1
-        number, self._next_item = self._next_item, self._next_item + 1
+            self.next_item = rows[0][0] + 1 if rows else 1
+        number, self.next_item = self.next_item, self.next_item + 1
         return number
 
     def add_triggers(self, triggers: Sequence[str]) -> None:
@@ -200,7 +216,7 @@ class Connection:
 
     def add_insert_triggers(self, triggers: Sequence[tuple[str, str]]) -> None:
         """Add more triggers, by name, until the end of the transaction: its statements choose numbers themselves."""
-        self._next_item = None
+        self.next_item = None
         if not self._insert_triggers:
             self._insert_triggers = triggers
             for _, trigger in triggers:
@@ -217,7 +233,7 @@ class Connection:
 
         def update(table: str, scope: int | None, before: int, *values: Any) -> int:
             half = len(values) // 2
-            _check_row(1, table, before, *values[:half])  # a damaged row must not get a new checksum
+            check_row(1, table, before, *values[:half])  # a damaged row must not get a new checksum
             checksum = compute_checksum(*values[half:])
             note((scope, checksum - before))
             return checksum
@@ -233,6 +249,7 @@ class Connection:
         try:
             self._execute("commit")
         except _DRIVER_ERRORS as exc:
+            self.models.clear()
             raise make_commit_error(_result_code(exc), str(exc)) from exc
 
     def authorize(self, allow: Permission) -> None:
@@ -295,6 +312,7 @@ class Connection:
 
     def _raise(self, exc: Exception, noted: int = 0) -> NoReturn:
         del self.differences[noted:]  # what a failed statement wrote is undone
+        self.models.clear()  # perhaps with the whole transaction
         if isinstance(exc, UnicodeDecodeError) or _DAMAGED in str(exc):
             raise StoreCorrupt(f"a row of the file is damaged ({exc}). {_REPAIR}") from exc
         if isinstance(exc, _CLOSED_ERRORS) and "closed" in str(exc):
@@ -308,7 +326,7 @@ def compute_checksum(*values: Any) -> int:
     return NO_CHECKSUM + zlib.crc32(marshal.dumps(values, 2))
 
 
-def _check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any:
+def check_row(value: Any, table: str, checksum: int | None, *values: Any) -> Any:
     """Return the value, for a row that is as it was written, or that an outer join did not find."""
     if checksum is not None and checksum != compute_checksum(*values):
         raise StoreCorrupt(f"a row of table {table} is damaged. {_REPAIR}")

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import find_owner, make_blocked_error
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Vectors, Words
 from engrain.stores.relational.dialect import Deferred, Do, Fetched, ScopeKey, Transaction
 from engrain.stores.relational.holds import hash_owner
 from engrain.stores.relational.rows import Row
-from engrain.stores.relational.scopes import ERASING, HIDDEN, OPEN, TABLES, find_user_scopes, hash_scope
+from engrain.stores.relational.scopes import TABLES
 from engrain.stores.relational.statements import Statement, number_parameters
 from engrain.stores.sqlite.checksums import build_counter_raise, find_target, list_insert_triggers, prepare_insert
 from engrain.stores.sqlite.connection import CLOSED, Connection, Reader
+from engrain.stores.sqlite.new_scopes import add_scope_row
 from engrain.stores.sqlite.opening import StoreFile, find_steady_clock
-from engrain.stores.sqlite.pool import Loan, Pool, Snapshot
-from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements
+from engrain.stores.sqlite.pool import Loan, Pool, Snapshot, ThreadReads
+from engrain.stores.sqlite.syntax import build_where, load_sql, load_statements, vector_key
 from engrain.stores.sqlite.writer import WriteQueue
 
 Answer = TypeVar("Answer")
-MODEL_SHIFT = 40
-_ERASED = 3  # the state of a scope that has no names
+# The counters, the number of the scope and the highest number that an item ever had.
+_BEGIN_WRITE = (
+    "select change, now, (select scope from scope where id = ?1), "
+    "(select seq from sqlite_sequence where name = 'item') from counter where n = 0"
+)
 # Columns that get their values later.
 _NEW_ITEM = {"retracted_at": None, "access_count": 0, "last_accessed": None}
 # Made once: json.dumps makes an encoder for each call with options.
@@ -56,7 +58,7 @@ class SqliteTransaction:
     def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
         found = self.dialect.find(statement)
         sql, order = number_parameters(found.sql)
-        return self.db.rows(sql, order(self._complete(found, values)))
+        return self.db.rows(sql, order(self._complete(found, {**self._supply(found), **values})))
 
     def ask(self, statement: str | Statement, **values: Any) -> Fetched:
         return Fetched(self.rows(statement, **values))
@@ -66,26 +68,29 @@ class SqliteTransaction:
 
     def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         found = self.dialect.find(statement)
+        own = self._supply(found)
         if "checksum" in found.parameters:
-            for row in rows:
-                values = self._complete_item(self._complete(found, dict(row)))
-                self.db.insert(prepare_insert(found.sql), values)
+            complete = self._complete_sources if "number" in found.parameters else self._complete_items
+            self.db.insert(prepare_insert(found.sql), complete([{**own, **row} for row in rows]))
             return
         if find_target(found.sql):
             self.db.add_insert_triggers(list_insert_triggers())
         sql, order = number_parameters(found.sql)
-        self.db.many(sql, (order(self._complete(found, dict(row))) for row in rows))
+        self.db.many(sql, (order(self._complete(found, {**own, **row})) for row in rows))
 
-    def _complete_item(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the number of an item: a new one, or that of the item whose id is among the values."""
-        if "number" in values:
-            values["item"] = self._find_number(values["id"])
-            return values
-        number = self._numbers[values["id"]] = self.db.take_number()
-        # With the types that SQLite stores.
-        values["importance"], values["trust"] = float(values["importance"]), float(values["trust"])
-        values["pinned"] = int(values["pinned"])
-        return _NEW_ITEM | values | {"n": number, "changed": values["change"]}
+    def _complete_sources(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for row in rows:
+            row["item"] = self._find_number(row["id"])
+        return rows
+
+    def _complete_items(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Number new items, and give their values the types that SQLite stores."""
+        for row in rows:
+            number = self._numbers[row["id"]] = self.db.take_number()
+            change = self._take_change()
+            row.update(_NEW_ITEM, n=number, change=change, changed=change, pinned=int(row["pinned"]))
+            row["importance"], row["trust"] = float(row["importance"]), float(row["trust"])
+        return rows
 
     def _find_number(self, id_: str) -> int:
         if id_ not in self._numbers:
@@ -96,14 +101,14 @@ class SqliteTransaction:
         """The transaction has the whole file already."""
         assert self.scope is not None
         if self._scope_key() is None:
-            self._key = _add_scope(self)
+            self._key = add_scope_row(self)
 
     def add_scope(self) -> None:
         self.lock_scope()
 
     def open_scopes(self, scopes: Iterable[Scope], lock: Iterable[Scope] = ()) -> dict[Scope, ScopeKey]:
         keys = {scope: self.dialect.find_scope(self.db, scope) for scope in scopes}
-        return {scope: _add_scope(self.within(scope)) if key is None else key for scope, key in keys.items()}
+        return {scope: add_scope_row(self.within(scope)) if key is None else key for scope, key in keys.items()}
 
     def within(self, scope: Scope, key: ScopeKey | None = None) -> SqliteTransaction:
         inside = SqliteTransaction(self.dialect, self.db, scope)
@@ -134,10 +139,11 @@ class SqliteTransaction:
         self.dialect.expect_purge()
 
     def begin_write(self) -> tuple[int, int]:
-        if self.scope is not None:
-            self.lock_scope()
-        ((self._change, newest),) = self.db.rows("select change, now from counter where n = 0")
-        self._now = max(self.dialect.clock_micros(), newest)
+        ((self._change, newest, known, last),) = self.db.rows(_BEGIN_WRITE, (self.scope.id if self.scope else None,))
+        self.db.next_item = (last or 0) + 1
+        if self.scope is not None and self._key is None:
+            self._key = add_scope_row(self) if known is None else int(known)
+        self._now = self.dialect.newest_time = max(self.dialect.clock_micros(), newest)
         return self._change, self._now
 
     def end_write(self, changed: Iterable[ScopeKey] = ()) -> Fetched:
@@ -168,11 +174,10 @@ class SqliteTransaction:
         ((now,),) = self.rows("find_now")
         return int(now)
 
-    def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the values that the transaction supplies."""
-        for name in statement.lists:
-            values[name] = _encode_list(list(values[name]))
-        if "scope" in statement.parameters and "scope" not in values:
+    def _supply(self, statement: Statement) -> dict[str, Any]:
+        """The values that the transaction supplies, but for those of a single row."""
+        values: dict[str, Any] = {}
+        if "scope" in statement.parameters:
             values["scope"] = self._scope_key()
         if "owner" in statement.parameters:
             values["owner"] = self.owner
@@ -180,52 +185,26 @@ class SqliteTransaction:
             values["clock"] = self.dialect.clock_micros()
         if "steady_clock" in statement.parameters:
             values["steady_clock"] = self.dialect.steady_clock and self.dialect.steady_clock()
-        if statement.changes:
-            assert self._change is not None, "begin_write comes first"
-            self._change += 1
-            self.changes += 1
-            values["change"] = self._change
         return values
+
+    def _complete(self, statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
+        """Encode lists, and take the next change number."""
+        for name in statement.lists:
+            values[name] = _encode_list(list(values[name]))
+        if statement.changes:
+            values["change"] = self._take_change()
+        return values
+
+    def _take_change(self) -> int:
+        assert self._change is not None, "begin_write comes first"
+        self._change += 1
+        self.changes += 1
+        return self._change
 
     def _scope_key(self) -> int | None:
         if self._key is None and self.scope is not None:
             self._key = self.dialect.find_scope(self.db, self.scope)
         return self._key
-
-
-def _add_scope(tx: Transaction) -> int:
-    """Add the row of a scope on its first write, unless its user takes no writes.
-
-    A scope that was erased begins anew under its old number, where its tombstones are."""
-    scope = tx.scope
-    assert scope is not None
-    _check_user(tx)
-    names = {"id": scope.id, "tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
-    known = tx.rows("find_scope", id=hash_scope(tx.dialect.key, scope))
-    if not known:
-        ((number,),) = tx.rows("add_scope", **names)
-        return int(number)
-    number, state = known[0]
-    _refuse(OPEN if state == _ERASED else state)
-    tx.run("reopen_scope", key=number, **names)
-    return int(number)
-
-
-def _check_user(tx: Transaction) -> None:
-    """Another agent's memory of the same user may be blocked, and this one with it.
-
-    No scope is there to be blocked if nothing was known of the user when the erasure began."""
-    user = find_owner(tx.scope) if tx.scope else None
-    if user is None:
-        return
-    _refuse(max((row.state for row in find_user_scopes(tx, user)), default=OPEN))
-    _refuse(ERASING if tx.rows("find_user_erasure", subject_hash=tx.owner) else OPEN)
-    _refuse(HIDDEN if any(row[3] for row in tx.rows("load_hold", subject_hash=tx.owner)) else OPEN)
-
-
-def _refuse(state: int) -> None:
-    if state != OPEN:
-        raise make_blocked_error(hidden=state == HIDDEN)
 
 
 class IndexRows:
@@ -245,14 +224,13 @@ class IndexRows:
             words_by_item[n] = words
             if vectors is not None and vectors.rows:
                 by_model.setdefault(vectors.model, []).append((n, vectors))
-        for n, words in words_by_item.items():
-            self._db.insert(prepare_insert(load_sql()["add_index_words"]), {"item": n, "pairs": words.pairs})
+        self._insert("add_index_words", [{"item": n, "pairs": words.pairs} for n, words in words_by_item.items()])
         for items in by_model.values():
             self._add_vectors(items)
 
     def replace_words(self, n: int, words: Words) -> None:
         self._db.run(load_sql()["delete_index_words"], {"item": n})
-        self._db.insert(prepare_insert(load_sql()["add_index_words"]), {"item": n, "pairs": words.pairs})
+        self._insert("add_index_words", [{"item": n, "pairs": words.pairs}])
 
     def replace_vectors(self, n: int, vectors: Vectors) -> None:
         """Replace the item's vectors of the same model."""
@@ -280,7 +258,10 @@ class IndexRows:
                 for (windows,) in self._db.rows(load_sql()["load_index_vector"], {"key": key}):
                     if coded := encode_stored(windows, dimension):
                         self._db.run(load_sql()["delete_code"], {"key": key})
-                        self._db.insert(prepare_insert(load_sql()["add_code"]), {"key": key, "windows": coded})
+                        self._insert("add_code", [{"key": key, "windows": coded}])
+
+    def _insert(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
+        self._db.insert(prepare_insert(load_sql()[statement]), rows)
 
     def _add_vectors(self, items: Sequence[tuple[int, Vectors]]) -> None:
         """Vectors of one model, coded in one pass of arithmetic."""
@@ -291,12 +272,12 @@ class IndexRows:
         coded = [self._codes[id(vectors)] for _, vectors in items if id(vectors) in self._codes]
         if len(coded) < len(items):
             coded = encode_items([vectors for _, vectors in items])
-        for (n, vectors), codes in zip(items, coded, strict=True):
-            key = vector_key(model, n)
-            self._db.insert(prepare_insert(load_sql()["add_code"]), {"key": key, "windows": codes})
-            self._db.insert(
-                prepare_insert(load_sql()["add_index_vector"]), {"key": key, "windows": b"".join(vectors.rows)}
-            )
+        keys = [vector_key(model, n) for n, _ in items]
+        self._insert("add_code", [{"key": key, "windows": codes} for key, codes in zip(keys, coded, strict=True)])
+        windows = (b"".join(vectors.rows) for _, vectors in items)
+        self._insert(
+            "add_index_vector", [{"key": key, "windows": rows} for key, rows in zip(keys, windows, strict=True)]
+        )
 
     def _find_or_add_model(self, model: str, dimension: int) -> int:
         found = self._db.models.get(model)
@@ -311,11 +292,6 @@ class IndexRows:
         return int(number)
 
 
-def vector_key(model: int, n: int) -> int:
-    """The key of an item's vectors by one model."""
-    return model << MODEL_SHIFT | n
-
-
 class SqliteDialect:
     """An open file: the thread that writes to it and the connections that read it."""
 
@@ -325,12 +301,13 @@ class SqliteDialect:
         self, writer: WriteQueue, pool: Pool, file: StoreFile, expect_purge: Callable[[], None], clock: Clock
     ) -> None:
         self._writer, self._pool, self._file, self._clock = writer, pool, file, clock
-        self._local = threading.local()  # the snapshot that this thread reads
+        self._local = ThreadReads()
         self.closed = False
         self.expect_purge = expect_purge
         # Judges leases. A clock that was handed in does so itself.
         self.steady_clock = find_steady_clock() if clock is system_clock else None
         self.key = b""  # read when the file is open
+        self.newest_time = 0  # that was read or recorded here
         self.codes: dict[int, bytes] = {}  # of vectors that are about to be written, by the identity of the object
 
     @property
@@ -357,6 +334,7 @@ class SqliteDialect:
         if at is not None:
             return to_micros(at)
         ((newest,),) = db.rows("select now from counter where n = 0")
+        self.newest_time = max(self.newest_time, int(newest))
         return max(self.clock_micros(), int(newest))
 
     def read(self, scope: Scope | None, do: Do[Answer], *, latest: bool = False) -> Answer:
@@ -379,7 +357,12 @@ class SqliteDialect:
         return self._writer.run_each([(make_work(scope, do), request_id) for scope, do, request_id in writes])
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values))
+        # Without a scope to look up it is one statement, which needs no transaction around it.
+        return self.snapshot(lambda db: SqliteTransaction(self, db, scope).rows(statement, **values), scope is None)
+
+    def read_clock(self, scope: Scope | None) -> int:
+        self._check_open()
+        return max(self.clock_micros(), self.newest_time)
 
     def prepare_index(self, models: Mapping[str, int]) -> None:
         # It loads numpy: not in a transaction, where others wait, and not with `import engrain`.
@@ -421,29 +404,37 @@ class SqliteDialect:
     def check_full_access(self, tx: Transaction) -> None:
         """Do nothing: every process that opens the file may read all of it."""
 
-    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot."""
-        if self.closed:
-            raise StoreClosed(CLOSED)
+    def snapshot(self, fn: Callable[[Connection], Answer], bare: bool = False) -> Answer:
+        """Run `fn` in a read transaction, in this thread: all its reads see one snapshot. `bare`: it reads once."""
+        self._check_open()
         current = self._writer.current_transaction()
         if current is not None:
             return fn(current)
         if self._file.path is None:
             return self._read_in_memory(fn)
-        snapshot: Snapshot | None = getattr(self._local, "snapshot", None)
-        if snapshot and snapshot.lent:
-            return fn(snapshot.lent)
-        loan = Loan(snapshot)
+        if lent := self._local.find_lent(self._pool):
+            return fn(lent)
+        snapshot = self._local.snapshot
+        loan = Loan(snapshot, bare and snapshot is None)
         try:
             return fn(self._pool.lend(loan))
         finally:
             loan.over = True
             self._pool.take_back(loan)
 
+    @property
+    def reads_newest(self) -> bool:
+        """True unless this thread has a snapshot or a transaction, which an index in memory may differ from."""
+        return not (self._local.pinned or self._local.snapshot) and self._writer.current_transaction() is None
+
+    def pin_snapshot(self) -> AbstractContextManager[None]:
+        """Let all reads of this thread in the block see one snapshot, which begins with the first of them."""
+        can_pin = self.reads_newest and self._file.path is not None
+        return self._local.pin(self._pool) if can_pin else nullcontext()
+
     def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
         """A store in memory has one connection for all."""
-        before = getattr(self._local, "reads", False)
-        self._local.reads = True
+        before, self._local.reads = self._local.reads, True
         try:
             with self._writer.access:
                 return fn(self._writer.connection())
@@ -459,12 +450,15 @@ class SqliteDialect:
         current = self._writer.current_transaction()
         return fn(current) if current is not None else self._writer.run(fn, request_id)
 
-    def _check_writable(self) -> None:
+    def _check_open(self) -> None:
         if self.closed:
             raise StoreClosed(CLOSED)
+
+    def _check_writable(self) -> None:
+        self._check_open()
         if self._file.read_only:
             raise ReadOnlyStore(self._file.explain_read_only())
-        if getattr(self._local, "reads", False) and self._writer.current_transaction() is None:
+        if self._local.reads and self._writer.current_transaction() is None:
             raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
 
     def in_transaction(self, do: Callable[[], Answer], request_id: str | None = None) -> Answer:
@@ -475,7 +469,7 @@ class SqliteDialect:
         """Run `do` with one snapshot for all its reads in this thread.
 
         A fork ends the snapshot, and later reads see a newer one. In a store in memory each read sees its own."""
-        if getattr(self._local, "snapshot", None) or self._writer.current_transaction():
+        if self._local.snapshot or self._writer.current_transaction():
             return do()
         snapshot = Snapshot()
         try:

@@ -18,12 +18,12 @@ from engrain.core.text.passages import index_words
 from engrain.ports.storage import check_owners, is_open_to_others, on_encrypted_disk
 from engrain.stores.sqlite.checksums import accept_rows, build_counter_raise, find_damage
 from engrain.stores.sqlite.connection import Connection, Row, sqlite_version
-from engrain.stores.sqlite.dialect import MODEL_SHIFT, IndexRows, SqliteDialect
+from engrain.stores.sqlite.dialect import IndexRows, SqliteDialect
 from engrain.stores.sqlite.index.view import IndexCache
 from engrain.stores.sqlite.migrate import latest_version
 from engrain.stores.sqlite.opening import SAFE_WAL_VERSION, StoreFile
 from engrain.stores.sqlite.schema import LIST_OBJECTS, find_fault
-from engrain.stores.sqlite.syntax import load_sql
+from engrain.stores.sqlite.syntax import MODEL_SHIFT, load_sql
 from engrain.stores.sqlite.writer import WriteQueue
 
 _SQL = load_sql()
@@ -91,11 +91,12 @@ class Health:
 
     def search_state(self, scope: Scope) -> Finding:
         state = self.index.usage()
-        used, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
+        used, cap = f"{state['process'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
         if state["over_cap"]:
             why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"
             return Finding("search", "warn", why, "raise cache_bytes in [stores] of the settings file")
-        return Finding("search", "pass", f"search holds {used} of at most {cap}")
+        mapped = "; the rest is in mapped files, because this memory is larger" if state["mapped"] else ""
+        return Finding("search", "pass", f"search holds {used} of at most {cap}{mapped}")
 
     def models(self) -> dict[str, int]:
         rows = self.dialect.snapshot(lambda db: db.rows(_SQL["count_embedded"]))

@@ -15,23 +15,31 @@ _OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 
 
 def check_journal(path: Path, has_log: bool) -> None:
-    """NotADatabase for a journal that deletes another file, or that is beside a store with a write-ahead log.
+    """NotADatabase for a journal that deletes another file, empties the store, or is beside a store with a log.
 
     A journal can name another file, which SQLite deletes once it has undone the writes in the journal. It does so for
     transactions over several files, and engrain makes none. Before that it writes the pages of the journal into the
-    store. `has_log`: this process would open the store with a log.
+    store, and cuts it to the number of pages that the journal names. engrain writes a new store as one file, so that
+    none of its journals names zero. `has_log`: this process would open the store with a write-ahead log.
     """
     journal = path.with_name(path.name + "-journal")
-    if not journal.exists() or (size := journal.stat().st_size) < _HEAD_BYTES:
+    try:
+        with journal.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            head = os.pread(file.fileno(), _HEAD_BYTES, 0)
+            tail = os.pread(file.fileno(), _END_BYTES, max(0, size - _END_BYTES))
+    except FileNotFoundError:
         return
-    with journal.open("rb") as file:
-        start, _, _, pages = struct.unpack(">8sIII", file.read(_HEAD_BYTES))
-        file.seek(-_END_BYTES, os.SEEK_END)
-        length, _, end = struct.unpack(">II8s", file.read())
+    if len(head) < _HEAD_BYTES or len(tail) < _END_BYTES:
+        return  # nothing to undo: empty, or another process ended its transaction just now
+    start, _, _, pages = struct.unpack(">8sIII", head)
+    length, _, end = struct.unpack(">II8s", tail)
     if end == _MAGIC and length:
         raise NotADatabase(
             f"{journal} names another file, for SQLite to delete it: engrain did not write it. Move it away."
         )
+    if start == _MAGIC and not pages and path.is_file() and path.stat().st_size:
+        raise NotADatabase(f"{journal} would empty the store: engrain did not write it. Move it away.")
     if start == _MAGIC and has_log and _is_foreign(path, size, pages):
         raise NotADatabase(f"{journal} is not of this store, which has a write-ahead log instead. Move it away.")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed
@@ -153,6 +154,30 @@ class Pool:
     def close(self) -> None:
         self._closed = True
         self.drain()
+
+
+class ThreadReads(threading.local):
+    """The snapshot, the pinned connection and the reads of the calling thread."""
+
+    snapshot: Snapshot | None = None  # that it keeps from one loan to the next
+    pinned: Loan | None = None  # of the block that it is in
+    reads = False  # a store in memory
+
+    def find_lent(self, pool: Pool) -> Connection | None:
+        if self.pinned:
+            return self.pinned.db or pool.lend(self.pinned)
+        return self.snapshot.lent if self.snapshot else None
+
+    @contextmanager
+    def pin(self, pool: Pool) -> Iterator[None]:
+        loan = Loan()
+        try:
+            self.pinned = loan
+            yield
+        finally:
+            self.pinned = None
+            loan.over = True
+            pool.take_back(loan)
 
 
 def _close_all(connections: list[Connection]) -> None:

@@ -142,10 +142,14 @@ def overwrite_unused_bytes(file: int, first: int = 0, seconds: float = math.inf)
     head = read_at(file, 100, 0)
     size = int.from_bytes(head[16:18], "big")
     size = 65536 if size == 1 else size
-    kinds = find_tree_bytes(head, os.fstat(file).st_size // size)
+    # The count in the head holds where both change counters agree. A file may be longer, and even sparse.
+    pages = os.fstat(file).st_size // size
+    if head[24:28] == head[92:96]:
+        pages = min(pages, int.from_bytes(head[28:32], "big"))
+    kinds = find_tree_bytes(head, pages)
     ends = time.monotonic() + seconds
     wrote, next_page = False, None
-    for number, page in _read_pages(file, size, first):
+    for number, page in _read_pages(file, size, range(first, pages)):
         if number % CHUNK_PAGES == 0 and number > first and time.monotonic() >= ends:
             next_page = number
             break
@@ -167,14 +171,11 @@ def find_tree_bytes(head: bytes, pages: int) -> frozenset[int]:
     return frozenset(kind for kind in _TREE_PAGES if kind > highest)
 
 
-def _read_pages(file: int, size: int, first: int) -> Iterator[tuple[int, bytes]]:
-    number = first
-    while chunk := read_at(file, size * CHUNK_PAGES, number * size):
+def _read_pages(file: int, size: int, numbers: range) -> Iterator[tuple[int, bytes]]:
+    for first in numbers[::CHUNK_PAGES]:
+        chunk = read_at(file, size * min(CHUNK_PAGES, numbers.stop - first), first * size)
         for start in range(0, len(chunk) - size + 1, size):
-            yield number, chunk[start : start + size]
-            number += 1
-        if len(chunk) < size * CHUNK_PAGES:
-            return
+            yield first + start // size, chunk[start : start + size]
 
 
 def _find_holes(page: bytes, header: int, usable: int, kinds: frozenset[int]) -> Iterator[tuple[int, int]]:

@@ -84,10 +84,17 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
         # The methods of these parts are the store's own: bound here, so that no method only forwards.
         self.snapshot, self.transaction = self.dialect.snapshot, self.dialect.transaction
         self.in_transaction, self.on_snapshot = self.dialect.in_transaction, self.dialect.on_snapshot
-        self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes)
+        self.pin_snapshot = self.dialect.pin_snapshot
+        # Nothing of an encrypted file is written elsewhere.
+        may_map = self._file.path and not self._file.read_only and not isinstance(engine, EncryptedEngine)
+        folder = str(self._file.path.parent) if self._file.path and may_map else None
+        self.index = IndexCache(self.snapshot, self.dialect.find_time, cache_bytes, folder)
         self.nearest, self.cosines = self.index.nearest, self.index.cosines
         self.best, self.counts, self.speakers = self.index.best, self.index.counts, self.index.speakers
+        self.collect = self.index.collect
         self.usage = UsageCounts(self.dialect, self._file.read_only)
+        self.index.serve_lists(self.dialect, self.usage)
+        self.short_page, self.having = self.index.short_page, self.index.having  # type: ignore[method-assign]
         self.journal = Tasks(self.dialect)
         self.episodes = Episodes(self.dialect)
         self.outcomes = Outcomes(self.dialect)
@@ -237,6 +244,7 @@ class SqliteStore(Health, Backups, ItemReads, ItemWrites, Requests, Sessions, Du
 
     def _release(self) -> None:
         _opened.discard(self)
+        self.index.clear()
         self._pool.close()
         self._writer.close()
         if self._lock:

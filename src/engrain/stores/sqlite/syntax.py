@@ -13,6 +13,7 @@ from engrain.stores.relational.rows import EPISODE_COLUMNS, ITEM_COLUMNS, RECORD
 from engrain.stores.relational.statements import Statement, Syntax
 from engrain.stores.sqlite.checksums import load_tables
 
+MODEL_SHIFT = 40
 _TYPES = {TEXT: "type = 'text'", NUMBER: "type in ('integer', 'real')", FLAG: "type in ('true', 'false')"}
 # Every row that an answer is made of is checked as it is read.
 _INTACT = {f"intact_{name}": table.build_check("1") for name, table in load_tables().items()}
@@ -140,6 +141,11 @@ class _Metadata:
     def _exists(self, test: str) -> str:
         # json_each compares the key as a value: a path would have to quote what the caller chose.
         return f"exists (select 1 from json_each(item.metadata) as j where j.key = {self.key} and {test})"
+
+
+def vector_key(model: int, n: int) -> int:
+    """The key of an item's vectors by one model."""
+    return model << MODEL_SHIFT | n
 
 
 @cache

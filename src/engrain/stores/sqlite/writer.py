@@ -276,7 +276,7 @@ class WriteQueue:
         """Undo a transaction that was left open, and release the lock."""
         try:
             if self._db is not None and self._db.in_transaction:
-                self._db.run("rollback")
+                self._db.rollback()
         except EngrainError:
             self.drop_connection()  # it is unusable; the next write opens another
         finally:
@@ -341,9 +341,11 @@ class WriteQueue:
         self._member = threading.get_ident(), db
         savepoint = None
         try:
-            savepoint = db.set_savepoint()
+            # The first is undone with the whole transaction, and so saves a copy of every page that it changes.
+            savepoint = db.set_savepoint() if members else None
             write.answer = work(db)
-            db.run("release member")
+            if savepoint is not None:
+                db.run("release member")
         except BaseException as error:  # noqa: BLE001  (its caller gets it)
             undone = _undo_member(db, savepoint)
             write.fail(_drop_frame(error))
@@ -356,7 +358,7 @@ class WriteQueue:
 
     def _commit(self, db: Connection, members: list[Write]) -> None:
         if not members:
-            db.run("rollback")
+            db.rollback()
             return
         if db.total_changes != self._changes_before or db.differences:
             self._hooks.before_commit(db)
@@ -389,7 +391,7 @@ def _log_errors() -> Iterator[None]:
 
 
 def _undo_member(db: Connection, savepoint: int | None) -> bool:
-    """False if the whole transaction is gone: SQLite rolls it back on a full disk, for example."""
+    """False if the whole transaction is to be undone, or SQLite has done so: on a full disk, for example."""
     try:
         if db.in_transaction and savepoint is not None:
             db.undo(savepoint)

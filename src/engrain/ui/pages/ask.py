@@ -19,6 +19,7 @@ PARTS = {
     "meaning": "close in meaning",
     "words": "the same words, rare ones count more",
     "cover": "share of the question's words",
+    "cover before": "words of the question in the turn before",
     "words before": "words of the turn before it",
     "words after": "words of the turn after it",
     "session": "its session fits as a whole",

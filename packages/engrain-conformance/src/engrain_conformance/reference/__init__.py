@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from engrain.core.clock import Clock, system_clock
 from engrain.core.identity import IdSource
 from engrain_conformance.reference.episodes import ReferenceEpisodes, ReferenceOutcomes
@@ -27,6 +29,8 @@ class ReferenceStore(ReferenceItems, ReferenceSearch, ReferenceSessions, Referen
         self.journal = ReferenceTasks(self)
         self.audit = ReferenceAudit(self)
         self.erasing = ReferenceErasing(self)
+        self.pin_snapshot = nullcontext
+        self.short_page = self.page
 
 
 def open_reference(url: str, *, clock: Clock, read_only: bool) -> ReferenceStore:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from itertools import chain
 
 from engrain.core.model.erasure import hash_cut
-from engrain.core.model.items import Citation, Item, Source
+from engrain.core.model.items import Citation, Item, Source, is_all_forgotten
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
 from engrain.core.rules.own_words import detect_stored_traits
 from engrain.core.rules.removal import cites_any_span, cut_spans, shift_offset
 from engrain.core.text.passages import Span, index_words
 from engrain_conformance.reference import episodes
+from engrain_conformance.reference.records import drop_attachments
 from engrain_conformance.reference.state import StoredRow, WriteContext
 
 
@@ -99,6 +100,7 @@ def remove_item(work: WriteContext, id: str, tombstoned: bool) -> None:
         work.add_tombstone(stored.item.text)
     _invalidate_summary(work, stored.item)
     episodes.drop_item_episodes(work.state, work.scope, id)
+    drop_attachments(work.state, work.scope, id)
     for key in [key for key in work.state.trials if key[:2] == (work.scope, id)]:
         del work.state.trials[key]
     work.mark_changed(id, gone=True)
@@ -119,6 +121,8 @@ def _cut(work: WriteContext, id: str, spans: Sequence[Span]) -> None:
     )
     _invalidate_summary(work, before)
     episodes.drop_item_episodes(work.state, work.scope, id)
+    if is_all_forgotten(after.text):
+        drop_attachments(work.state, work.scope, id)
     work.mark_changed(id)
     for other in work.state.list_items(work.scope):
         if any(cite.item == id for cite in _list_citations(other.item)):

@@ -7,7 +7,15 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.records import Record, RecordKey, RecordScan, RecordWrite, ScanOrder, describe_conflict
+from engrain.core.model.records import (
+    ATTACHMENTS,
+    Record,
+    RecordKey,
+    RecordScan,
+    RecordWrite,
+    ScanOrder,
+    describe_conflict,
+)
 from engrain_conformance.reference.state import State, StateView, StoredRecord, check_not_held, is_held, reads, writes
 
 Place = tuple[Scope, str, RecordKey]
@@ -107,3 +115,8 @@ def _drop(state: State, scope: Scope, places: Iterable[Place]) -> int:
     if removed:
         check_not_held(state, scope)
     return len(removed)
+
+
+def drop_attachments(state: State, scope: Scope, item: str) -> None:
+    for place in _list_under(state, scope, ATTACHMENTS, (item,)):
+        del state.records[place]

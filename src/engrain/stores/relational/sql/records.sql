@@ -43,6 +43,9 @@ select changed from record where scope = :scope and space = :space and key = :ke
 -- delete_records --
 delete from record where scope = :scope and space = :space and key >= :low and key < :high returning key;
 
+-- delete_attachments --
+delete from record where scope = :scope and space = :space and key >= :low and key < :high;
+
 -- find_record_scopes --
 select tenant, agent, "user" from scope where state = 0 and tenant {same} cast(:tenant as text) and exists (
   select 1 from record where record.scope = scope.scope and space = :space and key >= :low and key < :high

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
-from operator import gt
+from itertools import compress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engrain.core.errors import StoreCorrupt
+from engrain.core.model.filters import Filter
+from engrain.core.model.queries import ItemColumns
 from engrain.stores.sqlite.connection import Reader, read_pages
+from engrain.stores.sqlite.index.columns import Allocate, Array, Column, Flags, Ints, allocate_in_memory
+from engrain.stores.sqlite.index.profiles import IdColumn, ProfileTable
 from engrain.stores.sqlite.syntax import load_sql
-
-Array = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 SQL = load_sql()
 _NEVER, _ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 # Fewer removed rows than this are kept: reading so small a scope again would gain nothing.
 MIN_REMOVED = 256
-# Room that is not yet touched costs address space, not memory.
-_FIRST_CAPACITY = 64
+# A session and a place in it as one number.
+_PLACE_BITS = 40
+# Scores are compared in so many rows: the best of each column is above all others of it.
+_BLOCK_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,24 +45,25 @@ class ItemTable:
         self.valid_from = Column(np.int64)
         self.valid_until = Column(np.int64)
         self.passages = Column(np.int64)
-        self.ids: list[str] = []
-        self._speakers: list[str | None] = []  # by row
-        self._same: dict[str | None, str | None] = {}  # one object for each name
-        self._speaker_counts: Counter[str] = Counter()
+        self.ids = IdColumn()
+        self._occurred_at = Column(np.int64)
+        self._session = Column(np.int64)
+        self._place = Column(np.int64)
+        self._sessions: dict[str | None, int] = {None: -1}
+        self._profiles = ProfileTable()
+        self._profile = Column(np.int32)
+        self._sources: dict[int, str] = {}  # the first named source of a row
+        self._places: tuple[Ints, Ints, Ints] | None = None  # see _order_places
         self.removed = 0
-        self._row_by_id: dict[str, int] = {}
         self._visible = Mask(np.empty(0, dtype=np.bool_), True)
-        self._masked_change = 0  # the last change when it was made
-        self._newness: Ints | None = None
-        self._ids_ascend = True
+        self._masked = (0, 0, 0)  # the last change when it was made, and the times from and until which it holds
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
     def nbytes(self) -> int:
-        # An id is a str of some 80 bytes, with a place in a list and one in a dictionary.
-        return 4 * self.numbers.nbytes + 210 * len(self.ids)
+        return (94 + self.ids.width) * len(self.ids) + self._profiles.nbytes
 
     @property
     def is_stale(self) -> bool:
@@ -71,7 +71,7 @@ class ItemTable:
 
     @property
     def speakers(self) -> frozenset[str]:
-        return frozenset(self._speaker_counts)
+        return self._profiles.speakers
 
     def refresh(self, db: Reader, newest: int) -> None:
         """Read the changes up to the newest one."""
@@ -80,51 +80,128 @@ class ItemTable:
         values = {"scope": self.scope, "since": self.last_change, "first": 0}
         if self.last_change:
             # Additions first: an item may have been added and deleted since.
-            self._update(db.rows(SQL["load_changed_index_items"], values))
+            self._update(db, db.rows(SQL["load_changed_index_items"], values))
             deleted = db.rows(SQL["load_deleted_numbers"], values)
             self._remove(np.array([number for (number,) in deleted], dtype=np.int64))
         else:
             for columns in read_pages(db, SQL["load_index_items"], values):
                 self._append(columns)
+            self._read_sources(db.rows(SQL["load_index_sources"], values))
         self.last_change = newest
 
-    def _update(self, rows: list[tuple[Any, ...]]) -> None:
+    def _update(self, db: Reader, rows: list[tuple[Any, ...]]) -> None:
         # Numbers rise with every insert, so new items stand behind all known ones.
         last = int(self.numbers.values[-1]) if len(self.numbers) else -1
         new = [row for row in rows if row[0] > last]
         if new:
             self._append(list(zip(*new, strict=True)))
-        for number, _, valid_from, valid_until, passages, _ in rows[: len(rows) - len(new)]:
+        for number, _, valid_from, valid_until, passages, occurred_at, session, place, *profile in rows[
+            : len(rows) - len(new)
+        ]:
             row = int(np.searchsorted(self.numbers.values, number))
             self.valid_from.values[row] = valid_from
             self.valid_until.values[row] = _ALWAYS if valid_until is None else valid_until
             self.passages.values[row] = passages
+            self._occurred_at.values[row] = occurred_at
+            self._session.values[row] = self._sessions.setdefault(session, len(self._sessions) - 1)
+            self._place.values[row] = -1 if place is None else place
+            self._profiles.drop(int(self._profile.values[row]))
+            self._profile.values[row] = self._profiles.add(tuple(profile))
+            self._sources.pop(row, None)
+            self._places = None
+        numbers = str([row[0] for row in rows])  # a list of integers as JSON
+        self._read_sources(db.rows(SQL["load_changed_index_sources"], {"scope": self.scope, "items": numbers}))
 
     def _append(self, columns: list[tuple[Any, ...]]) -> None:
-        numbers, ids, valid_from, valid_until, passages, speakers = columns
-        first = len(self.ids)
+        numbers, ids, valid_from, valid_until, passages, occurred_at, sessions, places, *profiles = columns
         self.numbers.extend(numbers)
         self.valid_from.extend(valid_from)
         self.valid_until.extend(replace_nulls(valid_until, _ALWAYS))
         self.passages.extend(passages)
-        if self._ids_ascend:
-            self._ids_ascend = self.ids[-1:] < [ids[0]] and not any(map(gt, ids, islice(ids, 1, None)))
+        self._occurred_at.extend(occurred_at)
+        known = self._sessions
+        self._session.extend([known.setdefault(name, len(known) - 1) for name in sessions])
+        self._place.extend(replace_nulls(places, -1))
+        self._profile.extend(list(map(self._profiles.add, zip(*profiles, strict=True))))
         self.ids.extend(ids)
-        self._row_by_id.update(zip(ids, range(first, first + len(ids)), strict=True))
-        self._speakers.extend(self._same.setdefault(name, name) for name in speakers)
-        self._speaker_counts.update(filter(None, speakers))
+        self._places = None
+
+    def _read_sources(self, rows: list[tuple[int, str]]) -> None:
+        found = self.find_rows(np.array([number for number, _ in rows], dtype=np.int64)).tolist()
+        for row, (_, name) in zip(found, rows, strict=True):
+            self._sources.setdefault(row, name)
 
     def _remove(self, numbers: Ints) -> None:
         for row in self.find_rows(numbers).tolist():
             if row < 0:
                 continue
-            # A later item may have the same id.
-            if self._row_by_id.get(self.ids[row]) == row:
-                del self._row_by_id[self.ids[row]]
-            if speaker := self._speakers[row]:
-                self._speaker_counts -= Counter((speaker,))  # drops a name whose count is 0
+            self._profiles.drop(int(self._profile.values[row]))
             self.removed += 1
             self.valid_until.values[row] = _NEVER
+            self._places = None
+
+    # Columns
+
+    def read_columns(self, rows: Ints) -> ItemColumns:
+        """The fields of these rows."""
+        profile, profiles = self._profile.values[rows], self._profiles
+        source = np.full(len(rows), None, dtype=object)
+        if self._sources:
+            source[:] = list(map(self._sources.get, rows.tolist()))
+        return ItemColumns(
+            self.ids.read(rows), profiles.kind.values[profile],
+            profiles.role.values[profile], profiles.speaker.values[profile], source, self._session.values[rows],
+            self._place.values[rows], self._occurred_at.values[rows] / 1e6, profiles.traits.values[profile],
+            profiles.importance.values[profile], profiles.pinned.values[profile], profiles.trust.values[profile],
+        )  # fmt: skip
+
+    def find_neighbours(self, rows: Ints, reach: int) -> Ints:
+        """The rows up to so many places away in the same sessions."""
+        keys, order, positions = self._places = self._places or self._order_places()
+        place = positions[rows]
+        place = place[place >= 0]
+        found = []
+        # No two rows have the same place, so a row that is near is as near in this order.
+        for step in (step for step in range(-reach, reach + 1) if step):
+            near = np.clip(place + step, 0, len(keys) - 1)
+            found.append(order[near[np.abs(keys[near] - keys[place]) <= reach]])
+        return np.concatenate(found) if found else rows[:0]
+
+    def _order_places(self) -> tuple[Ints, Ints, Ints]:
+        """All places in order with their rows, and for each row its position there, -1 for none.
+
+        A corrected item has given its place to another, and is nobody's neighbour."""
+        session, place = self._session.values, self._place.values
+        placed = (session >= 0) & (place >= 0) & (place < 1 << _PLACE_BITS - 1) & (self.valid_until.values != _NEVER)
+        rows = np.flatnonzero(placed)
+        keys = (session[rows] << _PLACE_BITS) + place[rows]
+        order = np.argsort(keys, kind="stable")
+        positions = np.full(len(session), -1)
+        positions[rows[order]] = np.arange(len(rows))
+        return keys[order], rows[order], positions
+
+    def find_newest(self, mask: Mask, limit: int) -> Ints:
+        """The rows of the mask that were added last, the last first."""
+        return np.flatnonzero(mask.rows)[::-1][:limit]
+
+    def find_with_traits(self, traits: int, mask: Mask, limit: int) -> Ints:
+        """The rows of the mask that have any of these traits, the newest id first."""
+        if not traits:
+            return np.empty(0, dtype=np.int64)
+        having = (self._profiles.traits.values & traits) != 0
+        rows = np.flatnonzero(having[self._profile.values] & mask.rows) if having.any() else np.empty(0, np.int64)
+        newness = self.ids.order_by_newness()
+        if newness is not None:
+            rows = rows[np.argsort(newness[rows])]
+        return rows[::-1][:limit]
+
+    def mask_profiles(self, where: Filter, mask: Mask) -> Mask | None:
+        """The rows of the mask that match the filter; None if their profiles do not tell."""
+        matching = self._profiles.match(where)
+        return None if matching is None else Mask(mask.rows & matching[self._profile.values], False)
+
+    def mask_trusted(self, mask: Mask, trust: float) -> Mask:
+        return Mask(mask.rows & (self._profiles.trust.values >= trust)[self._profile.values], False)
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -152,14 +229,9 @@ class ItemTable:
         ours = rows >= 0
         return rows[ours], blobs if ours.all() else list(compress(blobs, ours.tolist()))
 
-    def find_rows_by_id(self, ids: Sequence[str]) -> Ints:
-        """The row of each id, -1 for an unknown one."""
-        get = self._row_by_id.get
-        return np.array([get(id, -1) for id in ids], dtype=np.int64)
-
     def find_visible_rows(self, ids: Sequence[str], at: int) -> Ints:
         """The row of each id, -1 for one that is unknown or not visible then."""
-        rows = self.find_rows_by_id(ids)
+        rows = self.ids.find(ids)
         visible = self.mask_visible(at)
         if not visible.everything:
             rows[~np.append(visible.rows, False)[rows]] = -1
@@ -171,21 +243,27 @@ class ItemTable:
         flags[self.find_rows(np.array(numbers, dtype=np.int64))] = True
         return Mask(flags & visible.rows, False)
 
-    def order_by_newness(self) -> Ints | None:
-        """A number for each row, higher for a newer id. None if the rows have that order themselves."""
-        if self._ids_ascend:
-            return None
-        if self._newness is None or len(self._newness) != len(self.ids):
-            order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
-            self._newness = np.empty(len(order), dtype=np.int64)
-            self._newness[order] = np.arange(len(order))
-        return self._newness
+    @property
+    def visible_between(self) -> tuple[int, int]:
+        """The times from and until which the last mask of visible rows holds."""
+        return self._masked[1:]
 
     def mask_visible(self, at: int) -> Mask:
         """The same mask object as long as the same rows are visible and nothing has changed."""
-        flags = (self.valid_from.values <= at) & (at < self.valid_until.values)
-        if self._masked_change != self.last_change or not np.array_equal(flags, self._visible.rows):
-            self._visible, self._masked_change = Mask(flags, bool(flags.all())), self.last_change
+        change, begins, ends = self._masked
+        if change == self.last_change and begins <= at < ends:
+            return self._visible
+        starts, stops = self.valid_from.values, self.valid_until.values
+        flags = (starts <= at) & (at < stops)
+        if change != self.last_change or not np.array_equal(flags, self._visible.rows):
+            self._visible = Mask(flags, bool(flags.all()))
+        moments = np.concatenate((starts, stops))
+        later = moments > at
+        self._masked = (
+            self.last_change,
+            int(moments.max(where=~later, initial=_NEVER)),
+            int(moments.min(where=later, initial=_ALWAYS)),
+        )
         return self._visible
 
 
@@ -194,12 +272,12 @@ class EntryTable:
 
     An entry that was replaced or removed has the owner -1."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocate: Allocate = allocate_in_memory) -> None:
         self.loaded = False
         self.last_change = 0
-        self._owners = Column(np.int64)  # the item's row, for each entry
-        self._firsts = Column(np.int64)  # the first entry, for each item
-        self._counts = Column(np.int64)
+        self._owners = Column(np.int64, allocate=allocate)  # the item's row, for each entry
+        self._firsts = Column(np.int64, allocate=allocate)  # the first entry, for each item
+        self._counts = Column(np.int64, allocate=allocate)
         self._removed = 0
         self._several = False  # some item has more than one entry
 
@@ -252,7 +330,7 @@ class EntryTable:
         """A score that at least `limit` different items reach, or the lowest. `among` are the entries scored."""
         wanted = max(limit, 1)
         while wanted < len(scores):
-            floor = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+            floor = find_nth_highest(scores, wanted)
             if not self._several or floor <= lowest:
                 return floor
             reached = np.flatnonzero(scores >= floor)
@@ -262,41 +340,14 @@ class EntryTable:
         return lowest
 
 
-class Column:
-    """An array that grows at its end at amortised cost; `values` is the part in use."""
-
-    __slots__ = ("_buffer", "values")
-
-    def __init__(self, dtype: npt.DTypeLike, *width: int) -> None:
-        self._buffer = np.empty((_FIRST_CAPACITY, *width), dtype=dtype)
-        self.values: Array = self._buffer[:0]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.values.nbytes)
-
-    def extend(self, more: Array | Sequence[Any]) -> None:
-        length = len(self.values)
-        end = length + len(more)
-        self.reserve(end)
-        self._buffer[length:end] = more
-        self.values = self._buffer[:end]
-
-    def reserve(self, length: int) -> None:
-        """Make room, so that growing to this length copies nothing."""
-        if length > len(self._buffer):
-            used = len(self.values)
-            wider = np.empty((max(length, 2 * len(self._buffer)), *self._buffer.shape[1:]), dtype=self._buffer.dtype)
-            wider[:used] = self.values
-            self._buffer, self.values = wider, wider[:used]
-
-    def grow(self, length: int, fill: Any) -> None:
-        """Grow to this length; the new places hold `fill`."""
-        if length > len(self.values):
-            self.extend(np.full((length - len(self.values), *self._buffer.shape[1:]), fill, dtype=self._buffer.dtype))
+def find_nth_highest(scores: Array, nth: int) -> Any:
+    """The nth highest of more than n scores. Most are ruled out by the highest of each block: np.partition is slow."""
+    width = len(scores) // _BLOCK_ROWS
+    if width > 2 * nth:
+        highest = scores[: width * _BLOCK_ROWS].reshape(_BLOCK_ROWS, width).max(axis=0)
+        # In n blocks there is a score that is at least as high.
+        scores = scores[scores >= np.partition(highest, width - nth)[width - nth]]
+    return np.partition(scores, len(scores) - nth)[len(scores) - nth]
 
 
 def count_entries(blobs: Sequence[bytes], size: int, table: str) -> Ints:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from itertools import accumulate
 from typing import Any
@@ -12,21 +14,18 @@ import numpy.typing as npt
 
 from engrain.core.errors import StoreCorrupt
 from engrain.core.model.items import Vectors
-from engrain.stores.sqlite.connection import Reader, read_pages
-from engrain.stores.sqlite.dialect import vector_key
+from engrain.stores.sqlite.connection import Reader, check_row, read_pages
+from engrain.stores.sqlite.index.columns import Allocate, Array, Column, Flags, Ints, allocate_in_memory
 from engrain.stores.sqlite.index.items import (
     SQL,
-    Array,
-    Column,
     EntryTable,
-    Flags,
-    Ints,
     ItemTable,
     Mask,
     count_entries,
     expand_ranges,
     find_first_of_each,
 )
+from engrain.stores.sqlite.syntax import vector_key
 from engrain.stores.vector_math import Floats, multiply_rows, normalize_query, stack_windows
 
 
@@ -43,31 +42,42 @@ Singles = npt.NDArray[np.float32]
 
 _BLOCK_ROWS = 8192
 _LEVELS = 127  # of an int8 code
-# A scope of at most so many windows keeps the vectors that it read, as doubles: 6 MB with 384 dimensions.
-_MAX_CACHED_WINDOWS = 2048
+# So few windows are compared by their vectors at once: ruling some out takes longer.
+_FEW_WINDOWS = 128
+# A scope keeps so many of the vectors that it compared last: at most 13 MB with 384 dimensions.
+_MAX_CACHED_WINDOWS = 8192
 
 
 class VectorIndex(EntryTable):
     """The windows of a scope's items by one model."""
 
-    def __init__(self, model: int, dimension: int) -> None:
-        super().__init__()
+    def __init__(self, model: int, dimension: int, allocate: Allocate = allocate_in_memory) -> None:
+        super().__init__(allocate)
         self._base = vector_key(model, 0)
         self.dimension = dimension
         self._type = code_type(dimension)
-        self._scales = Column(np.float32)
-        self._errors = Column(np.float32)
-        self._codes = Column(np.int8, dimension)
+        self._allocate = allocate
+        self._scales = Column(np.float32, allocate=allocate)
+        self._errors = Column(np.float32, allocate=allocate)
+        self._codes = Column(np.int8, dimension, allocate=allocate)
         # Without numkong: the codes times their scale, made block by block when first scanned.
         self._scaled: Column | None = None
-        # In a small scope: the vectors, and which of them were read.
-        self._vectors = Column(np.float64, dimension)
-        self._cached = Column(np.bool_)
+        # The vectors that were compared last, in turn: the place of each window, or -1, and the window at each place.
+        self._vectors = Column(np.float32, dimension)
+        self._cached_at = Column(np.int32)
+        self._cached = Column(np.int64)
+        self._next_place = 0
+        self._last_query: tuple[Any, Floats] | None = None
 
     @property
     def nbytes(self) -> int:
-        parts = (self._scales, self._errors, self._codes, self._owners, self._firsts, self._counts, self._vectors)
-        return sum(part.nbytes for part in parts) + (self._scaled.nbytes if self._scaled else 0)
+        scaled = 4 * self.dimension * len(self._scaled) if self._scaled else 0
+        return (self.dimension + 16) * len(self._owners) + 16 * len(self._counts) + scaled
+
+    @property
+    def cached_bytes(self) -> int:
+        """The bytes that are in memory even if the index is mapped."""
+        return (4 * self.dimension + 8) * len(self._vectors) + 4 * len(self._cached_at)
 
     # Reading changes
 
@@ -108,7 +118,9 @@ class VectorIndex(EntryTable):
         self._scales.values[first:last] = windows["scale"]
         self._errors.values[first:last] = windows["error"]
         self._codes.values[first:last] = windows["codes"]
-        self._cached.values[first:last] = False
+        places = self._cached_at.values[first:last]
+        self._cached.values[places[places >= 0]] = -1
+        places[:] = -1
         if self._scaled is not None and first < len(self._scaled):
             some = windows[: len(self._scaled) - first]
             self._scaled.values[first:last] = some["codes"] * some["scale"][:, None]
@@ -119,29 +131,38 @@ class VectorIndex(EntryTable):
         self, db: Reader, items: ItemTable, vector: Any, mask: Mask, limit: int
     ) -> tuple[Ints, Floats, float | None]:
         """Item rows with their cosines, the best first, and the mean of all cosines. Ties go to the newer item."""
-        query = normalize_query(vector, self.dimension)
+        query = self._normalize(vector)
         windows, background = self._find_candidates(query, self._mask_entries(mask), limit)
         owners, cosines = self._owners.values[windows], self._score(db, items, query, windows)
         if self._several:
             best = find_first_of_each(owners, -cosines)
             owners, cosines = owners[best], cosines[best]
-        newness = items.order_by_newness()
+        newness = items.ids.order_by_newness()
         newest = owners if newness is None else newness[owners]
         order = np.lexsort((-newest, -cosines))[: max(limit, 0)]
         return owners[order], cosines[order], background
 
     def score_rows(self, db: Reader, items: ItemTable, vector: Any, rows: Ints) -> Floats:
         """The cosine of each item row, nan where there is no vector."""
-        query = normalize_query(vector, self.dimension)
+        query = self._normalize(vector)
         answer = np.full(len(rows), np.nan)
         known = np.flatnonzero(rows >= 0)
         known = known[self._counts.values[rows[known]] > 0]
         if not len(known):
             return answer
         firsts, counts = self._firsts.values[rows[known]], self._counts.values[rows[known]]
+        if not self._several:
+            answer[known] = self._score(db, items, query, firsts)
+            return answer
         cosines = self._score(db, items, query, expand_ranges(firsts, counts))
         answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
+
+    def _normalize(self, vector: Any) -> Floats:
+        """The searches of one recall have the same vector."""
+        if self._last_query is None or not np.array_equal(self._last_query[0], vector):
+            self._last_query = np.array(vector), normalize_query(vector, self.dimension)
+        return self._last_query[1]
 
     def _find_candidates(self, query: Floats, allowed: Flags | None, limit: int) -> tuple[Ints, float | None]:
         """The windows that may be among the best, and the mean of all cosines."""
@@ -158,6 +179,8 @@ class VectorIndex(EntryTable):
         if allowed is not None and among is None:
             cosines[~allowed] = -np.inf
         windows = self._keep_possible(cosines, errors, limit, among)
+        if len(windows) <= _FEW_WINDOWS:
+            return windows, background
         # The second pass takes the query unrounded, so that the bound holds only the rounding of the windows.
         errors = self._errors.values[windows] + self._slack
         return self._keep_possible(self._multiply(query, windows), errors, limit, windows), background
@@ -172,15 +195,15 @@ class VectorIndex(EntryTable):
         errors = self._errors.values if among is None else self._errors.values[among]
         if numkong is None:
             return self._multiply(query, among), errors + self._slack
-        coded = quantise(query.astype(np.float32)[None, :])
+        codes_of_query, scale, error = quantise_query(query.astype(np.float32))
         codes = self._codes.values if among is None else self._codes.values[among]
         scales = self._scales.values if among is None else self._scales.values[among]
         cosines = np.empty(len(codes), dtype=np.float32)
         if len(codes):
-            numkong.dot(coded["codes"], codes, out=cosines)
-        cosines *= scales * coded["scale"]
+            numkong.dot(codes_of_query, codes, out=cosines)
+        cosines *= scales * scale
         # |q·v − q'·v'| ≤ |q||v − v'| + |q − q'||v'|, where |q| = 1 and |v'| ≤ |v| + |v − v'|, at most 1 and a little.
-        rest = np.float32(coded["error"][0] * 1.002)
+        rest = np.float32(error * 1.002)
         return cosines, errors * (1 + rest) + (rest + self._slack)
 
     def _multiply(self, query: Floats, among: Ints | None) -> Singles:
@@ -190,7 +213,7 @@ class VectorIndex(EntryTable):
             rounded = self._codes.values[among].astype(np.float32)
             return (rounded @ single) * self._scales.values[among]
         if self._scaled is None:
-            self._scaled = Column(np.float32, self.dimension)
+            self._scaled = Column(np.float32, self.dimension, allocate=self._allocate)
             self._scaled.reserve(len(self._owners))
         while len(self._scaled) < len(self._owners):
             block = slice(len(self._scaled), len(self._scaled) + _BLOCK_ROWS)
@@ -206,16 +229,30 @@ class VectorIndex(EntryTable):
 
     def _score(self, db: Reader, items: ItemTable, query: Floats, windows: Ints) -> Floats:
         """The true cosines of these windows."""
-        if len(self._owners) > _MAX_CACHED_WINDOWS:
-            self._vectors, self._cached = Column(np.float64, self.dimension), Column(np.bool_)
+        self._cached_at.grow(len(self._owners), -1)
+        if len(windows) > _MAX_CACHED_WINDOWS:
             return multiply_rows(self._read_vectors(db, items, windows), query)
-        self._vectors.grow(len(self._owners), 0)
-        self._cached.grow(len(self._owners), False)
-        missing = windows[~self._cached.values[windows]]
-        if len(missing):
-            self._vectors.values[missing] = self._read_vectors(db, items, missing)
-            self._cached.values[missing] = True
-        return multiply_rows(self._vectors.values[windows], query)
+        absent = self._cached_at.values[windows] < 0
+        if absent.any():
+            missing = np.unique(windows[absent])
+            self._cache_vectors(missing, windows, self._read_vectors(db, items, missing))
+        return multiply_rows(self._vectors.values[self._cached_at.values[windows]], query)
+
+    def _cache_vectors(self, missing: Ints, needed: Ints, vectors: Array) -> None:
+        """Put vectors in the places of those that were compared longest ago, but not of those that are needed now."""
+        self._vectors.grow(min(len(self._owners), _MAX_CACHED_WINDOWS), 0)
+        self._cached.grow(len(self._vectors), -1)
+        size = len(self._vectors)
+        free = np.ones(size, dtype=np.bool_)
+        known = self._cached_at.values[needed]
+        free[known[known >= 0]] = False
+        in_turn = (np.flatnonzero(free) - self._next_place) % size
+        places = (np.sort(in_turn)[: len(missing)] + self._next_place) % size
+        before = self._cached.values[places]
+        self._cached_at.values[before[before >= 0]] = -1
+        self._vectors.values[places] = vectors
+        self._cached.values[places], self._cached_at.values[missing] = missing, places
+        self._next_place = int(places[-1] + 1) % size
 
     def _read_vectors(self, db: Reader, items: ItemTable, windows: Ints) -> Array:
         owners = self._owners.values[windows]
@@ -223,7 +260,7 @@ class VectorIndex(EntryTable):
         counts = self._counts.values[rows]
         keys = str((items.numbers.values[rows] + self._base).tolist())  # a list of integers as JSON
         found = db.rows(SQL["load_index_vectors"], {"keys": keys})
-        blobs = [blob for (blob,) in found]
+        blobs = [check_row(windows, "vector", checksum, key, windows) for windows, key, checksum in found]
         count_entries(blobs, 4 * self.dimension, "vector")
         vectors = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(-1, self.dimension)
         if len(found) != len(rows) or len(vectors) != counts.sum():
@@ -243,6 +280,7 @@ def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
     return round(float(total) / count, 4) if count else None
 
 
+@cache
 def code_type(dimension: int) -> np.dtype[np.void]:
     """One window as table `code` stores it."""
     return np.dtype([("scale", "<f4"), ("error", "<f4"), ("codes", "i1", (dimension,))])
@@ -267,7 +305,7 @@ def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
     coded = np.empty(len(rows), dtype=code_type(rows.shape[1]))
     top = np.abs(rows).max(axis=1)
     scale = np.where(top > 0, top / np.float32(_LEVELS), np.float32(1))
-    codes = np.rint(rows / scale[:, None]).clip(-_LEVELS, _LEVELS)
+    codes = np.minimum(np.maximum(np.rint(rows / scale[:, None]), -_LEVELS), _LEVELS)  # for one row faster than clip
     rest = rows.astype(np.float64) - codes * scale[:, None].astype(np.float64)
     length = np.sqrt(np.square(rest).sum(axis=1))
     coded["scale"] = scale
@@ -275,3 +313,13 @@ def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
     # One step up: rounding to float32 must not make the bound too small.
     coded["error"] = np.nextafter(length.astype(np.float32), np.float32(np.inf))
     return coded
+
+
+def quantise_query(row: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], np.float32, np.float32]:
+    """The codes, the scale and the bound of one vector, as `quantise` has them."""
+    top = np.abs(row).max()
+    scale = top / np.float32(_LEVELS) if top > 0 else np.float32(1)
+    codes = np.rint(row / scale).clip(-_LEVELS, _LEVELS)
+    rest = row.astype(np.float64) - codes * np.float64(scale)
+    length = np.float32(math.sqrt(float(np.square(rest).sum())))
+    return codes.astype(np.int8)[None, :], scale, np.nextafter(length, np.float32(np.inf))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -13,21 +13,44 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from engrain.core.clock import to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.queries import Nearest, VectorQuery, WordHit, WordMatches, WordQuery
+from engrain.core.model.items import Item
+from engrain.core.model.queries import (
+    BY_MEANING,
+    BY_TRAITS,
+    BY_WORDS,
+    CandidateQuery,
+    Candidates,
+    ListQuery,
+    Nearest,
+    VectorQuery,
+    WordColumns,
+    WordHit,
+    WordMatches,
+    WordQuery,
+)
+from engrain.stores.relational.reads import ItemReads
 from engrain.stores.sqlite.connection import Reader
+from engrain.stores.sqlite.index.held import CachedList, FilterKey, Slot, Slots, held
 from engrain.stores.sqlite.syntax import build_where, load_sql
 
 # Opening a store must not load numpy: the modules that need it are imported by the first search.
 if TYPE_CHECKING:
+    from engrain.stores.relational.usage import UsageCounts
+    from engrain.stores.sqlite.dialect import SqliteDialect
+    from engrain.stores.sqlite.index.columns import Allocate, Ints
     from engrain.stores.sqlite.index.items import EntryTable, ItemTable, Mask
     from engrain.stores.sqlite.index.vectors import VectorIndex
     from engrain.stores.sqlite.index.words import BestPassages, Scores, WordIndex
+    from engrain.stores.vector_math import Floats
 
 Answer = TypeVar("Answer")
 SQL = load_sql()
 
 # The rows of so many filters are cached until the scope changes: the searches of one recall share a filter.
 _CACHED_FILTERS = 8
+_CACHED_LISTS = 16
+# A guess at the bytes of an item's words and vectors, by which a scope is mapped before it is read.
+_ENTRY_BYTES = 600
 # A quarter of the time of WordHit(…), which is a call into Python for each.
 _word_hit: Callable[[tuple[Any, ...]], WordHit] = partial(tuple.__new__, WordHit)
 
@@ -39,19 +62,25 @@ class Read(Protocol):
 
 
 class IndexCache:
-    """The indexes of the scopes in use, up to a number of bytes. The least recently used one is dropped first."""
+    """The indexes of a store's scopes in use. All stores of a process together hold no more than the cap.
 
-    def __init__(self, read: Read, now: Callable[[Reader], int], max_bytes: int) -> None:
+    An index that is larger than that by itself is kept in files of `folder`, which are mapped. Without a folder it is
+    read for each answer."""
+
+    def __init__(self, read: Read, now: Callable[[Reader], int], max_bytes: int, folder: str | None = None) -> None:
         self._read = read
         self._now = now
         self._max_bytes = max_bytes
-        self.reset()
+        self._folder = folder
+        self._over_cap = 0
+        self._slots = Slots()
+        weakref.finalize(self, held.drop, self._slots)
 
     def reset(self) -> None:
         """Return to the unused state, in a forked child that has none of the threads."""
-        self._lock = threading.Lock()
-        self._slots: OrderedDict[str, _Slot] = OrderedDict()
-        self._dropped = self._over_cap = 0
+        held.reset()
+        self._slots.clear()
+        self._over_cap = 0
 
     # Answers
 
@@ -62,7 +91,7 @@ class IndexCache:
                 return Nearest([], [])
             mask = index.mask_matching(db, query.where, index.items.mask_visible(self._micros(db, query.at)))
             rows, cosines, background = vectors.find_nearest(db, index.items, query.vector, mask, query.limit)
-            return Nearest([index.items.ids[row] for row in rows.tolist()], cosines.tolist(), background=background)
+            return Nearest(index.items.ids.read(rows), cosines.tolist(), background=background)
 
         return self._search(query.scope, search)
 
@@ -83,7 +112,7 @@ class IndexCache:
             visible = index.items.mask_visible(self._micros(db, query.at))
             chosen = index.mask_matching(db, query.where, visible)
             scores = words.score(query.terms, visible)
-            newness = index.items.order_by_newness()
+            newness = index.items.ids.order_by_newness()
             return _make_matches(index, scores, words.find_best(scores, chosen, newness, query.limit))
 
         return self._search(query.scope, search)
@@ -96,25 +125,86 @@ class IndexCache:
 
         return self._search(query.scope, search)
 
+    def collect(self, query: CandidateQuery) -> Candidates:
+        def search(index: ScopeIndex, db: Reader) -> Candidates:
+            return Collection(index, db, query, self._micros(db, query.words.at)).collect()
+
+        return self._search(query.words.scope, search)
+
+    # Lists: an index in memory answers them without reading all of a scope
+
+    def serve_lists(self, dialect: SqliteDialect, usage: UsageCounts) -> None:
+        """Take the store's own lists, for those that no index in memory answers."""
+        self._dialect, self._stored = dialect, ItemReads()
+        self._stored.dialect, self._stored.usage = dialect, usage
+
+    def short_page(self, query: ListQuery) -> list[Item]:
+        plain = not query.history and query.after is None and query.where is not None
+        ids = self._list_newest(query) if plain and self._dialect.reads_newest else None
+        if ids is None:
+            return self._stored.page(query)
+        return self._stored.get_many(query.scope, ids) if ids else []
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        query = ListQuery(scope, where, at, limit=limit)
+        ids = self._list_newest(query, traits) if self._dialect.reads_newest else None
+        return self._stored.having(scope, traits, where, limit, at) if ids is None else ids
+
+    def _list_newest(self, query: ListQuery, traits: int = 0) -> list[str] | None:
+        """The newest visible items, the newest first: with traits, of those that have any of them.
+
+        None if the scope's index is not in memory: reading it for a list is not worth it."""
+        slot = self._slots.get(query.scope.id)
+        if slot is None or slot.speakers is None:
+            return None
+        key = (_make_filter_key(query.where), traits, query.limit)
+
+        def recall_list(db: Reader) -> list[str] | None:
+            known = slot.lists.get(key)
+            if known is None or known.newest != _find_newest(db, query.scope.id):
+                return None
+            return known.ids if known.begins <= self._micros(db, query.at) < known.ends else None
+
+        def search(index: ScopeIndex, db: Reader) -> list[str]:
+            items = index.items
+            mask = index.mask_matching(db, query.where, items.mask_visible(self._micros(db, query.at)))
+            rows = items.find_with_traits(traits, mask, query.limit) if traits else items.find_newest(mask, query.limit)
+            ids = items.ids.read(rows)
+            if len(slot.lists) >= _CACHED_LISTS:
+                slot.lists.clear()
+            slot.lists[key] = CachedList((items.scope, items.last_change), *items.visible_between, ids)
+            return ids
+
+        found = self._read(recall_list)  # without the lock: no search changes a cached list
+        return self._search(query.scope, search) if found is None else found
+
     def speakers(self, scope: Scope) -> frozenset[str]:
+        slot = self._slots.get(scope.id)
+        known = slot.speakers if slot else None
+        # Without the lock: no search changes this tuple.
+        if known and known[:2] == self._read(lambda db: _find_newest(db, scope.id)):
+            return known[2]
         return self._search(scope, lambda index, db: index.items.speakers)
 
     # The cache
 
     def usage(self) -> dict[str, int]:
-        """`over_cap` counts answers whose scope alone was over the cap, so that it was read for them only."""
-        with self._lock:
-            return {
-                "scopes": len(self._slots),
-                "bytes": sum(slot.nbytes for slot in self._slots.values()),
-                "cap": self._max_bytes,
-                "dropped": self._dropped,
-                "over_cap": self._over_cap,
-            }
+        """`mapped` scopes are larger than the cap. `over_cap` counts answers for which such a scope was read anew.
+
+        `bytes` are those in memory; `process` has those of all stores."""
+        slots = list(self._slots.values())
+        return {
+            "scopes": len(slots),
+            "bytes": sum(slot.nbytes for slot in slots),
+            "process": held.nbytes,
+            "cap": self._max_bytes,
+            "dropped": self._slots.dropped,
+            "mapped": sum(slot.is_large for slot in slots),
+            "over_cap": self._over_cap,
+        }
 
     def clear(self) -> None:
-        with self._lock:
-            self._slots.clear()
+        held.drop(self._slots)
 
     def _micros(self, db: Reader, at: datetime | None) -> int:
         return self._now(db) if at is None else to_micros(at)
@@ -123,35 +213,43 @@ class IndexCache:
         # Before the snapshot: loading numpy takes a while.
         from engrain.stores.sqlite.index import vectors, words  # noqa: F401
 
-        key = scope.id
-        with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
-            self._slots.move_to_end(key)
+        slot = held.use(self._slots, scope.id)
+        nbytes = 0
 
         def answer_from(db: Reader) -> Answer:
+            nonlocal nbytes
             # Taken out while it changes: an index whose refresh was interrupted is not used again.
             index, slot.index = slot.index, None
-            index = _refresh(index, db, key)
+            index = self._refresh(index, db, slot)
             found = search(index, db)
-            slot.index, slot.nbytes = index, index.nbytes
+            slot.index, nbytes = index, index.nbytes
+            slot.speakers = index.items.scope, index.items.last_change, index.items.speakers
             return found
 
         # The lock before the snapshot: a snapshot taken earlier could be older than the index.
         with slot.lock:
             answer = self._read(answer_from)
-        self._enforce_cap(key, slot)
+        if nbytes > self._max_bytes and not (slot.is_large and self._folder):
+            # The next search maps it, if it can be.
+            slot.is_large, slot.index, nbytes = True, None, 0
+            self._over_cap += 1
+        held.resize(slot, nbytes, self._max_bytes)
         return answer
 
-    def _enforce_cap(self, key: str, slot: _Slot) -> None:
-        with self._lock:
-            if self._slots.get(key) is not slot:
-                return
-            if slot.nbytes > self._max_bytes:
-                del self._slots[key]
-                self._over_cap += 1
-            while sum(other.nbytes for other in self._slots.values()) > self._max_bytes:
-                self._slots.popitem(last=False)
-                self._dropped += 1
+    def _refresh(self, index: ScopeIndex | None, db: Reader, slot: Slot) -> ScopeIndex:
+        scope, newest = _find_newest(db, slot.scope_id)
+        # Change numbers that went back belong to another file.
+        if index is not None and (index.items.scope != scope or index.items.last_change > newest):
+            index = None
+        if index is not None:
+            index.items.refresh(db, newest)
+        if index is None or index.items.is_stale:
+            index = ScopeIndex(scope)
+            index.items.refresh(db, newest)
+            slot.is_large = slot.is_large or index.items.nbytes + _ENTRY_BYTES * len(index.items) > self._max_bytes
+            if slot.is_large and self._folder:
+                index.map_files(self._folder)
+        return index
 
 
 class ScopeIndex:
@@ -164,17 +262,27 @@ class ScopeIndex:
         self.items = ItemTable(scope)
         self._words = WordIndex()
         self._vectors: dict[str, VectorIndex] = {}
-        self._filtered: OrderedDict[tuple[str, tuple[Any, ...]], tuple[Mask, Mask]] = OrderedDict()
+        self._allocate: Allocate | None = None
+        self._filtered: OrderedDict[FilterKey, tuple[Mask, Mask]] = OrderedDict()
+
+    def map_files(self, folder: str) -> None:
+        """Keep the words and vectors, which are not read yet, in mapped files."""
+        from engrain.stores.sqlite.index.columns import map_files
+
+        self._allocate = map_files(folder)
+        self._words = type(self._words)(self._allocate)
 
     @property
     def nbytes(self) -> int:
-        vectors = sum(index.nbytes for index in self._vectors.values())
-        return self.items.nbytes + self._words.nbytes + vectors
+        """The bytes in memory. Those of mapped files do not count: the system takes them back when it has to."""
+        entries: list[WordIndex | VectorIndex] = [self._words, *self._vectors.values()]
+        cached = self.items.nbytes + sum(one.cached_bytes for one in entries)
+        return cached if self._allocate else cached + sum(one.nbytes for one in entries)
 
     def words(self, db: Reader) -> WordIndex:
         _refresh_entries(self._words, db, self.items)
         if self._words.is_stale:
-            self._words = type(self._words)()
+            self._words = type(self._words)(*([self._allocate] if self._allocate else []))
             _refresh_entries(self._words, db, self.items)
         return self._words
 
@@ -189,7 +297,7 @@ class ScopeIndex:
                 return None
             from engrain.stores.sqlite.index.vectors import VectorIndex
 
-            index = self._vectors[model] = VectorIndex(*known[0])
+            index = self._vectors[model] = VectorIndex(*known[0], *([self._allocate] if self._allocate else []))
             _refresh_entries(index, db, self.items)
         return index
 
@@ -197,46 +305,113 @@ class ScopeIndex:
         """The visible rows that match the filter."""
         if where is None or not where.conditions:
             return visible
-        expression, values = build_where(where)
-        # The type as well: True and 1 are equal in Python, and different to a filter.
-        key = (expression, tuple((type(value), value) for value in values.values()))
+        key = _make_filter_key(where)
         cached = self._filtered.get(key)
         # Every change of a row makes a new visible mask, so the same mask object means the same rows.
         if cached is not None and cached[0] is visible:
             return cached[1]
-        sql = f"select item.n from item where item.scope = :scope and {expression}"
-        found = db.rows(sql, {**values, "scope": self.items.scope})
-        mask = self.items.mask_numbers([n for (n,) in found], visible)
+        mask = self.items.mask_profiles(where, visible)
+        if mask is None:
+            expression, values = build_where(where)
+            sql = f"select item.n from item where item.scope = :scope and {expression}"
+            found = db.rows(sql, {**values, "scope": self.items.scope})
+            mask = self.items.mask_numbers([n for (n,) in found], visible)
         self._filtered[key] = (visible, mask)
         while len(self._filtered) > _CACHED_FILTERS:
             self._filtered.popitem(last=False)
         return mask
 
 
-class _Slot:
-    """The cached index of one scope, and the lock around it."""
+class Collection:
+    """The candidates for one query, collected in one snapshot of one index."""
 
-    __slots__ = ("index", "lock", "nbytes")
+    def __init__(self, index: ScopeIndex, db: Reader, query: CandidateQuery, at: int) -> None:
+        self._index, self._db, self._query, self._items = index, db, query, index.items
+        self._visible = index.items.mask_visible(at)
+        self._words = index.words(db)
+        self._scored = self._words.score(query.words.terms, self._visible)
+        self._vectors = index.vectors(db, query.vector.model) if query.vector else None
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.index: ScopeIndex | None = None
-        self.nbytes = 0
+    def collect(self) -> Candidates:
+        import numpy as np
+
+        query, items = self._query, self._items
+        chosen = self._index.mask_matching(self._db, query.words.where, self._visible)
+        having = items.find_with_traits(query.traits, chosen, query.max_with_traits)
+        by_words, by_meaning, cosines, background = self._search_both(chosen)
+        nearest = len(cosines), float(cosines[0]) if len(cosines) else 0.0, background
+        rows = self._join(chosen, by_words, by_meaning, having)
+        columns = items.read_columns(rows)
+        full = max(len(by_words), len(by_meaning)) >= query.words.limit
+        if full and int((columns.trust >= query.trust).sum()) < query.min_trusted:
+            # Texts of others fill both arms: what the user said is searched for on its own.
+            more_words, more_meaning, more_cosines, _ = self._search_both(items.mask_trusted(chosen, query.trust))
+            by_words, by_meaning = np.concatenate((by_words, more_words)), np.concatenate((by_meaning, more_meaning))
+            cosines = np.concatenate((cosines, more_cosines))
+            rows = self._join(chosen, by_words, by_meaning, having)
+            columns = items.read_columns(rows)
+        found_by = np.zeros(len(rows), dtype=np.int64)
+        for bit, some in ((BY_MEANING, by_meaning), (BY_WORDS, by_words), (BY_TRAITS, having)):
+            places = np.searchsorted(rows, some)
+            # A vector server may name what is not visible here.
+            known = rows[np.minimum(places, len(rows) - 1)] == some if len(rows) else places < 0
+            found_by[places[known]] |= bit
+        cosine = np.full(len(rows), nan)
+        if self._vectors is not None and query.vector is not None:
+            cosine[np.searchsorted(rows, by_meaning)] = cosines
+            far = np.flatnonzero(found_by & BY_MEANING == 0)
+            cosine[far] = self._vectors.score_rows(self._db, items, query.vector.vector, rows[far])
+        return Candidates(columns, self._describe_words(rows), cosine, found_by, nearest)
+
+    def _search_both(self, mask: Mask) -> tuple[Ints, Ints, Floats, float | None]:
+        """The best rows by words, and by meaning with their cosines and the background."""
+        import numpy as np
+
+        query, items = self._query, self._items
+        by_words = self._words.find_best_rows(self._scored, mask, items.ids.order_by_newness(), query.words.limit)
+        if self._vectors is None or query.vector is None:
+            ids = query.near.ids if query.near else []
+            rows = items.ids.find(ids)
+            return by_words, rows[rows >= 0], np.empty(0), None
+        vector, limit = query.vector.vector, query.words.limit
+        rows, cosines, background = self._vectors.find_nearest(self._db, items, vector, mask, limit)
+        return by_words, rows, cosines, background
+
+    def _join(self, chosen: Mask, *found: Ints) -> Ints:
+        """All rows in order, with their neighbours."""
+        import numpy as np
+
+        from engrain.stores.sqlite.index.columns import sort_unique
+
+        seeds = sort_unique(np.concatenate(found))
+        rows = sort_unique(np.concatenate((seeds, self._items.find_neighbours(seeds, self._query.reach))))
+        return rows if chosen.everything else rows[chosen.rows[rows]]
+
+    def _describe_words(self, rows: Ints) -> WordColumns:
+        import numpy as np
+
+        best, statistics = self._words.describe_rows(self._scored, rows), self._scored.statistics
+        return WordColumns(
+            np.searchsorted(rows, best.rows), best.numbers, best.lengths, best.counts.astype(np.float64),
+            statistics.passages, statistics.average, self._scored.frequency,
+        )  # fmt: skip
 
 
-def _refresh(index: ScopeIndex | None, db: Reader, scope_id: str) -> ScopeIndex:
+def _make_filter_key(where: Filter | None) -> FilterKey:
+    """With the types of the values: True and 1 are equal in Python, and different to a filter."""
+    key: list[Any] = []
+    for one in where.conditions if where else ():
+        values = one.value if isinstance(one.value, (tuple, list)) else (one.value,)
+        key += (one.field, one.operator, len(values), *values, *map(type, values))
+    return tuple(key)
+
+
+def _find_newest(db: Reader, scope_id: str) -> tuple[int, int]:
+    """The number of a scope and of its last change."""
     found = list(db.rows(SQL["find_scope_changes"], {"id": scope_id}))
     # Scope numbers begin at 1: scope 0 is always empty.
     scope, changed, deleted = found[0] if found else (0, 0, 0)
-    newest = max(changed or 0, deleted or 0)
-    # Change numbers that went back belong to another file.
-    if index is None or index.items.scope != scope or index.items.last_change > newest:
-        index = ScopeIndex(scope)
-    index.items.refresh(db, newest)
-    if index.items.is_stale:
-        index = ScopeIndex(scope)
-        index.items.refresh(db, newest)
-    return index
+    return scope, max(changed or 0, deleted or 0)
 
 
 def _refresh_entries(entries: EntryTable, db: Reader, items: ItemTable) -> None:
@@ -251,7 +426,7 @@ def _refresh_entries(entries: EntryTable, db: Reader, items: ItemTable) -> None:
 
 
 def _make_matches(index: ScopeIndex, scores: Scores, best: BestPassages) -> WordMatches:
-    ids = map(index.items.ids.__getitem__, best.rows.tolist())
+    ids = index.items.ids.read(best.rows)
     counts = map(tuple, best.counts.tolist())
     hits = zip(ids, best.numbers.tolist(), best.lengths.tolist(), counts, strict=True)
     statistics = scores.statistics

@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from engrain.core.text.bm25 import BM25_B, BM25_K1, compute_idf
 from engrain.stores.sqlite.connection import Reader, read_pages
+from engrain.stores.sqlite.index.columns import Allocate, Column, Flags, Ints, allocate_in_memory
 from engrain.stores.sqlite.index.items import (
     SQL,
-    Column,
     EntryTable,
-    Flags,
-    Ints,
     ItemTable,
     Mask,
     count_entries,
@@ -79,19 +77,22 @@ class BestPassages:
 class WordIndex(EntryTable):
     """The passages of a scope."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._postings = Postings()
-        self._lengths = Column(np.float64)
-        self._hashes = Column(np.int64)  # of each item's words as they are stored
+    def __init__(self, allocate: Allocate = allocate_in_memory) -> None:
+        super().__init__(allocate)
+        self._postings = Postings(allocate)
+        self._lengths = Column(np.float64, allocate=allocate)
+        self._hashes = Column(np.int64, allocate=allocate)  # of each item's words as they are stored
         self._statistics: Statistics | None = None
         self._scores: Scores | None = None
 
     @property
     def nbytes(self) -> int:
-        columns = self._owners.nbytes + self._lengths.nbytes + 2 * self._firsts.nbytes + self._counts.nbytes
-        # The statistics and the last scores hold one number per passage each.
-        return self._postings.nbytes + columns + 16 * len(self._owners)
+        return self._postings.nbytes + 16 * len(self._owners) + 24 * len(self._counts)
+
+    @property
+    def cached_bytes(self) -> int:
+        """The bytes that are in memory even if the index is mapped: two numbers per passage, statistics and scores."""
+        return 16 * len(self._owners)
 
     # Reading changes
 
@@ -173,6 +174,13 @@ class WordIndex(EntryTable):
 
     def find_best(self, scored: Scores, chosen: Mask, newness: Ints | None, limit: int) -> BestPassages:
         """The best of the chosen items; ties go to the newer one."""
+        return self._describe(*self._find_best_passages(scored, chosen, newness, limit), scored)
+
+    def find_best_rows(self, scored: Scores, chosen: Mask, newness: Ints | None, limit: int) -> Ints:
+        """The same without their passages."""
+        return self._find_best_passages(scored, chosen, newness, limit)[1]
+
+    def _find_best_passages(self, scored: Scores, chosen: Mask, newness: Ints | None, limit: int) -> tuple[Ints, Ints]:
         same = chosen is scored.statistics.mask
         allowed = scored.statistics.counting if same else self._mask_entries(chosen)
         passages = np.flatnonzero(scored.scores > 0)
@@ -184,7 +192,7 @@ class WordIndex(EntryTable):
         passages, owners = self._keep_best_of_each(passages, owners, scored.scores)
         newest = owners if newness is None else newness[owners]
         order = np.lexsort((-newest, -scored.scores[passages].round(_DECIMALS)))[: max(limit, 0)]
-        return self._describe(passages[order], owners[order], scored)
+        return passages[order], owners[order]
 
     def describe_rows(self, scored: Scores, rows: Ints) -> BestPassages:
         """The best passages of these item rows (-1 is none), in their order, without items that have no term."""
@@ -242,9 +250,10 @@ def parse_pairs(blobs: Sequence[bytes], passages: Ints) -> Pairs:
 class Postings:
     """The keys of all passages in order, and behind them a tail of the newest."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocate: Allocate = allocate_in_memory) -> None:
+        self._allocate = allocate
         self._sorted: Keys = np.empty(0, dtype=np.uint64)
-        self._tail = Column(np.uint64)
+        self._tail = Column(np.uint64, allocate=allocate)
         self._large_counts: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -268,21 +277,24 @@ class Postings:
         if len(self._tail) <= MAX_TAIL:
             return
         self._tail.values.sort()
-        # The stable sort finds the two sorted parts and merges them.
-        self._sorted = np.sort(np.concatenate((self._sorted, self._tail.values)), kind="stable")
-        self._tail = Column(np.uint64)
+        merged = self._tail.values
+        if len(self._sorted):
+            merged = self._allocate((len(self),), np.uint64)
+            np.concatenate((self._sorted, self._tail.values), out=merged)
+            merged.sort(kind="stable")  # finds the two sorted parts and merges them
+        self._sorted, self._tail = merged, Column(np.uint64, allocate=self._allocate)
 
     def find(self, terms: tuple[int, ...]) -> list[tuple[Ints, Ints]]:
         """For each term its passages, rising, and the term's count in each."""
         lows = np.array(terms, dtype=np.uint64) << _TERM_SHIFT
         starts = np.searchsorted(self._sorted, lows).tolist()
         ends = np.searchsorted(self._sorted, lows | _LOW_HALF, side="right").tolist()
-        tail, tail_terms = self._tail.values, self._tail.values >> _TERM_SHIFT
-        found = []
-        for term, start, end in zip(terms, starts, ends, strict=True):
-            newest = tail[tail_terms == np.uint64(term)]
-            found.append(self._decode(np.append(self._sorted[start:end], newest)))
-        return found
+        parts = [self._sorted[start:end] for start, end in zip(starts, ends, strict=True)]
+        if len(self._tail):
+            tail, tail_terms = self._tail.values, self._tail.values >> _TERM_SHIFT
+            newest = (tail[tail_terms == np.uint64(term)] for term in terms)
+            parts = [np.append(part, more) for part, more in zip(parts, newest, strict=True)]
+        return [self._decode(part) for part in parts]
 
     def _decode(self, keys: Keys) -> tuple[Ints, Ints]:
         counts = (keys & _COUNT_MASK).view(np.int64)

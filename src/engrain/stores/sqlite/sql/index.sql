@@ -14,7 +14,7 @@ select n, id, valid_from,
     when expires_at is null then valid_to
     else min(valid_to, expires_at)
   end,
-  passages, speaker
+  passages, coalesce(occurred_at, recorded_at), session, place, kind, role, speaker, traits, importance, pinned, trust
 from item where scope = :scope and n > :after order by n limit :page;
 
 -- load_changed_index_items --
@@ -25,8 +25,15 @@ select n, id, valid_from,
     when expires_at is null then valid_to
     else min(valid_to, expires_at)
   end,
-  passages, speaker
+  passages, coalesce(occurred_at, recorded_at), session, place, kind, role, speaker, traits, importance, pinned, trust
 from item where scope = :scope and changed > :since order by n;
+
+-- load_index_sources --
+-- The first name of each item comes first.
+select item, name from source where scope = :scope and name <> '' order by item, number;
+
+-- load_changed_index_sources --
+select item, name from source where scope = :scope and item {in:items} and name <> '' order by item, number;
 
 -- load_deleted_numbers --
 select n from deleted_item where scope = :scope and change > :since;
@@ -55,7 +62,8 @@ select i.n, c.windows from item i left join code c on c.key = :base + i.n
 where i.scope = :scope and i.changed > :since order by i.n;
 
 -- load_index_vectors --
-select windows from vector where key {in:keys} and {intact:vector} order by key;
+-- Its reader checks the rows: a call from SQL for each takes three times as long.
+select windows, key, checksum from vector where key {in:keys} order by key;
 
 -- load_index_vector --
 select windows from vector where key = :key and {intact:vector};

@@ -1,0 +1,135 @@
+"""Read messages before they are stored: what they state, what they ask to forget, and how they count as events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.model.messages import Message, message_to_note
+from engrain.core.rules.forget_requests import ForgetTopic, find_forget_topics, mentions_forgetting
+from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty
+from engrain.core.rules.message_filters import blank_recalled
+from engrain.core.rules.own_words import find_own_words
+from engrain.core.rules.statements import load_statement_rules
+from engrain.core.text.passages import Sentence
+from engrain.ingest import episodes, gate
+from engrain.ingest.change_finder import ChangeFinder
+from engrain.ingest.forget_targets import is_statement
+from engrain.ingest.message_vectors import MessageVectors
+from engrain.ingest.sentence_model import Verdict, judge_sentences
+from engrain.ingest.tool_output import shorten_output
+
+# The gate reads this much at either end of a message: the middle is pasted text.
+MAX_GATE_CHARACTERS = 20_000
+MIN_CHANGE_CHARACTERS = 12  # of a sentence that is kept only because it changes something known
+
+Found = Statement | ForgetRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzedMessage:
+    message: Message  # as the log shows it
+    raw: str | None  # the whole of a long tool output
+    found: Sequence[Found]
+    event: EpisodeEvent | None
+    vectors: MessageVectors
+
+
+def analyze_messages(
+    messages: Sequence[Message], before: Sequence[Message], finder: ChangeFinder
+) -> list[AnalyzedMessage]:
+    turns: list[AnalyzedMessage] = []
+    for message in messages:
+        shown, raw = shorten_result(message)
+        earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
+        vectors = MessageVectors(finder.services.embedder)
+        found = _find_user_statements(shown, earlier, _find_judge(finder, vectors))
+        turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found), vectors))
+    return turns
+
+
+def shorten_result(message: Message) -> tuple[Message, str | None]:
+    """Return the message as the log shows it, and the whole of a long tool output."""
+    if message.role != "tool":
+        return message, None
+    text, raw = shorten_output(message.text, message.tool, message.failed)
+    return replace(message, text=text), raw
+
+
+def asks_to_forget(message: Message, earlier: Sequence[Message]) -> bool:
+    """Tell by the rules alone, without the embedder, if a message asks to forget something."""
+    found = _find_user_statements(message, earlier[-episodes.NOVELTY_ROWS :], lambda _text, _sentences: [])
+    return any(isinstance(one, ForgetRequest) for one in found)
+
+
+def _find_judge(finder: ChangeFinder, vectors: MessageVectors) -> gate.JudgeSentences:
+    """Return the judge of a message's sentences, by the pass that embeds the message.
+
+    A sentence that would not be kept on its own is kept if it changes something known.
+    """
+
+    def judge(text: str, sentences: Sequence[Sentence]) -> list[Verdict]:
+        states = vectors.read(text)
+        if states is None:
+            return []
+        within = [one for one in sentences if one.end <= len(states.text)]
+        verdicts = judge_sentences(states, within)
+        question = load_statement_rules().sign("question")
+        asked = (
+            one.is_question or one.end - one.start < MIN_CHANGE_CHARACTERS or question.match(text, one.start, one.end)
+            for one in within
+        )
+        return [
+            verdict
+            if verdict.keep or verdict.drop or skipped or not finder.is_change(text, (one.start, one.end), vectors)
+            else replace(verdict, keep=True)
+            for one, verdict, skipped in zip(within, verdicts, asked, strict=True)
+        ]
+
+    return judge
+
+
+def _find_user_statements(message: Message, earlier: Sequence[Message], judge: gate.JudgeSentences) -> list[Found]:
+    """Return the user's own statements. Words of other roles and words from recall do not count."""
+    if message.role != "user":
+        return []
+    head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
+    tail = rest[-MAX_GATE_CHARACTERS:]
+    own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
+    before = [(one.role, one.text) for one in earlier]
+    return _add_requests(own, before, gate.find_statements(own, before, judge))
+
+
+def _add_requests(own: str, before: Sequence[tuple[str, str]], found: list[Found]) -> list[Found]:
+    """Add the requests to forget that name their matter in free words. Their words state nothing themselves."""
+    if not mentions_forgetting(own):
+        return found
+    words = find_own_words(own, before)
+    topics = find_forget_topics(words.text)
+    if any(isinstance(one, ForgetRequest) for one in found):
+        only = topics[0] if len(topics) == 1 else None
+        return [_name_topic(one, only, own) if isinstance(one, ForgetRequest) else one for one in found]
+    doubtful = words.mixed or len(topics) > 1
+    requests = [ForgetRequest(one.start, one.end, None, doubtful, one.topic, one.everything) for one in topics]
+    kept = [one for one in found if not any(one.start < ask.end and ask.start < one.end for ask in requests)]
+    return [*kept, *requests]
+
+
+def _name_topic(request: ForgetRequest, topic: ForgetTopic | None, own: str) -> ForgetRequest:
+    """Add the matter to a request that the gate found. A whole statement or a slot is its own matter."""
+    if topic is None:
+        return request
+    plain = request.slot is None and not is_statement(own[request.start : request.end])
+    return replace(request, topic=topic.topic if plain else request.topic, everything=topic.everything)
+
+
+def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Found]) -> EpisodeEvent | None:
+    if message.role == "system":
+        return None
+    # A tool call counts by its name and arguments, as in its row: two different calls are two events.
+    text = message_to_note(message, "").text if message.calls else message.text
+    kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
+    explicit = any(isinstance(one, Statement) and one.explicit for one in found)
+    new = measure_novelty(text, [one.text for one in earlier])
+    return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)

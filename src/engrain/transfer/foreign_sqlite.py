@@ -1,0 +1,78 @@
+"""Read rows from a SQLite file of another program: it is data, and nothing in it is run."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+from urllib.parse import quote
+
+from engrain.core.errors import InvalidInput, TooLarge
+from engrain.ports.plain_files import AnyPath, open_plain
+
+MAX_FILE_BYTES = 64 << 30
+MAX_VALUE_BYTES = 64 << 20
+# A damaged or forged tree may lead to the same page again and again. A true row takes far fewer steps than this.
+_MAX_STEPS_A_BYTE, _FREE_STEPS = 5, 1_000_000
+_STEPS_BETWEEN_LOOKS = 10_000
+# No function, no pragma, no other file: generated columns and views of the file come to nothing.
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
+_DEFENSIVE = 1010  # SQLITE_DBCONFIG_DEFENSIVE, which Python names since 3.12
+
+
+def read_foreign_rows(path: AnyPath, kind: str, tables: Sequence[str], statement: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement of ours over ordinary tables of the file. The file is not changed.
+
+    `kind` is what the file should be, such as "a store of LangGraph", for the message of an error.
+
+    InvalidInput if it is no plain file or no such database, or if a table is a view, virtual or missing.
+    """
+    name = os.fspath(path)
+    size = _check_files(name)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(name)}?mode=ro", uri=True)) as connection:
+            _restrict(connection, size)
+            for table in tables:
+                if not _is_ordinary_table(connection, table):
+                    raise InvalidInput(f"{name} has no table `{table}`: it is not {kind}.")
+            return connection.execute(statement).fetchall()
+    except (sqlite3.Error, OverflowError, MemoryError) as exc:
+        raise InvalidInput(f"{name} cannot be read as {kind}: {exc}.") from exc
+
+
+def _check_files(name: str) -> int:
+    """Return the bytes that the file takes on the disk. SQLite also opens the files beside it."""
+    with open_plain(name) as file:
+        about = os.fstat(file.fileno())
+    if about.st_size > MAX_FILE_BYTES:
+        raise TooLarge(f"{name} has more than {MAX_FILE_BYTES:,} bytes, which is the limit.")
+    for end in ("-wal", "-shm", "-journal"):
+        if os.path.lexists(name + end) and not stat.S_ISREG(os.lstat(name + end).st_mode):
+            raise InvalidInput(f"{name}{end} is not a plain file. Move it away.")
+    return about.st_size
+
+
+def _restrict(connection: sqlite3.Connection, size: int) -> None:
+    connection.execute("pragma trusted_schema = off")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    if hasattr(connection, "setconfig"):
+        connection.setconfig(_DEFENSIVE, True)
+    left = (_FREE_STEPS + size * _MAX_STEPS_A_BYTE) // _STEPS_BETWEEN_LOOKS
+
+    def stop() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(stop, _STEPS_BETWEEN_LOOKS)
+    connection.set_authorizer(
+        lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY,
+    )
+
+
+def _is_ordinary_table(connection: sqlite3.Connection, table: str) -> bool:
+    found = connection.execute("select type, sql from sqlite_master where name = ?", (table,)).fetchall()
+    return [kind for kind, _ in found] == ["table"] and str(found[0][1]).lower().startswith("create table")

@@ -1,0 +1,134 @@
+"""The front of the MCP server answers greetings by itself, and everything else through the server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engrain.connect.clients import MCP_SCRIPT
+from engrain.connect.home import ConnectHome
+from engrain.connect.mcp_front import ANSWERS_FILE
+
+PATIENCE_SECONDS = 60.0
+VERSIONS = ["2025-06-18", "2025-11-25"]
+
+
+class Session:
+    """A client that speaks lines of JSON-RPC with the front."""
+
+    def __init__(self, home: ConnectHome, project: Path) -> None:
+        command = [sys.executable, "-I", "-S", str(MCP_SCRIPT), str(home.folder)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project)
+        self._number = 0
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        assert self.process.stdout is not None
+        answer = json.loads(self.process.stdout.readline())
+        assert answer["id"] == self._number
+        return dict(answer)
+
+    def greet(self, version: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        about = {"name": f"client-{time.monotonic_ns()}", "version": "1"}
+        greeting = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo=about)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return greeting, self.ask("tools/list")
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return dict(self.ask("tools/call", name=tool, arguments=arguments)["result"]["structuredContent"])
+
+    def has_server(self) -> bool:
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return bool(children.split())
+
+    def end(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return self.process.wait(60)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def test_the_second_session_starts_the_server_only_for_a_tool(home: ConnectHome, project: Path) -> None:
+    first = Session(home, project)
+    learnt = [first.greet(version) for version in VERSIONS[:1]]
+    assert first.has_server()
+    assert first.end() == 0
+    second = Session(home, project)
+    assert [second.greet(version) for version in VERSIONS[:1]] == learnt
+    assert not second.has_server()
+    made = second.call("remember", text="The build needs Node 22.")
+    assert second.has_server()
+    found = second.call("recall", query="Which Node does the build need?")
+    assert [item["id"] for item in found["items"]] == [made["id"]]
+    assert second.ask("tools/list")["result"] == learnt[0][1]["result"]
+    assert second.end() == 0
+
+
+def test_a_session_that_ends_at_once_teaches_the_next_one(home: ConnectHome, project: Path) -> None:
+    greeting = {"protocolVersion": VERSIONS[0], "capabilities": {"roots": {}}, "clientInfo": {"name": "x"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}).encode() + b"\n"
+    first = Session(home, project)
+    assert first.process.stdin is not None
+    first.process.stdin.write(line)
+    first.process.stdin.flush()
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not first.has_server():
+        assert time.monotonic() < end, "the server does not start"
+    first.process.kill()
+    while "resources/templates/list" not in read_answers(home):
+        assert time.monotonic() < end, "nothing was learnt"
+        time.sleep(0.1)
+    second = Session(home, project)
+    assert len(second.greet(VERSIONS[0])[1]["result"]["tools"]) == 8
+    assert not second.has_server()
+    assert second.end() == 0
+
+
+def read_answers(home: ConnectHome) -> str:
+    path = home.folder / ANSWERS_FILE
+    return path.read_text() if path.exists() else ""
+
+
+def test_answers_depend_on_the_version_of_the_protocol(home: ConnectHome, project: Path) -> None:
+    for _ in range(2):
+        for version in VERSIONS:
+            session = Session(home, project)
+            greeting, tools = session.greet(version)
+            assert greeting["result"]["protocolVersion"] == version
+            assert len(tools["result"]["tools"]) == 8
+            assert session.end() == 0
+
+
+def test_answers_of_another_installation_are_not_used(home: ConnectHome, project: Path) -> None:
+    answers = home.folder / ANSWERS_FILE
+    for content in ("{", "[]", json.dumps({"build": "old", "answers": {"x": 1}})):
+        answers.write_text(content)
+        session = Session(home, project)
+        assert len(session.greet(VERSIONS[0])[1]["result"]["tools"]) == 8
+        assert session.end() == 0
+    assert json.loads(answers.read_text())["build"] != "old"
+
+
+def test_an_unknown_line_and_an_unknown_method_reach_the_server(home: ConnectHome, project: Path) -> None:
+    session = Session(home, project)
+    session.greet(VERSIONS[0])
+    assert "error" in session.ask("no/such/method")
+    assert session.end() == 0

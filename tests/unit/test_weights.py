@@ -1,0 +1,23 @@
+"""The shipped weights were made from the training data in the repository."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "capture"
+
+
+@pytest.mark.parametrize("name", ["sentence_model.npz", "changes.npz", "forget.npz"])
+def test_weights_name_the_data_they_were_made_from(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    monkeypatch.delitem(sys.modules, "measure", raising=False)
+    from measure import hash_files  # type: ignore[import-not-found]
+
+    file = resources.files("engrain.core") / "data" / name
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as read:
+        assert str(read["data"]) == hash_files(), f"run the script that makes {name}"
