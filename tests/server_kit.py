@@ -36,7 +36,7 @@ class RunningServer:
 
     def stop(self) -> None:
         self.server.stop()
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the server did not stop"
         self.listener.socket.close()
 
@@ -59,7 +59,7 @@ class RunningServer:
         unix = path != self.listener.address
         transport = httpx.HTTPTransport(uds=path) if unix else httpx.HTTPTransport()
         base = "http://localhost" if unix else self.listener.address
-        return httpx.Client(base_url=base, headers=given, transport=transport, timeout=30)
+        return httpx.Client(base_url=base, headers=given, transport=transport, timeout=120)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     assert list(found.socket.parent.glob(f"{found.socket.stem}*")) == []
 
 
-def wait(is_done: Callable[[], object], seconds: float = 30) -> None:
+def wait(is_done: Callable[[], object], seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not is_done():
         assert time.monotonic() < end
@@ -150,7 +150,7 @@ def test_an_older_version_is_replaced_and_a_newer_one_is_used(place: Place, monk
     wait(lambda: ask(place))
     with connect(place.location):
         assert pid_of(place) != os.getpid()
-    older.join(30)
+    older.join(180)
     assert not older.is_alive()
     assert stop(place.location)
     monkeypatch.setattr(engrain, "__version__", "99.0.0")
@@ -159,7 +159,7 @@ def test_an_older_version_is_replaced_and_a_newer_one_is_used(place: Place, monk
     with connect(place.location):
         assert pid_of(place) == os.getpid()
     stop(place.location)
-    newer.join(30)
+    newer.join(180)
     assert is_older("0.9.10", "0.10.0")
 
 
@@ -170,7 +170,7 @@ def test_it_ends_when_its_program_or_its_store_was_replaced(place: Place, tmp_pa
     wait(lambda: ask(place))
     assert old.is_alive()
     program.write_text("version = 2")
-    old.join(30)
+    old.join(180)
     assert not old.is_alive()
     assert not place.is_locked()
 
@@ -179,5 +179,5 @@ def test_it_ends_when_its_socket_is_gone(place: Place) -> None:
     old = Older(place)
     wait(lambda: ask(place))
     place.socket.unlink()
-    old.join(30)
+    old.join(180)
     assert not old.is_alive()
