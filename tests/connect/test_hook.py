@@ -211,6 +211,10 @@ def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     command = [sys.executable, "-I", "-S", str(other), str(place.folder), "claude", "SessionStart"]
     subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.slow
+def test_the_process_ends_when_nobody_can_reach_it(place: ConnectHome) -> None:
     process = start(place)
     wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)

@@ -101,6 +101,7 @@ def test_it_ends_when_idle_or_killed_and_the_next_request_starts_it_again(place:
         assert [item.text for item in memory.list()] == ["two", "one"]
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_open_is_told(tmp_path: Path) -> None:
     (tmp_path / "agent.db").write_bytes(b"This is no database, and never was one. " * 50)
     with pytest.raises(StoreUnavailable, match="not an SQLite database"):
@@ -108,6 +109,9 @@ def test_a_store_that_does_not_open_is_told(tmp_path: Path) -> None:
     place = find_place(tmp_path / "agent.db")
     assert not place.is_locked()
     place.log.unlink()
+
+
+def test_only_a_file_has_a_resident_process() -> None:
     for store in (":memory:", "https://host", "unix:///x.sock"):
         with pytest.raises(ConfigError, match="resident"):
             connect(store)
