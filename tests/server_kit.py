@@ -17,6 +17,26 @@ from engrain.server.app import ApiOptions, HttpApi
 from engrain.server.keys import ApiKey, KeyFile, KeyLimits
 from engrain.server.serve import ApiServer, Listener, listen_tcp, listen_unix
 
+# Verbs that have the same route as another one, whose arguments say the same in another form.
+SAME_AS = {
+    "semantic.remember": "remember",
+    "semantic.remember_many": "remember_many",
+    "semantic.get": "get",
+    "semantic.list": "list",
+    "semantic.correct": "correct",
+    "semantic.change": "update",
+    "semantic.forget": "forget",
+    "semantic.explain": "explain",
+    "conversation.last": "sessions.messages",
+    "conversation.export_json": "conversation.export",
+    "conversation.export_yaml": "conversation.export",
+    "procedural.require": "procedural.get",
+    "working.version_of": "procedural.get",
+    "session": "sessions.start",
+    "store.erase": "erase",
+    "store.memory": "server.scope",
+}
+
 
 class RunningServer:
     """A server in a thread, its store and its keys."""
@@ -36,7 +56,7 @@ class RunningServer:
 
     def stop(self) -> None:
         self.server.stop()
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the server did not stop"
         self.listener.socket.close()
 
@@ -59,7 +79,7 @@ class RunningServer:
         unix = path != self.listener.address
         transport = httpx.HTTPTransport(uds=path) if unix else httpx.HTTPTransport()
         base = "http://localhost" if unix else self.listener.address
-        return httpx.Client(base_url=base, headers=given, transport=transport, timeout=30)
+        return httpx.Client(base_url=base, headers=given, transport=transport, timeout=120)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from engrain.connect.repository import find_user
 from engrain.connect.resident import read_pid, stop_resident
 from engrain.server import resident
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_whatever_stands_in_the_folder_the_hook_ends_and_keeps_the_event(home: C
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
         (spooled,) = wait_for(lambda: list(home.spool.glob("*.json")))
     assert "we never use tabs here" in spooled.read_text()
 
@@ -211,6 +211,10 @@ def test_the_process_ends_when_idle_or_replaced(place: ConnectHome) -> None:
     command = [sys.executable, "-I", "-S", str(other), str(place.folder), "claude", "SessionStart"]
     subprocess.run(command, input=json.dumps(prompt(place, "")).encode(), check=True)
     assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.slow
+def test_the_process_ends_when_nobody_can_reach_it(place: ConnectHome) -> None:
     process = start(place)
     wait_for(lambda: read_pid(place) == process.pid)  # before any hook starts another one
     wait_until_ready(place)

@@ -76,7 +76,7 @@ def start_server(path: Path, place: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, serve_program.__file__, str(path), str(place)])
 
 
-@pytest.mark.parametrize("seconds", [3.0, pytest.param(600.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [1.0, pytest.param(600.0, marks=pytest.mark.slow)])
 def test_a_server_that_is_killed_has_every_write_that_it_answered(
     tmp_path: Path, seconds: float, report_counts: Callable[..., None]
 ) -> None:

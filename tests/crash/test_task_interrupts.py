@@ -56,7 +56,7 @@ def test_no_claim_outlives_its_call(tmp_path: Path, count: int, report_counts: C
                 # At the first instant of __exit__: the thread gives it back when the run is dropped.
                 gc.collect()
                 for thread in renewals():
-                    thread.join(30)
+                    thread.join(180)
                 ended["given back by the thread"] += 1
                 found = memory.tasks.get(task)
             ended[found.status if found else "not begun"] += 1
@@ -66,7 +66,7 @@ def test_no_claim_outlives_its_call(tmp_path: Path, count: int, report_counts: C
             assert done.status == "done"
             assert len(memory.list({"source": task})) == 1
         for thread in renewals():
-            thread.join(30)
+            thread.join(180)
         assert renewals() == []
     report_counts(interrupts=count, points=points, **ended)
 
@@ -78,5 +78,5 @@ def test_a_run_that_is_dropped_gives_its_task_back(tmp_path: Path) -> None:
         (thread,) = renewals()
         del run
         gc.collect()
-        thread.join(30)
+        thread.join(180)
         work(memory, "order")

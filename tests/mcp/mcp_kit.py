@@ -41,7 +41,7 @@ def stdio(store: Path, *options: str, user: str = "ana") -> StdioServerParameter
     return StdioServerParameters(command=sys.executable, args=arguments, env={"PYTHONPATH": SOURCES})
 
 
-def run(client: Client, use: Callable[[Client], Awaitable[Found]], seconds: float = 120) -> Found:
+def run(client: Client, use: Callable[[Client], Awaitable[Found]], seconds: float = 300) -> Found:
     async def connected() -> Found:
         async with asyncio.timeout(seconds), client:
             return await use(client)
@@ -108,7 +108,7 @@ class HttpServer:
 
     def stop(self) -> None:
         self._server.stop()
-        self._thread.join(20)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the server did not stop"
         self._listener.socket.close()
         self._loader.close()
@@ -127,7 +127,7 @@ def http_process(store: Path, *options: str) -> Iterator[str]:
         yield found[0]
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 @contextmanager

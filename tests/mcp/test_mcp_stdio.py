@@ -162,6 +162,7 @@ def test_without_the_extra_the_command_says_what_to_install() -> None:
     assert 'engrain mcp needs mcp, which is not installed. Run: pip install "engrain[mcp]".' in done.stderr
 
 
+@pytest.mark.slow
 def test_read_only_offers_no_tool_that_writes(tmp_path: Path) -> None:
     with Memory(tmp_path / "store.db", user="ana", background=False) as memory:
         memory.remember("Ana lives in Quito.")
@@ -186,7 +187,7 @@ def test_wrong_options_end_the_command_with_advice(tmp_path: Path) -> None:
     assert "engrain keys add NAME" in start("--http")
 
 
-def test_switching_the_memory_off_closes_every_tool(tmp_path: Path) -> None:
+def test_switching_the_memory_off_closes_every_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
     arguments = ["-m", "engrain", "mcp", "--repository", "--home", str(home)]
@@ -194,10 +195,11 @@ def test_switching_the_memory_off_closes_every_tool(tmp_path: Path) -> None:
         command=sys.executable, args=arguments, env={"PYTHONPATH": SOURCES}, cwd=str(project)
     )
 
+    monkeypatch.chdir(project)
+
     def switch(*words: str) -> None:
-        command = [sys.executable, "-m", "engrain", "connect", *words]
-        environment = {**os.environ, "PYTHONPATH": SOURCES, "ENGRAIN_HOME": str(home)}
-        subprocess.run(command, check=True, cwd=project, env=environment, capture_output=True)
+        done = CliRunner().invoke(root, ["connect", *words], env={"ENGRAIN_HOME": str(home)})
+        assert done.exit_code == 0, done.output
 
     async def use(client: Client) -> None:
         made = await call(client, "remember", text="The build needs Node 22.")

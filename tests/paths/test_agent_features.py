@@ -126,7 +126,7 @@ def test_a_closed_stream_stops_the_answer_and_frees_the_agent(memory: Memory) ->
         def reply(self, ask: ChatRequest) -> ChatReply:
             assert ask.on_text is not None
             ask.on_text("one ")
-            closed.wait(20)
+            closed.wait(120)
             return super().reply(ask)
 
     closed = threading.Event()
@@ -310,7 +310,7 @@ def test_a_tool_with_approval_needs_a_task(memory: Memory) -> None:
 @COLOURS
 @pytest.mark.parametrize("task_id", [None, "t"])
 def test_the_calls_of_one_reply_run_in_parallel_but_not_effects(colour: str, path: Path, task_id: str | None) -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=120)
 
     def meet(n: int) -> int:
         """Wait for the others."""

@@ -164,7 +164,7 @@ def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_pat
 def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     tmp_path: Path, chroma_process: ChromaProcess
 ) -> None:
-    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
+    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=8")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
         push_changes(memory.store.services.feed, memory.scope, ())

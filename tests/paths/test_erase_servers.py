@@ -396,7 +396,7 @@ def test_a_vector_server_that_the_erasing_program_did_not_know_is_rid_of_it(
 def test_a_vector_server_that_does_not_answer_keeps_an_erasure_pending(tmp_path: Path) -> None:
     server = new_server()
     settings = tmp_path / "agent.toml"
-    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nvectors = "{server.url}/?timeout=3"\n')
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nvectors = "{server.url}/?timeout=8"\n')
     with opened(settings, background=False) as memory:
         memory.remember("Ana lives in Lima.")
         assert _points(memory) == 1

@@ -24,6 +24,7 @@ from engrain.stores.redis.transfer import RedisTransfer
 from engrain.transfer import load_export
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
+BY_DEFAULT = ("sqlite+redis", "postgres+redis")
 _numbers = count()
 
 
@@ -71,7 +72,9 @@ def loaded(memory: Memory, raw: bytes, **terms: Any) -> Any:
     return memory.load(io.BytesIO(raw), **{"trusted": True, **terms})
 
 
-@pytest.mark.parametrize("source", DEPLOYED)
+@pytest.mark.parametrize(
+    "source", [one if one in BY_DEFAULT else pytest.param(one, marks=pytest.mark.slow) for one in DEPLOYED]
+)
 def test_a_memory_is_the_same_in_every_deployment(source: str, stores: Deployments, clock: SetClock) -> None:
     raw = exported(filled(stores.fresh(source), clock))
     for kind in DEPLOYED:

@@ -351,7 +351,7 @@ def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess
 
 
 def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, store: SqliteStore) -> None:
-    server = ChromaServer(f"{mortal.url}/?timeout=3")
+    server = ChromaServer(f"{mortal.url}/?timeout=8")
     index = OutboxVectorIndex(store, server, EMBEDDER)
     (id,) = add(store, fact("Ana likes tea."))
     feed_all(index)

@@ -60,6 +60,12 @@ def far() -> Far:
 
 
 def erase(store: Path) -> None:
+    """By another store on the same file."""
+    with opened(store, background=False) as other:
+        assert other.store.erase(user="ana").receipt
+
+
+def erase_elsewhere(store: Path) -> None:
     """As another process does."""
     code = (
         "import sys; from erasing_kit import opened; m = opened(sys.argv[1]); assert m.store.erase(user='ana').receipt"
@@ -168,7 +174,7 @@ def test_it_is_refused_after_an_erasure_by_another_process(store: Path, far: Far
     with opened(store, embedder=far, background=False) as memory:
         memory.remember("Ana likes tea.")
         with under_way(far, lambda: memory.remember(LATE)) as call:
-            erase(store)
+            erase_elsewhere(store)
         assert isinstance(call.exception(), BeingErased)
     nothing_left(store)
 

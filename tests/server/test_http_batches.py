@@ -83,7 +83,7 @@ def test_calls_that_come_while_batches_run_are_the_next_batch() -> None:
 
     def do(calls: Sequence[int]) -> list[int | Exception]:
         batches.append(len(calls))
-        assert release.wait(10)
+        assert release.wait(120)
         return [EmbedderFailed("no") if call == 7 else call * 2 for call in calls]
 
     async def run() -> list[int | BaseException]:
@@ -96,7 +96,7 @@ def test_calls_that_come_while_batches_run_are_the_next_batch() -> None:
 
     answers = asyncio.run(run())
     assert batches[:BATCHES_AT_A_TIME] == [1] * BATCHES_AT_A_TIME
-    assert batches[BATCHES_AT_A_TIME:] == [MAX_BATCH, 10 - BATCHES_AT_A_TIME]
+    assert sorted(batches[BATCHES_AT_A_TIME:]) == [10 - BATCHES_AT_A_TIME, MAX_BATCH]  # in two threads
     assert isinstance(answers.pop(9), asyncio.CancelledError)
     assert isinstance(answers.pop(7), EmbedderFailed)
     assert answers == [number * 2 for number in range(MAX_BATCH + 10) if number not in (7, 9)]
@@ -106,7 +106,7 @@ def test_calls_beyond_the_queue_are_refused_at_once() -> None:
     release = threading.Event()
 
     def do(calls: Sequence[int]) -> list[int]:
-        assert release.wait(10)
+        assert release.wait(120)
         return list(calls)
 
     async def run() -> list[object]:

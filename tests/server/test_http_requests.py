@@ -6,6 +6,7 @@ import json
 import socket
 import tempfile
 import threading
+import time
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,7 @@ def test_a_body_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) ->
         chunks = (b"x" * 300 for _ in range(10))
         check_problem(server.client(key).post("/v1/remember", content=chunks, headers=JSON), 413)
         address = urlsplit(server.listener.address)
-        with socket.create_connection((address.hostname, address.port), timeout=5) as raw:
+        with socket.create_connection((address.hostname, address.port), timeout=60) as raw:
             head = f"POST /v1/remember HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
             raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 99999999\r\n\r\n".encode())
             assert raw.recv(100).startswith(b"HTTP/1.1 413"), "the answer came without the body"
@@ -225,10 +226,12 @@ def test_a_body_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) ->
 
 def test_requests_beyond_the_rate_of_a_key_get_429_and_the_time_to_wait(server: RunningServer) -> None:
     slow = server.client(server.add_key("slow", user="ana", limits=KeyLimits(2, None)))
-    answers = [slow.get("/v1/scope") for _ in range(5)]
-    assert [one.status_code for one in answers[:2]] == [200, 200]
-    check_problem(answers[-1], 429)
-    assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
+    answers = [slow.get("/v1/scope") for _ in range(2)]
+    assert [one.status_code for one in answers] == [200, 200]
+    # On a slow machine a few more come within the rate.
+    refused = next(answer for _ in range(50) if (answer := slow.get("/v1/scope")).status_code != 200)
+    check_problem(refused, 429)
+    assert 1 <= int(refused.headers["retry-after"]) <= 2
     other = server.client(server.add_key("other", user="ana"))
     assert other.get("/v1/scope").status_code == 200, "each key has its own limit"
 
@@ -250,7 +253,7 @@ def test_requests_beyond_the_queue_are_refused_at_once(tmp_path: Path, monkeypat
 
     def wait(self: Memory, query: str, **_: object) -> None:
         busy.release()
-        assert go_on.wait(20)
+        assert go_on.wait(180)
 
     with run_server(tmp_path, options=ApiOptions(threads=1, queue=1)) as server:
         client = server.client(server.add_key("ana", user="ana"))
@@ -261,10 +264,10 @@ def test_requests_beyond_the_queue_are_refused_at_once(tmp_path: Path, monkeypat
         ]
         try:
             waiting[0].start()
-            assert busy.acquire(timeout=10)
+            assert busy.acquire(timeout=120)
             waiting[1].start()
             while server.api.pool.running < 2:
-                pass
+                time.sleep(0.001)
             answer = client.get("/v1/scope")
             check_problem(answer, 503)
             assert answer.headers["retry-after"] == "1"
@@ -272,7 +275,7 @@ def test_requests_beyond_the_queue_are_refused_at_once(tmp_path: Path, monkeypat
         finally:
             go_on.set()
             for one in waiting:
-                one.join(10)
+                one.join(120)
         assert client.get("/v1/scope").status_code == 200
 
 
@@ -281,18 +284,18 @@ def test_a_key_has_a_limit_of_requests_at_a_time(server: RunningServer, monkeypa
 
     def wait(self: Memory, query: str, **_: object) -> None:
         busy.set()
-        assert go_on.wait(20)
+        assert go_on.wait(180)
 
     monkeypatch.setattr(Memory, "recall", wait)
     client = server.client(server.add_key("ana", user="ana", limits=KeyLimits(None, 1)))
     thread = threading.Thread(target=client.post, args=("/v1/recall",), kwargs={"json": {"query": "x"}})
     thread.start()
     try:
-        assert busy.wait(10)
+        assert busy.wait(120)
         check_problem(client.get("/v1/scope"), 429)
     finally:
         go_on.set()
-        thread.join(10)
+        thread.join(120)
     assert client.get("/v1/scope").status_code == 200
 
 
@@ -359,7 +362,7 @@ def test_a_header_names_the_memory_without_an_owner(server: RunningServer) -> No
 def test_white_space_around_a_header_is_no_part_of_it(server: RunningServer) -> None:
     key = server.add_key("backend", chooses=("user",))
     address = urlsplit(server.listener.address)
-    connection = HTTPConnection(str(address.hostname), address.port, timeout=30)
+    connection = HTTPConnection(str(address.hostname), address.port, timeout=120)
     connection.request("GET", "/v1/scope", headers={"Authorization": f"Bearer {key}", "Engrain-User": "ana \t"})
     assert json.loads(connection.getresponse().read())["user"] == "ana"
     connection.close()

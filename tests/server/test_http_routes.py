@@ -6,9 +6,10 @@ import inspect
 from collections import Counter
 
 from examples import for_each
+from server_kit import SAME_AS
 
 from engrain import Memory, Store
-from engrain.core.http_routes import NOT_SERVED, ROUTES, SAME_AS, Route
+from engrain.core.http_routes import NOT_SERVED, ROUTES, Route
 from engrain.memory.verbs import PARTS
 from engrain.server.models import build_model
 from engrain.server.router import Router, build_endpoints

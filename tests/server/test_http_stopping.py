@@ -39,11 +39,11 @@ def start(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
         reader.start()
         yield process, match[1], lines
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        reader.join(5)
+        process.wait(120)
+        reader.join(60)
     finally:
         process.kill()
-        process.wait(5)
+        process.wait(60)
 
 
 def test_a_signal_lets_requests_finish_and_loses_nothing(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_signal_lets_requests_finish_and_loses_nothing(tmp_path: Path) -> None
     failed: list[int] = []
 
     def write(address: str, number: int) -> None:
-        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=20) as client:
+        with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=120) as client:
             for count in range(1_000):
                 try:
                     answer = client.post("/v1/remember", json={"text": f"Note {number}-{count}."})
@@ -70,8 +70,8 @@ def test_a_signal_lets_requests_finish_and_loses_nothing(tmp_path: Path) -> None
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         for one in writers:
-            one.join(20)
-        assert process.wait(20) == 0
+            one.join(120)
+        assert process.wait(120) == 0
     assert "Stopped." in lines[-1]
     assert failed == []
     with Store(tmp_path / "agent.db", background=False) as store:
@@ -99,7 +99,7 @@ def test_a_request_that_outlives_the_drain_does_not_keep_the_server(
 
     def wait(self: Memory, query: str, **_: object) -> None:
         busy.set()
-        go_on.wait(20)
+        go_on.wait(180)
 
     try:
         with run_server(tmp_path, drain=1) as server:
@@ -109,12 +109,12 @@ def test_a_request_that_outlives_the_drain_does_not_keep_the_server(
             answers: list[httpx.Response] = []
             thread = threading.Thread(target=lambda: answers.append(client.post("/v1/recall", json={"query": "x"})))
             thread.start()
-            assert busy.wait(10)
+            assert busy.wait(120)
             began = time.monotonic()
             server.stop()
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 60
             assert server.drained is False
-            thread.join(10)
+            thread.join(120)
             assert [one.status_code for one in answers] == [503]
             assert "Idempotency-Key" in answers[0].json()["detail"]
     finally:

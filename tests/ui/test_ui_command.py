@@ -39,7 +39,7 @@ def test_it_prints_an_address_serves_the_page_and_ends_with_ctrl_c(store: Path) 
             assert "token" not in str(answer.url)
             assert answer.url.path == "/user=ana/timeline"  # the only memory of the store
             process.send_signal(signal.SIGINT)
-            rest, errors = process.communicate(timeout=20)
+            rest, errors = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 0, errors

@@ -93,7 +93,7 @@ def serve_page(store: Store, scope: Scope, **options: Any) -> Iterator[Page]:
     thread.start()
     address = f"http://127.0.0.1:{port}"
     try:
-        with httpx.Client(base_url=address, timeout=30) as client:
+        with httpx.Client(base_url=address, timeout=120) as client:
             page = Page(store, ui, address, client, scope)
             client.get(page.entrance)
             yield page

@@ -422,10 +422,10 @@ def test_all_attempts_together_end_in_time(server: WireServer, kind: str) -> Non
     busy = fails(503, "busy")
     server.script = [replace(busy, delay=0.2), Says("too late", delay=600)]
     with pytest.raises(ModelFailed, match=r"did not answer within [\d.]+ s") as caught:
-        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=2))
+        model_of(kind, server).reply(ChatRequest(HELLO.messages, timeout=5))
     left = re.search(r"within ([\d.]+) s", str(caught.value))
     assert left
-    assert float(left[1]) < 2, "the second attempt has what the first one left"
+    assert float(left[1]) < 5, "the second attempt has what the first one left"
     assert len(server.asked) == 2
 
 

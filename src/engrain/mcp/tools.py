@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio.to_thread
 from mcp.server.mcpserver.exceptions import ToolError
@@ -136,9 +136,6 @@ class MemoryTools:
         return self._source.open()
 
 
-ToolName = Literal[
-    "recall", "remember", "correct", "forget", "list_items", "explain", "add_messages", "start_session"
-]  # fmt: skip
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from engrain.core.identity import Scope
 from engrain.core.model.queries import (
-    CandidateQuery,
-    Candidates,
     EmbeddingModel,
     EmbedKind,
     Finding,
@@ -131,15 +129,6 @@ class WordIndex(Protocol):
 
         An item that is not visible or has none of the terms is left out.
         """
-
-
-@runtime_checkable
-class CandidateStore(Protocol):
-    """An item store that has the vectors and words too, and reads all that recall needs of a scope in one snapshot."""
-
-    def collect(self, query: CandidateQuery) -> Candidates:
-        """Return the same as the calls of WordIndex, VectorIndex and ItemStore for each part of the query."""
-        ...
 
 
 class Embedder(Protocol):

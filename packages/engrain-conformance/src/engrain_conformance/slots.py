@@ -221,7 +221,7 @@ class SlotSuite(Suite):
     ) -> None:
         """Values that arrive late or begin later, corrections, and removals of items and sources, in any order."""
         random = Random(seed)
-        for history in range(30):
+        for history in range(15):
             slot, sources = f"user.s{history}", [f"{history} {name}" for name in ("web", "mail")]
             for _ in range(random.randrange(4, 14)):
                 clock.advance(random.choice([0, 0, 1, 1]))

@@ -123,10 +123,10 @@ class WordIndexSuite(Suite):
             message(
                 " ".join(chance.choices(LEXICON, k=chance.randint(1, 30))) + ".", speaker=chance.choice(["Ana", None])
             )
-            for _ in range(150)
+            for _ in range(100)
         ]
         add(store, *drafts)
-        for n in range(40):
+        for n in range(24):
             query = " ".join(chance.choices(LEXICON, k=chance.randint(1, 6)))
             check_query(store, words, word_query(query, limit=(1, 5, 1_000)[n % 3]))
 
