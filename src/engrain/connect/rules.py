@@ -209,13 +209,13 @@ def read_answer(text: str, judge: SentenceJudge | None = None) -> list[Kept]:
     """Find what a final answer of the agent leaves behind: a cause and its fix, files, and commands that worked."""
     sentences = [(one, text[one.start : one.end]) for one in split_sentences(text[:MAX_READ_CHARACTERS])]
     judged = _judge_answer(text[:MAX_READ_CHARACTERS], [one for one, _ in sentences], judge)
-    kept: dict[tuple[Sentence, str], Kind] = {}
+    kept: dict[Sentence, Kind] = {}
     last: Kind | None = None
-    for one in sentences:
-        last = _decide_answer(*one, judged.get(one[0], UNJUDGED), follows_cause=last in ("cause", "fix"))
+    for one, said in sentences:
+        last = _decide_answer(one, said, judged.get(one, UNJUDGED), follows_cause=last in ("cause", "fix"))
         if last:
             kept[one] = last
-    found = [Kept(kind, *_cut_sentence(text, one)) for (one, _), kind in kept.items()]
+    found = [Kept(kind, *_cut_sentence(text, one)) for one, kind in kept.items()]
     if kept:
         others = [one for one in sentences if _cue("changed").search(one[1])]
         paths = [match for one, _ in others for match in _PATH.finditer(text, one.start, one.end)]
