@@ -17,9 +17,8 @@ from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
 from engrain.connect.commands import fixes, is_work
-from engrain.connect.connector import HEARD_FILE, is_off
 from engrain.connect.events import HookEvent, make_output, read_event
-from engrain.connect.home import ConnectHome, write_file
+from engrain.connect.home import HEARD_FILE, ConnectHome, is_off, write_file
 from engrain.connect.repository import Repository, find_repository, make_scopes
 from engrain.connect.rules import PERSONAL, Kept, Kind, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
