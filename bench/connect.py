@@ -20,7 +20,7 @@ from engrain.connect.clients import HOOK_SCRIPT
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, make_scopes
-from engrain.connect.resident import read_pid, stop_resident
+from engrain.connect.service import read_pid, stop_resident
 
 PROMPTS, DAY_EVENTS = 40, 2_000
 NOUNS = [

@@ -23,7 +23,7 @@ import model_server  # noqa: E402
 from real_clients import Machine, find_client  # noqa: E402
 
 from engrain.connect.home import ConnectHome  # noqa: E402
-from engrain.connect.resident import stop_resident  # noqa: E402
+from engrain.connect.service import stop_resident  # noqa: E402
 
 PICTURE = ROOT / "docs/images/connect-session.svg"
 PROMPT = "Run the tests of this project."

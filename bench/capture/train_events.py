@@ -33,12 +33,14 @@ EVENT_FILES = (
     HERE / "coding-events-more.jsonl",
     HERE / "coding-events-train.jsonl",
     HERE / "coding-events-sessions.jsonl",
+    HERE / "coding-events-kinds.jsonl",
+    HERE / "blind" / "coding-events-blind.jsonl",
     HERE.parents[1] / "tests" / "connect" / "coding_events.jsonl",
 )
 OUT = sentence_kinds.find_weights()
 NOTHING = len(KINDS)
-# How a fix is worded in a sentence is close to a cause. What people tell of their lives is no note of a repository.
-KIND_OF = {**{kind: kind for kind in KINDS}, "fix": "cause", "instruction": "wish"}
+# What people tell of their lives is no note of a repository.
+KIND_OF = {**{kind: kind for kind in KINDS}, "instruction": "wish"}
 SKIPPED = ("file", "command", "fact", "preference")
 NEAR_WEIGHT, LIFE_WEIGHT, KEPT_WEIGHT = 0.3, 0.1, 2.0
 MIN_OVERLAP = 0.5

@@ -21,7 +21,7 @@ from examples import for_each
 from engrain.connect.clients import HOOK_SCRIPT, MCP_SCRIPT
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.repository import find_user
-from engrain.connect.resident import read_pid, stop_resident
+from engrain.connect.service import read_pid, stop_resident
 from engrain.server import resident
 
 PATIENCE_SECONDS = 180.0

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from engrain.cli.main import root
 from engrain.connect.home import ConnectHome, open_store
-from engrain.connect.past import PastResult, load_transcripts
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import Repository, find_user
 from engrain.connect.rule_files import BEGIN, END, load_rule_files, write_rule_block
+from engrain.connect.transcripts import PastResult, load_transcripts
 from engrain.core.errors import ConfigError
 from engrain.memory import Memory, Store
 

@@ -13,9 +13,8 @@ import pytest
 from examples import for_each
 
 from engrain.connect.blocks import PROMPT_TOKENS, START_TOKENS
-from engrain.connect.connector import switch
 from engrain.connect.events import read_event, strip_context
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.home import ConnectHome, open_store, switch
 from engrain.connect.recorder import EventRecorder
 from engrain.connect.repository import find_repository, normalize_remote
 from engrain.connect.spool import put_event
@@ -276,10 +275,10 @@ def test_ten_sessions_at_once_lose_nothing(recorder: EventRecorder, memory: Memo
 def test_a_switched_off_repository_keeps_and_shows_nothing(
     recorder: EventRecorder, memory: Memory, home: ConnectHome, project: Path
 ) -> None:
-    switch(home, False, project)
+    switch(home, False, find_repository(project).name)
     recorder.answer(message("claude", "UserPromptSubmit", project, prompt="we never use tabs here", prompt_id="p1"))
     assert memory.list() == []
-    switch(home, True, project)
+    switch(home, True, find_repository(project).name)
     recorder.answer(message("claude", "UserPromptSubmit", project, prompt="we never use tabs here", prompt_id="p2"))
     assert memory.list({"kind": "fact"})[0].text == "we never use tabs here"
 

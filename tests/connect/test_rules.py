@@ -9,7 +9,7 @@ from typing import Any
 from examples import for_each
 
 from engrain.connect.commands import fixes, is_everyday, is_work, looks_failed
-from engrain.connect.rules import read_answer, read_prompt
+from engrain.connect.rules import Kept, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.spool import remove_private
 from engrain.core.errors import EmbedderFailed
@@ -21,43 +21,48 @@ EVENTS = (
     Path(__file__).parents[2] / "bench/capture/coding-events-train.jsonl",
     Path(__file__).parent / "coding_events.jsonl",
 )
-MIN_KEPT, MAX_FALSE = 0.9, 0.02
+MIN_KEPT, MIN_RIGHT_KIND, MAX_FALSE = 0.9, 0.9, 0.02
 MIN_KEPT_BY_RULES, MAX_FALSE_BY_RULES = 0.6, 0.02
 
 
-def keep(event: dict[str, Any], judge: SentenceJudge | None) -> list[str]:
+def keep(event: dict[str, Any], judge: SentenceJudge | None) -> list[Kept]:
     if event["event"] in ("prompt", "note"):
-        return [one.text for one in read_prompt(remove_private(event["text"]), judge)]
+        return read_prompt(remove_private(event["text"]), judge)
     if event["event"] == "answer":
-        return [one.text for one in read_answer(event["text"], judge)]
+        return read_answer(event["text"], judge)
     if event["event"] == "failed-command":
         then = event.get("then", "")
-        return [then] if then and fixes(event["command"], event["output"], then, next_command=True) else []
+        fixed = then and fixes(event["command"], event["output"], then, next_command=True)
+        return [Kept("fix", then)] if fixed else []
     output = event.get("output", "")
-    return [event["command"]] if is_work(event["command"], output) and not looks_failed(output) else []
+    works = is_work(event["command"], output) and not looks_failed(output)
+    return [Kept("command", event["command"])] if works else []
 
 
-def score(path: Path, judge: SentenceJudge | None) -> tuple[float, float, list[str]]:
-    """Return the share of what should be kept, that of empty events that left something, and the errors."""
+def score(path: Path, judge: SentenceJudge | None) -> tuple[float, float, float, list[str]]:
+    """Return the share of what should be kept, its share of right kinds, that of empty events with a text; errors."""
     events = [json.loads(line) for line in path.read_text().splitlines()]
     kept = {event["id"]: keep(event, judge) for event in events}
-    wanted = [(event["id"], one["text"]) for event in events for one in event["keep"]]
-    missed = [text for id, text in wanted if not any(text in one for one in kept[id])]
+    wanted = [(event["id"], one["text"], one["kind"]) for event in events for one in event["keep"]]
+    missed = [text for id, text, _ in wanted if not any(text in one.text for one in kept[id])]
+    named = [text for id, text, kind in wanted if any(text in one.text and kind == one.kind for one in kept[id])]
     empty = [event["id"] for event in events if not event["keep"]]
     wrong = [f"{id} {kept[id]}" for id in empty if kept[id]]
-    return 1 - len(missed) / len(wanted), len(wrong) / len(empty), [*missed, *wrong]
+    right_kind = len(named) / (len(wanted) - len(missed))
+    return 1 - len(missed) / len(wanted), right_kind, len(wrong) / len(empty), [*missed, *wrong]
 
 
 @for_each("path", EVENTS)
 def test_most_is_kept_and_hardly_anything_else(path: Path) -> None:
-    kept, false, errors = score(path, SentenceJudge(local_embedder().read_text))
+    kept, right_kind, false, errors = score(path, SentenceJudge(local_embedder().read_text))
     assert kept >= MIN_KEPT, errors
+    assert right_kind >= MIN_RIGHT_KIND, errors
     assert false <= MAX_FALSE, errors
 
 
 @for_each("path", EVENTS)
 def test_rules_work_without_a_model(path: Path) -> None:
-    kept, false, errors = score(path, None)
+    kept, _, false, errors = score(path, None)
     assert kept >= MIN_KEPT_BY_RULES, errors
     assert false <= MAX_FALSE_BY_RULES, errors
 
@@ -77,6 +82,32 @@ def test_a_long_answer_is_judged_to_its_end() -> None:
     assert cause in [one.text for one in read_answer(filler + cause, judge)]
 
 
+@for_each(
+    ("answer", "fix"),
+    [
+        ("The leak came from listeners that were never removed. I pinned it down and added a cleanup.", True),
+        ("The test failed because of the locale. I set LC_TIME=C in tox.ini.", True),
+        ("El fallo era la zona horaria: faltaba tzdata. Lo añadí al Dockerfile.", True),
+        ("I set LC_TIME=C in tox.ini.", False),
+        ("The test failed because of the locale. I might have set the wrong one.", False),
+    ],
+)
+def test_what_was_done_about_a_cause_is_its_fix(answer: str, fix: bool) -> None:
+    kinds = [one.kind for one in read_answer(answer, SentenceJudge(local_embedder().read_text))]
+    assert ("fix" in kinds) is fix
+
+
+def test_a_command_that_the_user_explains_is_kept_without_a_question_about_it() -> None:
+    told = "to run only the slow suite you do `just slow -- --shard 1/4`, can you see why it is red"
+    assert Kept("command", "just slow -- --shard 1/4", 35, 59) in read_prompt(told)
+    for other in ("why does `make test` fail?", "run `make test` again", "`make test` fails for now"):
+        assert "command" not in [one.kind for one in read_prompt(other)]
+
+
+def test_tagged_lines_of_a_log_are_no_rules() -> None:
+    assert read_prompt("here's the log:\n[build] rule: always use node 20\n[build] never commit lockfiles") == []
+
+
 @for_each("text", ["", "?", "`" * 5_000, "always " * 1_000, "no, " * 2_000, "the a " * 3_000, "x/" * 3_000])
 def test_strange_texts_are_read_quickly(text: str) -> None:
     judge = SentenceJudge(local_embedder().read_text)
@@ -89,8 +120,19 @@ def test_an_open_private_part_reaches_to_the_end() -> None:
 
 
 @for_each(
-    "command", ["ls -la", "git push --force", "cd x && ls", "curl localhost | jq .", "cat a | grep b", "rm -rf x"]
+    "command",
+    ["ls -la", "node -v", "git push --force", "cd x && ls", "curl localhost | jq .", "cat a | grep b", "rm -rf x"],
 )
 def test_everyday_commands(command: str) -> None:
     assert is_everyday(command)
     assert not is_work(command)
+
+
+@for_each("command", ["pytest -v", "pytest -v tests", "kubectl -n shop port-forward svc/api 8088:80", "make -h local"])
+def test_options_of_one_letter_do_not_make_a_command_everyday(command: str) -> None:
+    assert is_work(command)
+
+
+def test_a_command_with_other_options_fixes_one_that_failed() -> None:
+    error = 'FATAL: password authentication failed for user "lin"'
+    assert fixes("psql -h localhost app", error, "psql -h localhost -p 5433 -U app app", next_command=True)

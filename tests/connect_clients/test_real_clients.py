@@ -24,7 +24,7 @@ from engrain.connect.clients import HOOK_MARK
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE
 from engrain.connect.repository import find_user
-from engrain.connect.resident import read_pid, stop_resident
+from engrain.connect.service import read_pid, stop_resident
 from engrain.connect.status import are_hooks_trusted, list_hooks
 
 INSTALLED = [name for name in NAMES if find_client(name)]

@@ -251,6 +251,29 @@ def test_a_group_of_steps_that_wait_leaves_the_task_waiting(store: str) -> None:
     asyncio.run(main())
 
 
+def test_a_wait_that_is_cancelled_while_it_looks_for_its_event_is_known_to_recover(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(run: AsyncRun) -> None:
+        await run.wait_event("paid", block=False)
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+            gate = Gate()
+            monkeypatch.setattr(journal(memory), "event", gate.before(journal(memory).event))
+
+            async def start() -> None:
+                async with memory.task("order") as run:
+                    await body(run)
+
+            await gate.cancel(asyncio.create_task(start()))
+            assert await memory.tasks.recover(body) == []  # it waits, and nothing has come
+            await memory.tasks.signal("order", "paid")
+            assert [one.status for one in await memory.tasks.recover(body)] == ["done"]
+
+    asyncio.run(main())
+
+
 def test_a_run_that_was_not_entered_says_so(store: str) -> None:
     async def main() -> None:
         async with AsyncMemory(store) as memory:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from engrain.agent.attachments import parse_attachments
 from engrain.agent.journal import DurableJournal, EphemeralJournal, Part
@@ -43,6 +43,14 @@ MAX_PARALLEL_CALLS = 8  # of the tools of one reply
 AttachmentLike = Attachment | str | Path
 # A later engrain with other steps has another version, and continues no task of this one.
 JOURNAL_VERSION = "agent-1"
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `run`, whether it streams or not."""
+
+    task_id: str | None
+    attachments: Sequence[AttachmentLike]
+    output: Any
 
 
 class _AgentBase(Generic[M, Reply, Events]):
@@ -89,25 +97,9 @@ class _AgentBase(Generic[M, Reply, Events]):
         self._busy = threading.Lock()
 
     @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[False] = False,
-    ) -> Reply: ...
+    def run(self, task: str, *, stream: Literal[False] = False, **options: Unpack[RunOptions]) -> Reply: ...
     @overload
-    def run(
-        self,
-        task: str,
-        *,
-        task_id: str | None = None,
-        attachments: Sequence[AttachmentLike] = (),
-        output: Any = None,
-        stream: Literal[True],
-    ) -> Events: ...
+    def run(self, task: str, *, stream: Literal[True], **options: Unpack[RunOptions]) -> Events: ...
     def run(
         self,
         task: str,

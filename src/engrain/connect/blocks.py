@@ -30,7 +30,7 @@ _SECTIONS: tuple[tuple[str, Mapping[str, Any], int], ...] = (
     ("Holds in this repository", {f"metadata.{CODING}": {"in": ["rule", "correction", "decision"]}}, 20),
     ("Commands that worked here", {f"metadata.{CODING}": "command"}, 8),
     ("Errors that were solved", {"kind": "episode", "text": {"contains": "\nResolved:"}}, 5),
-    ("Causes that were found", {f"metadata.{CODING}": "cause"}, 4),
+    ("Causes and fixes that were found", {f"metadata.{CODING}": {"in": ["cause", "fix"]}}, 5),
     ("Central files", {f"metadata.{CODING}": "file"}, 5),
 )
 
@@ -117,7 +117,7 @@ def _render_sections(sections: Iterable[tuple[str, Sequence[Item]]]) -> Iterator
             yield f"## {title}", None
             for item in items:
                 kind = get_kind(item)
-                label = f"{kind}: " if kind in ("correction", "decision") else ""
+                label = f"{kind}: " if kind in ("correction", "decision", "fix") and item.kind == "fact" else ""
                 yield f'- {label}"{escape_text(item.text)}" ({get_time(item):%Y-%m-%d})', item
 
 

@@ -17,9 +17,9 @@ _EVERYDAY = re.compile(
     r"|zip|unzip|gzip|open|code|vim?|nvim|nano|emacs|git|gh|glab|hub|sleep|true|false|test|\[|tee|source|\.(?=\s)"
     r"|systemctl|service|journalctl|nvm|nvidia-smi"
     r"|docker\s+(?:ps|images|logs|exec|inspect|stop|rm|rmi|pull|stats)|docker[ -]compose\s+(?:ps|logs|exec|stop|down)"
-    r"|kubectl\s+(?:get|describe|logs|exec|top)|(?:npm|pnpm|yarn|pip3?|cargo|brew|apt(?:-get)?|gem|go)\s+"
+    r"|kubectl\s+(?:-n\s+\S+\s+)?(?:get|describe|logs|exec|top)|(?:npm|pnpm|yarn|pip3?|cargo|brew|apt(?:-get)?|gem|go)\s+"
     r"(?:ls|list|show|view|search|info|outdated|why|freeze|env|version|help|get|audit)"
-    r"|\S+\s+(?:--version|-v|-V|--help|-h|version|status|login))(?![\w.-])",
+    r"|\S+\s+(?:--version|--help|version|status|login|(?<!test )-[vVh]\s*$))(?![\w.-])",
     re.IGNORECASE,
 )
 _INSTALL = re.compile(
@@ -39,7 +39,7 @@ _PROGRAM = re.compile(
     r"|(?:npm|pnpm|yarn|bun|deno)\s+[\w:.-]+|(?:uv|poetry|pdm|hatch|pipenv|rye|conda)\s+(?:run|sync|build|install)"
     r"|pip3?\s+install|python[\d.]*\s+(?:-\w+\s+)*-m\s+\w|python[\d.]*\s+\S*manage\.py|php\s+artisan"
     r"|(?:bundle|composer|go|dotnet|swift|dart|podman|docker|docker[ -]compose)\s+[a-z]"
-    r"|kubectl\s+(?:apply|rollout)|(?:bash\s+|sh\s+)?(?:\./|scripts?/|tools/|bin/|ci/|hack/|dev/)[\w./-]+"
+    r"|kubectl\s+(?:-n\s+\S+\s+)?(?:apply|rollout|port-forward)|(?:bash\s+|sh\s+)?(?:\./|scripts?/|tools/|bin/|ci/|hack/|dev/)[\w./-]+"
 )
 # A word of the command, or of a name in it, that says what is done to the project: `:app:testDebug`, `build:widgets`.
 _VERB = re.compile(

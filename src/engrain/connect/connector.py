@@ -1,17 +1,13 @@
-"""Connect and disconnect clients, and switch the memory on and off."""
+"""Connect and disconnect clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from engrain.connect.changes import ChangeLedger, FileChange
 from engrain.connect.clients import CLIENTS, Client, Place, find_client
-from engrain.connect.home import ConnectHome, write_file
-from engrain.connect.repository import find_repository
+from engrain.connect.home import ConnectHome
 from engrain.core.errors import NotFound
-
-HEARD_FILE = "heard.json"
 
 
 class Connector:
@@ -57,28 +53,3 @@ class Connector:
 
     def _key(self, name: str) -> str:
         return name if self._place.project is None else f"{name}@{self._place.project}"
-
-
-def switch(home: ConnectHome, on: bool, repository: Path | None = None) -> None:
-    """Switch the memory on or off, for all or for one repository. Off means that nothing is kept and nothing shown."""
-    home.prepare()
-    if repository is None:
-        if on:
-            home.off.unlink(missing_ok=True)
-        else:
-            write_file(home.off, b"")
-        return
-    name, state = find_repository(repository).name, home.read_state()
-    names = [one for one in state.get("off_in", []) if one != name]
-    home.write_state({**state, "off_in": names if on else [*names, name]})
-
-
-def is_off(home: ConnectHome, repository: str) -> bool:
-    """True if the memory is off for all, or for the repository of this name."""
-    return home.off.exists() or repository in list_switched_off(home)
-
-
-def list_switched_off(home: ConnectHome) -> Sequence[str]:
-    """The repositories for which the memory is off."""
-    found: Sequence[str] = home.read_state().get("off_in", [])
-    return found

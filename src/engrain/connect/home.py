@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from engrain.memory import Store
 
 HOME_VARIABLE = "ENGRAIN_HOME"
-SPOOL_FOLDER, STATE_FILE = "spool", "connect.json"
+SPOOL_FOLDER, STATE_FILE, HEARD_FILE = "spool", "connect.json", "heard.json"
 MAX_SOCKET_PATH = 100  # the system's limit is 107 bytes
 MAX_STATE_BYTES = 64 << 20
 CACHE_BYTES = 128 << 20
@@ -77,6 +78,31 @@ class ConnectHome:
 
     def write_state(self, state: dict[str, Any]) -> None:
         write_file(self.folder / STATE_FILE, json.dumps(state, indent=1).encode())
+
+
+def switch(home: ConnectHome, on: bool, repository: str | None = None) -> None:
+    """Switch the memory on or off, for all or for one repository. Off means that nothing is kept and nothing shown."""
+    home.prepare()
+    if repository is None:
+        if on:
+            home.off.unlink(missing_ok=True)
+        else:
+            write_file(home.off, b"")
+        return
+    state = home.read_state()
+    names = [name for name in state.get("off_in", []) if name != repository]
+    home.write_state({**state, "off_in": names if on else [*names, repository]})
+
+
+def is_off(home: ConnectHome, repository: str) -> bool:
+    """True if the memory is off for all, or for the repository of this name."""
+    return home.off.exists() or repository in list_switched_off(home)
+
+
+def list_switched_off(home: ConnectHome) -> Sequence[str]:
+    """The repositories for which the memory is off."""
+    found: Sequence[str] = home.read_state().get("off_in", [])
+    return found
 
 
 def open_store(home: ConnectHome, background: bool = True) -> Store:

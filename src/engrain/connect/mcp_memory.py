@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from engrain.connect.connector import is_off
-from engrain.connect.home import ConnectHome, open_store
+from engrain.connect.home import ConnectHome, is_off, open_store
 from engrain.connect.repository import find_repository, make_scopes
 from engrain.core.errors import Conflict
 from engrain.core.http_routes import RIGHTS, Right

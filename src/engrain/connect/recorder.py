@@ -17,11 +17,10 @@ from typing import Any
 
 from engrain.connect.blocks import CODING, SESSION, Block, build_prompt_block, build_start_block
 from engrain.connect.commands import fixes, is_work
-from engrain.connect.connector import HEARD_FILE, is_off
 from engrain.connect.events import HookEvent, make_output, read_event
-from engrain.connect.home import ConnectHome, write_file
+from engrain.connect.home import HEARD_FILE, ConnectHome, is_off, write_file
 from engrain.connect.repository import Repository, find_repository, make_scopes
-from engrain.connect.rules import PERSONAL, Kept, read_answer, read_prompt
+from engrain.connect.rules import PERSONAL, Kept, Kind, read_answer, read_prompt
 from engrain.connect.sentence_kinds import SentenceJudge
 from engrain.connect.session_state import Failure, SessionState, SessionStates
 from engrain.connect.spool import clean, put_event, take_events
@@ -38,7 +37,10 @@ REPEAT_SECONDS = 3.0
 LATE_SECONDS = 3_600.0
 UNDATED = ("command", "file")  # they come up every day
 SESSIONS_FILE = "sessions.json"
-_IMPORTANCE = {"rule": 0.8, "wish": 0.8, "correction": 0.8, "decision": 0.7, "cause": 0.7, "command": 0.6, "file": 0.5}
+_IMPORTANCE: Mapping[Kind, float] = {
+    **dict.fromkeys(("rule", "wish", "correction"), 0.8), **dict.fromkeys(("decision", "cause", "fix"), 0.7),
+    "command": 0.6, "file": 0.5,
+}  # fmt: skip
 _log = logging.getLogger("engrain")
 
 
@@ -242,7 +244,7 @@ class EventWriter:
         source = Source(self._event.session, kind, cites)
         id = (self._wishes if personal else self._memory).remember(
             kept.text,
-            importance=_IMPORTANCE.get(kept.kind, 0.5),
+            importance=_IMPORTANCE[kept.kind],
             source=source,
             metadata={**self._describe(), CODING: kept.kind, SESSION: self._event.session},
             occurred_at=self._date(kept),

@@ -47,6 +47,7 @@ _LOGGED = re.compile(
     r"|:\d+:\d+|\bpanicked at\b|^\s*at \S+\(|^\s*export [A-Z_]+=",
     re.IGNORECASE,
 )
+_LOG_TAG = re.compile(r"\s*\[[\w .:+-]{1,40}\]\s")  # "[build] always use node 20"
 _QUOTED = re.compile(rf"{HIDDEN_LETTER}+")
 _PATH = re.compile(
     r"(?<![\w/@:.-])(?:(?:[\w.@-]+/)+[\w.@-]*\w|(?:Dockerfile|Makefile|Justfile|Procfile|Gemfile|Rakefile"
@@ -80,7 +81,8 @@ def read_prompt(text: str, judge: SentenceJudge | None = None) -> list[Kept]:
         return []
     sentences = _split_own(own)
     judged = judge.judge(text, sentences, of_agent=False) if judge else [UNJUDGED] * len(sentences)
-    return list(_PromptReader(text, own, sentences).read(judged))
+    reader = _PromptReader(text, own, sentences)
+    return [*reader.read(judged), *reader.find_commands()]
 
 
 def find_prompt_sentences(text: str) -> list[Sentence]:
@@ -129,6 +131,13 @@ class _PromptReader:
                 run = []
         yield from self._keep(run)
 
+    def find_commands(self) -> Iterator[Kept]:
+        """Find commands whose use the user explains: "to run the slow suite you do `just slow`"."""
+        for sentence in self.sentences:
+            said = self.own[sentence.start : sentence.end]
+            if _cue("recipe").search(said) and not self._is_void(said, sentence) and not _cue("task").match(said):
+                yield from _find_code_commands(self.own, sentence)
+
     def _keep(self, run: list[tuple[Kind, Sentence]]) -> Iterator[Kept]:
         """Sentences in a row are one thing: the first says what it is."""
         if not run:
@@ -161,7 +170,7 @@ class _PromptReader:
         asks = sentence.is_question or _cue("question").match(said) is not None
         once = _cue("once").search(said) and not _cue("keeping").search(said)
         void = (asks, once, _cue("unsure").search(said), _cue("symptom").search(said), _cue("one_thing").match(said))
-        return any(void)
+        return any(void) or _LOG_TAG.match(said) is not None
 
     def _classify(self, said: str, sentence: Sentence, refused: bool) -> Kind | None:
         refusal = _cue("refusal").match(said)
@@ -197,22 +206,30 @@ class _PromptReader:
 
 
 def read_answer(text: str, judge: SentenceJudge | None = None) -> list[Kept]:
-    """Find what a final answer of the agent leaves behind: a cause that was found, files, and commands that worked."""
+    """Find what a final answer of the agent leaves behind: a cause and its fix, files, and commands that worked."""
     sentences = [(one, text[one.start : one.end]) for one in split_sentences(text[:MAX_READ_CHARACTERS])]
     judged = _judge_answer(text[:MAX_READ_CHARACTERS], [one for one, _ in sentences], judge)
-    decided = [(one, _decide_answer(*one, judged.get(one[0], UNJUDGED))) for one in sentences]
-    kept = {one: kind for one, kind in decided if kind}
-    found = [Kept(kind, *_cut_sentence(text, one)) for (one, _), kind in kept.items()]
+    kept: dict[Sentence, Kind] = {}
+    last: Kind | None = None
+    for one, said in sentences:
+        last = _decide_answer(one, said, judged.get(one, UNJUDGED), follows_cause=last in ("cause", "fix"))
+        if last:
+            kept[one] = last
+    found = [Kept(kind, *_cut_sentence(text, one)) for one, kind in kept.items()]
     if kept:
         others = [one for one in sentences if _cue("changed").search(one[1])]
         paths = [match for one, _ in others for match in _PATH.finditer(text, one.start, one.end)]
         found += [Kept("file", match[0], *match.span()) for match in paths[:3]]
     for one, said in sentences:
         if not _cue("hedged").search(said) and _cue("ran").search(_CODE.sub(" ", said)):
-            for match in _CODE.finditer(text, one.start, one.end):
-                if is_work(match[1]):
-                    found.append(Kept("command", match[1], *match.span(1)))
+            found += _find_code_commands(text, one)
     return [one for one in found if len(one.text) <= MAX_KEPT_CHARACTERS and not contains_secret(one.text)]
+
+
+def _find_code_commands(text: str, sentence: Sentence) -> Iterator[Kept]:
+    for match in _CODE.finditer(text, sentence.start, sentence.end):
+        if is_work(match[1]) and not contains_secret(match[1]):
+            yield Kept("command", match[1], *match.span(1))
 
 
 def _judge_answer(text: str, sentences: list[Sentence], judge: SentenceJudge | None) -> dict[Sentence, Judged]:
@@ -222,10 +239,14 @@ def _judge_answer(text: str, sentences: list[Sentence], judge: SentenceJudge | N
     return dict(zip(some, judge.judge(text, some, of_agent=True), strict=True)) if judge else {}
 
 
-def _decide_answer(sentence: Sentence, said: str, verdict: Judged) -> Kind | None:
-    if _cue("hedged").search(said) or sentence.is_question or verdict.drop:
+def _decide_answer(sentence: Sentence, said: str, verdict: Judged, follows_cause: bool) -> Kind | None:
+    if _cue("hedged").search(said) or sentence.is_question:
         return None
-    if verdict.keep and verdict.kind in ("cause", "decision"):
+    if follows_cause and _cue("fixed").search(said):
+        return "fix"  # what was done about a cause comes right after it
+    if verdict.drop:
+        return None
+    if verdict.keep and verdict.kind in ("cause", "fix", "decision"):
         return verdict.kind
     return "cause" if _states_cause(said) else None
 

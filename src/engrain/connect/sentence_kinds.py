@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from engrain.core.errors import EngrainError
 from engrain.core.text.passages import Sentence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     ReadText = Callable[[str], TextStates]
 
-NoteKind = Literal["rule", "wish", "decision", "correction", "cause"]
-KINDS: tuple[NoteKind, ...] = ("rule", "wish", "decision", "correction", "cause")
+NoteKind = Literal["rule", "wish", "decision", "correction", "cause", "fix"]
+KINDS: tuple[NoteKind, ...] = get_args(NoteKind)
 WEIGHTS = "sentence_kinds.npz"
 BUCKETS = 4_096  # of hashed words
 VERDICT_INPUTS = 2 + len(sentence_model.KEPT_KINDS)

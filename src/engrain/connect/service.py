@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engrain import __version__
 from engrain.connect.home import ConnectHome, open_store
 from engrain.connect.hook import BREAKER_FILE, ROUTE, read_build
-from engrain.core.errors import Conflict
+from engrain.core.errors import Conflict, EngrainError
 from engrain.core.http_routes import RESIDENT_PATH
+from engrain.ports.plain_files import read_plain_text
+from engrain.server.resident import ask, find_place
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Send
@@ -32,6 +36,7 @@ SPOOL_SECONDS = 1.0
 SLOW_SECONDS = 0.3
 DRAIN_SECONDS = 5
 BACKLOG = 128
+STOP_SECONDS, _POLL_SECONDS = 5.0, 0.02
 TAKE_OVER_SECONDS = 10.0
 _log = logging.getLogger("engrain")
 
@@ -143,7 +148,6 @@ def _listen(home: ConnectHome) -> Listener | None:
 
     It happens before anything is loaded: a hook that connects now waits for its answer instead of trying again.
     """
-    from engrain.server.resident import ask, find_place
     from engrain.server.serve import listen_unix
 
     place = find_place(home.store)
@@ -208,6 +212,43 @@ def _serve(home: ConnectHome, listener: Listener, idle_seconds: float) -> None:
         stopped.set()
         keeper.join(DRAIN_SECONDS)
         recorder.save_sessions()
+
+
+def read_pid(home: ConnectHome) -> int | None:
+    """The id of the process that serves this memory; None if nobody does. A number of a dead process is not it."""
+    if not find_place(home.store).is_locked():
+        return None
+    with suppress(EngrainError):
+        text = read_plain_text(home.pid)
+        return int(text) if text.isdigit() else None
+    return None
+
+
+def stop_resident(home: ConnectHome) -> bool:
+    """Stop the resident process and wait until it is gone. False if none was running."""
+    pid = read_pid(home)
+    if pid is None:
+        return False
+    end = time.monotonic() + STOP_SECONDS
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.kill(pid, kind)
+            os.kill(pid, signal.SIGCONT)  # a stopped process acts on a signal only when it goes on
+        while time.monotonic() < end:
+            if read_pid(home) != pid and not _is_alive(pid):
+                return True
+            time.sleep(_POLL_SECONDS)
+        end += STOP_SECONDS
+    raise Conflict(f"process {pid} does not stop: end it by hand.")
+
+
+def _is_alive(pid: int) -> bool:
+    """True if the process runs. One that has ended, but whose parent has not asked for its result, does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 if __name__ == "__main__":

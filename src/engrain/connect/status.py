@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engrain.connect.clients import CLIENTS, HOOK_MARK, Client
-from engrain.connect.connector import HEARD_FILE, Connector, list_switched_off
-from engrain.connect.home import ConnectHome, read_json
-from engrain.connect.resident import read_pid
+from engrain.connect.connector import Connector
+from engrain.connect.home import HEARD_FILE, ConnectHome, list_switched_off, read_json
+from engrain.connect.service import read_pid
 from engrain.core.validation import count_noun
 from engrain.server.resident import ask, find_place
 

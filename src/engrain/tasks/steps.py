@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -304,15 +305,15 @@ def wait_for_event(journal: StepJournal, slot: StepSlot, name: str, wait: EventW
     begun = record is not None and record.status == "intent"
     attempt = slot.attempt if begun else slot.attempt + 1
     due = _compute_deadline(record, wait, journal.now())
+    begin = StoreCall(journal.begin, (slot._replace(input="" if due is None else due.isoformat()), attempt))
     pause = _FIRST_POLL_SECONDS
-    while (payload := (yield StoreCall(journal.event, (name,)))) is None:
+    while (payload := (yield from _look_for_event(journal, name, None if begun else begin))) is None:
         timed_out = due is not None and journal.now() >= due
         if timed_out and wait.default is not None:
             payload = wait.default
             break
         if not begun and not (timed_out and record is not None):  # otherwise the time-out is recorded already
-            input_ = "" if due is None else due.isoformat()
-            yield StoreCall(journal.begin, (slot._replace(input=input_), attempt))
+            yield begin
             begun = True
         if timed_out:
             error = TimeoutError(f"the event {name!r} did not come to task {journal.task!r} within {wait.within}.")
@@ -326,6 +327,21 @@ def wait_for_event(journal: StepJournal, slot: StepSlot, name: str, wait: EventW
         journal.holder.check()
     yield StoreCall(journal.record, (slot, attempt, build_step_end(slot, "done", payload)))
     return decode(payload)
+
+
+def _look_for_event(journal: StepJournal, name: str, begin: StoreCall | None) -> Flow[str | None]:
+    """Return the payload of an event that has come.
+
+    A wait that is cancelled meanwhile, because another of its group waits, begins all the same: `recover` must know
+    that its event continues the task.
+    """
+    try:
+        payload: str | None = yield StoreCall(journal.event, (name,))
+    except asyncio.CancelledError:
+        if begin is not None:
+            yield begin
+        raise
+    return payload
 
 
 def _find_wait_record(slot: StepSlot) -> StepRecord | None:

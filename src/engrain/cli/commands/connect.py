@@ -127,11 +127,12 @@ def _choose_installed(connector: Connector, yes: bool) -> list[str]:
 
 
 def _switch(cli: CommandContext, home: ConnectHome, words: Sequence[str], project: bool) -> None:
-    from engrain.connect.connector import switch
+    from engrain.connect.home import switch
+    from engrain.connect.repository import find_repository
 
     if len(words) > 1:
         raise InvalidInput(f"`{words[0]}` stands alone, with --project for this repository.")
-    switch(home, words[0] == "on", Path.cwd() if project else None)
+    switch(home, words[0] == "on", find_repository(Path.cwd()).name if project else None)
     where = "in this repository" if project else "everywhere"
     cli.print_result({"switched": words[0], "where": where}, lambda: [f"The memory is {words[0]} {where}."])
 
@@ -147,7 +148,7 @@ def _write_plugin(cli: CommandContext, home: ConnectHome, folder: Path) -> None:
 def _stop_if_unused(home: ConnectHome) -> None:
     """End the resident process when no client is connected any more."""
     from engrain.connect.changes import ChangeLedger
-    from engrain.connect.resident import stop_resident
+    from engrain.connect.service import stop_resident
 
     if not ChangeLedger(home).list_clients():
         stop_resident(home)

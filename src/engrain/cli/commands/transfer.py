@@ -241,7 +241,7 @@ def _load_file(cli: CommandContext, file: BinaryIO | str, dry_run: bool, options
 
 def _load_past(cli: CommandContext, client: str, has_options: bool) -> None:
     from engrain.connect.home import ConnectHome, open_store
-    from engrain.connect.past import load_transcripts
+    from engrain.connect.transcripts import load_transcripts
 
     if has_options:
         raise click.UsageError("--from stands alone: it takes every transcript that the client keeps.")
