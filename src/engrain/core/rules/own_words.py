@@ -35,6 +35,8 @@ _MAX_CUE_CHARACTERS = 400
 _MIN_LANGUAGE_EVIDENCE = 2
 _MIN_IMPERSONAL_WORDS = 4
 _MAX_IMPERSONAL_SENTENCES = 1
+_MAX_LEAD_CHARACTERS = 300
+_MIN_OTHERS_CHARACTERS = 20  # a shorter quotation is a title or a term
 
 # Blocks with a mark at either end. One that is never closed goes to the end of the message.
 _FENCE = re.compile(r"(?P<mark>`{3,}|~{3,}|\"{3}|'{3})")
@@ -73,6 +75,9 @@ _UNCLOSED_QUOTE = re.compile(r"(?:^|(?<=[\s:(]))[\"“„«](?=\S)", re.MULTILIN
 # The first word after a cue, or the mark that opens a block.
 _FOLLOWING = re.compile(r"[\s.,:;!?…)*-]*(?:(?P<block>[`~<>\[\"'“„«=_#])|\S)")
 _END_MARKS = re.compile(r"[.!?…]*")
+_HIDDEN = re.compile(rf"[{HIDDEN_LETTER}\s]{{{_MIN_OTHERS_CHARACTERS},}}")
+_OPENING_MARKS = " \t\n\"'“„«‘`<([>"
+_BLANK_LINE = re.compile(r"\n[ \t]*\n\s*")
 _LINE_END = re.compile(r"[^\w\n]{0,4}(?:\n|\Z)")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _STRAIGHT, _CURLY = re.compile(r"\w'\w"), re.compile(r"\w’\w")
@@ -93,6 +98,39 @@ class OwnWords:
     mixed: bool
 
 
+class Doubt:
+    """Weighs the signs that somebody else made a statement of a message: 0 none, 1 doubtful, 2 or more surely.
+
+    The words before a text that the message announces are its speaker's own: "I'm a midwife. Translate this: …". An
+    aside behind such a text may be: "By the way, …". In any other message with words of others nothing is sure.
+    """
+
+    def __init__(self, text: str, shown: str, others: Sequence[Span], stated: Sequence[Span]) -> None:
+        self._shown, self._sentences, self._stated = shown, split_sentences(shown), stated
+        foreign = merge_spans([*others, *_find_hidden(text, shown)])
+        self.weight = weigh_doubt(shown, self._sentences, stated)
+        self._unsure = int(bool(foreign) or _is_doubtful(shown, self._sentences))
+        self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
+        self._lead_weight = self._weigh_part(0, self._lead)
+        self._tail = foreign[-1][1] - 1 if foreign else len(shown)
+
+    def weigh(self, start: int, end: int) -> int:
+        if end <= self._lead:
+            return self._lead_weight
+        weight = max(self.weight, self._unsure)
+        if weight > MAX_DOUBT and start >= self._tail and self._is_aside(start):
+            return max(1, self._weigh_part(start, len(self._shown)))
+        return weight
+
+    def _weigh_part(self, start: int, end: int) -> int:
+        shown = " " * start + self._shown[start:end]
+        stated = [(max(start, first), last) for first, last in self._stated if first < end and last > start]
+        return weigh_doubt(shown, split_sentences(shown), stated) if stated else 0
+
+    def _is_aside(self, start: int) -> bool:
+        return any(_is_aside(self._shown, one) for one in self._sentences if one.start <= start < one.end)
+
+
 def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWords:
     """Blank the words of others. `before` are the session's last (role, text).
 
@@ -105,10 +143,9 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     others, mixed = find_announced(text, shown, before)
     sentences = split_sentences(shown)
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
-    weight = weigh_doubt(shown, sentences, stated) if stated else 0
-    if weight > MAX_DOUBT:
-        others = merge_spans([*others, *stated])
-    return OwnWords("".join(_blank_spans(shown, others)), mixed or weight > 0)
+    doubt = Doubt(text, shown, others, stated)
+    others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
+    return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0)
 
 
 def drop_pasted(text: str) -> str:
@@ -171,7 +208,7 @@ def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()
     spans = [*_find_after_cues(text, shown, sentences), *_find_before_cues(shown, sentences)]
     spans += [*find_framed(shown, sentences), *_find_foreign(text, shown)]
     mixed = bool(spans) or shown != text.replace("’", "'") or _is_doubtful(shown, sentences)
-    return merge_spans(spans), mixed
+    return merge_spans(_keep_aside(text, shown, spans)), mixed
 
 
 def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span]) -> int:
@@ -190,6 +227,46 @@ def weigh_doubt(shown: str, sentences: Sequence[Sentence], stated: Sequence[Span
     before = [shown[max(0, shown.rfind("\n", 0, start) + 1) : start] for start, _ in stated]
     labels = [match["label"] for one in (*before, shown) if (match := _LABEL.match(one))]
     return weight + any(not cue("personal").search(one) and not cue("own_label").search(one) for one in labels)
+
+
+def _find_hidden(text: str, shown: str) -> Iterator[Span]:
+    """Yield the parts that are quoted or have the shape of a pasted text, unless they are short."""
+    for match in _HIDDEN.finditer(shown):
+        said = text[match.start() : match.end()]
+        if len(said) - said.count(" ") - said.count("\n") >= _MIN_OTHERS_CHARACTERS:
+            yield match.span()
+
+
+def _find_lead_end(shown: str, first: int) -> int:
+    """Return where the words before a text of others begin to announce it. 0 if they do not, or are a text themselves."""
+    head = shown[:first].rstrip(_OPENING_MARKS)
+    if len(head) > _MAX_LEAD_CHARACTERS or _BLANK_LINE.search(head):
+        return 0
+    sentences = split_sentences(head)
+    for sentence in sentences:
+        said = head[sentence.start : sentence.end + 2]
+        found = [match.start() for name in ("forward", "colon", "mentioned") if (match := cue(name).search(said))]
+        if found:
+            return sentence.start + min(found)
+    last = sentences[-1] if sentences else None
+    asks = last and (last.is_question or cue("pointing").search(head[last.start : last.end]))
+    return last.start if last and asks else 0
+
+
+def _keep_aside(text: str, shown: str, spans: list[Span]) -> list[Span]:
+    """End a text of others before an aside of the speaker: behind quotation marks or a block, or in a last paragraph."""
+    closed = max((end for _, end in _find_hidden(text, shown)), default=None)
+    if closed is not None:
+        asides = (one.start for one in split_sentences(shown) if one.start >= closed - 1 and _is_aside(shown, one))
+        start = next(asides, None)
+    else:
+        last = max((match.end() for match in _BLANK_LINE.finditer(shown.rstrip())), default=None)
+        start = last if last and cue("parting").match(shown, last) else None
+    return spans if start is None else [(first, min(end, start)) for first, end in spans if first < start]
+
+
+def _is_aside(shown: str, sentence: Sentence) -> bool:
+    return cue("aside").search(shown[sentence.start : sentence.end]) is not None
 
 
 def _find_after_cues(text: str, shown: str, sentences: Sequence[Sentence]) -> Iterator[Span]:
