@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engrain.core.rules.frames import (
     HIDDEN_LETTER,
     PARAGRAPH,
+    asks,
     asks_about_unseen,
     cue,
     find_framed,
@@ -56,13 +57,14 @@ _NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rul
 _SPEAKER_LINE = re.compile(
     rf"^[ \t]*+(?:[-*•][ \t]+)?[*_]{{0,2}}(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
     r"(?:user|assistant|human|ai|bot|system|me|him|her|you|them|us|q|a|"
-    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}:[*_]{0,2} .*$",
+    r"(?-i:[A-Z])\w{0,20}(?:[ .](?-i:[A-Z])\w{0,20})?)(?: \([^)\n]{1,30}\))?[*_]{0,2}(?::|[ \t]?>>?|[ \t]\|)[*_]{0,2} .*$",
     re.MULTILINE | re.IGNORECASE,
 )
 _ROLE_LINE = re.compile(
     r"^[ \t*_#]*+(?:user|assistant|human|ai|bot|system|developer|tool)[*_]{0,2} ?:", re.MULTILINE | re.IGNORECASE
 )
-_COLON = re.compile(r":(?=\s)")
+_NUMBERED = re.compile(r"[.!?:;] \d{1,2}[.)] ")  # the clauses of a form
+_COLON = re.compile(r":(?=\s)|(?<=\s)(?:[-=]+>|[-–—]+)(?=\s)")
 _POINTING = re.compile(r"\W*(?:this|that)\b", re.IGNORECASE)
 # A label before a statement: "Old proverb: …", or a title over it.
 _LABEL = re.compile(r"[^\w\n]*+(?P<label>\w[^\n:.!?—–]{1,79}?)(?:: ?| ?[—–] ?| - |[ \t]*\n[ \t]*\n)")
@@ -191,8 +193,21 @@ def blank_pasted(text: str) -> str:
     own = _CAPITAL_ROWS.sub(_blank, _KEY_ROWS.sub(_blank, _COMMA_ROWS.sub(_blank, own)))
     if len(_SPEAKER_LINE.findall(own)) > 1 or _ROLE_LINE.search(own):
         own = _SPEAKER_LINE.sub(_blank, own)
+    own = "".join(_blank_spans(own, list(_find_below_pasted(text, own)))) if own != text else own
     own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
     return own.replace("’", "'")
+
+
+def _find_below_pasted(text: str, own: str) -> Iterator[Span]:
+    """Yield the lines in the first person below a pasted line of the same paragraph: the text of a subtitle or a form."""
+    for paragraph in PARAGRAPH.finditer(text):
+        at, pasted = paragraph.start(), False
+        for line in paragraph[0].split("\n"):
+            span = at, at + len(line)
+            if pasted and cue("speaker").search(own, *span):
+                yield span
+            pasted = pasted or (bool(line.strip()) and not own[slice(*span)].strip())
+            at = span[1] + 1
 
 
 def find_announced(text: str, shown: str, before: Sequence[tuple[str, str]] = ()) -> tuple[list[Span], bool]:
@@ -249,8 +264,9 @@ def _find_lead_end(shown: str, first: int) -> int:
         if found:
             return sentence.start + min(found)
     last = sentences[-1] if sentences else None
-    asks = last and (last.is_question or cue("pointing").search(head[last.start : last.end]))
-    return last.start if last and asks else 0
+    if last is None or not (last.is_question or asks("pointing", head[last.start : last.end])):
+        return 0
+    return last.start
 
 
 def _keep_aside(text: str, shown: str, spans: list[Span]) -> list[Span]:
@@ -344,7 +360,7 @@ def _is_doubtful(shown: str, sentences: Sequence[Sentence]) -> bool:
     """Check for signs too weak to blank anything, but too strong to delete something."""
     if len(shown.strip()) > MAX_EARNEST_CHARACTERS or is_prompt_injection(shown):
         return True
-    if any(
+    if len(_NUMBERED.findall(shown)) > 1 or any(
         pattern.search(shown) for pattern in (_RULE_LINE, _SPEAKER_LINE, _ROLE_LINE, shape("sign_off"), _UNCLOSED_QUOTE)
     ):
         return True
