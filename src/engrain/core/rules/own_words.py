@@ -206,7 +206,8 @@ def _find_below_pasted(text: str, own: str) -> Iterator[Span]:
             span = at, at + len(line)
             if pasted and cue("speaker").search(own, *span):
                 yield span
-            pasted = pasted or (bool(line.strip()) and not own[slice(*span)].strip())
+            marked = line.lstrip().startswith(">")  # by itself, so that the next line is not of others
+            pasted = pasted or (not marked and bool(line.strip()) and not own[slice(*span)].strip())
             at = span[1] + 1
 
 
