@@ -198,7 +198,7 @@ class _MessageReader:
         end = self._find_serious_end()
         # A sentence that only the model keeps may be the title of the text that the others are of.
         stated = [self._find_stated_span(one) for one in self.stated or self.found]
-        doubt = Doubt(self.text, self.shown, others, stated)
+        doubt = Doubt(self.text, self.sentences, stated, self.shown, others if mixed else None)
         own: list[Found] = []
         for one in self.found:
             foreign = one.end > end or any(one.start < stop and start < one.end for start, stop in others)

@@ -107,11 +107,14 @@ class Doubt:
     aside behind such a text may be: "By the way, …". In any other message with words of others nothing is sure.
     """
 
-    def __init__(self, text: str, shown: str, others: Sequence[Span], stated: Sequence[Span]) -> None:
-        self._shown, self._sentences, self._stated = shown, split_sentences(shown), stated
-        foreign = merge_spans([*others, *_find_hidden(text, shown)])
-        self.weight = weigh_doubt(shown, self._sentences, stated)
-        self._unsure = int(bool(foreign) or _is_doubtful(shown, self._sentences))
+    def __init__(
+        self, text: str, sentences: Sequence[Sentence], stated: Sequence[Span], shown: str, others: Sequence[Span] | None
+    ) -> None:
+        """`shown` is the text without pasted words, `others` are the spans of others: None if it speaks of no text."""
+        self._shown, self._sentences, self._stated = shown, sentences, stated
+        self.weight = weigh_doubt(shown, sentences, stated) if stated else 0
+        foreign = [] if others is None else merge_spans([*others, *_find_hidden(text, shown)])
+        self._unsure = int(bool(foreign) or (others is not None and _is_doubtful(shown, sentences)))
         self._lead = _find_lead_end(shown, foreign[0][0]) if foreign else 0
         self._lead_weight = self._weigh_part(0, self._lead)
         self._tail = foreign[-1][1] - 1 if foreign else len(shown)
@@ -145,7 +148,7 @@ def find_own_words(text: str, before: Sequence[tuple[str, str]] = ()) -> OwnWord
     others, mixed = find_announced(text, shown, before)
     sentences = split_sentences(shown)
     stated = [(one.start, one.end) for one in sentences if cue("speaker").match(shown, one.start, one.end)]
-    doubt = Doubt(text, shown, others, stated)
+    doubt = Doubt(text, sentences, stated, shown, others if mixed else None)
     others = merge_spans([*others, *(span for span in stated if doubt.weigh(*span) > MAX_DOUBT)])
     return OwnWords("".join(_blank_spans(shown, others)), mixed or doubt.weight > 0)
 
